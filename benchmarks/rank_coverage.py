@@ -1,16 +1,22 @@
-"""How often rank sets leave out a true rank, and how large they are, over simulated tables.
+"""How often a board's verdicts are wrong, and how much they find, over simulated tables.
 
     python -m benchmarks.rank_coverage --json
     python -m benchmarks.rank_coverage --tables 200 --scenes ties --rows 2 5 --seeds 20
 
-A table has 2, 5, 12 or 20 rows with 3, 5 or 20 seeds of 100 documents. An outcome is right (binary), or has a value
+A table has 2 to 20 rows with 3 to 20 seeds of 100 documents. An outcome is right (binary), or has a value
 (normal), by the row, by what the seed does to the row, by the document's difficulty, which all rows share, and by luck;
 the standard deviations are those measured on committed results: of a paired difference .078 by seed, .117 by document,
 .378 of the rest. "ties": all rows are equal. "steps": a row is .03 below the one before. "half": the first half of the
 rows is .1 above the other, with ties within both. "uneven": as ties, every other row with its first half of the seeds
-(two at least) alone. "error" is the share of tables in which a significant difference is wrong, or a true rank is
-outside its set: at most .05 is promised. "width" is the mean number of ranks in a set, "power" the share of true
-differences that were found.
+(two at least) alone. "ceiling": rows of .99 and .96 in turn, which seeds do not move, on 400 documents. "copies": two
+distinct rows, each several times. "drawn": ties, and each row's sampling of private records moves it by .04, drawn anew
+for every seed. "hidden": the same draw of as many rows more is one for all seeds; a board marks such rows and leaves
+them out of rank sets, and so does this scene. "kept": every second row has a hidden draw and is ranked all the same,
+which is why boards do not.
+
+"error" is the share of tables with a false verdict: a row "better" that is not, or "equivalent" at a true difference of
+.03 or more. At most .05 is promised. "width" is the mean number of ranks in a set, "power" the share of true
+differences that were found, "equivalent" the share of pairs called so.
 """
 
 from __future__ import annotations
@@ -26,26 +32,43 @@ import numpy as np
 from scipy import special
 
 from benchmarks._report import machine
-from dpicl.leaderboards.model.rank_sets import rank_sets
+from dpicl.harness.evaluation.inference import MARGIN, rank_sets
 
-ROWS, SEEDS, DOCUMENTS = (2, 5, 12, 20), (3, 5, 20), 100
+ROWS, SEEDS, DOCUMENTS = (2, 5, 12, 20), (3, 5, 10, 20), 100
 #: Of one row: of a paired difference it is larger by the root of 2.
-BY_SEED, BY_DOCUMENT, REST = 0.078 / 2**0.5, 0.117 / 2**0.5, 0.378 / 2**0.5
-SCENES = ("ties", "steps", "half", "uneven")
+BY_SEED, BY_DOCUMENT, REST, BY_SAMPLE = 0.078 / 2**0.5, 0.117 / 2**0.5, 0.378 / 2**0.5, 0.04
+SCENES = ("ties", "steps", "half", "uneven", "ceiling", "copies", "drawn", "hidden")
+#: Not run unless it is asked for.
+OTHERS = ("kept",)
 
 
 def true_scores(scene: str, rows: int) -> np.ndarray:
     """float64[p]."""
-    steps = {"steps": 0.03 * np.arange(rows), "half": 0.1 * (np.arange(rows) >= (rows + 1) // 2)}
+    numbers = np.arange(rows)
+    steps = {"steps": 0.03 * numbers, "half": 0.1 * (numbers >= (rows + 1) // 2), "copies": 0.05 * (numbers % 2)}
+    if scene == "ceiling":
+        return 0.99 - 0.03 * (numbers % 2)
     return 0.6 - steps.get(scene, np.zeros(rows))
 
 
 def table(generator: np.random.Generator, scene: str, rows: int, seeds: int, binary: bool) -> np.ndarray:
     """float64[S, D, p]: outcomes of one table."""
-    true = true_scores(scene, rows) + BY_SEED * generator.standard_normal((seeds, 1, rows))
-    luck = generator.standard_normal((seeds, DOCUMENTS, rows))
-    own = generator.standard_normal((1, DOCUMENTS, rows))
-    shared = generator.standard_normal((1, DOCUMENTS, 1))
+    documents = 400 if scene == "ceiling" else DOCUMENTS
+    rows *= 2 if scene == "hidden" else 1
+    moved = BY_SEED * generator.standard_normal((seeds, 1, rows))
+    luck = generator.standard_normal((seeds, documents, rows))
+    own = generator.standard_normal((1, documents, rows))
+    shared = generator.standard_normal((1, documents, 1))
+    samples = BY_SAMPLE * generator.standard_normal((seeds, 1, rows))
+    if scene == "ceiling":
+        moved *= 0.0
+    if scene in ("hidden", "kept"):
+        samples[:, :, ::2] = samples[:1, :, ::2]
+    if scene in ("drawn", "hidden", "kept"):
+        moved += samples
+    if scene == "copies":
+        moved, luck, own = (part[:, :, np.arange(rows) % 2] for part in (moved, luck, own))
+    true = true_scores(scene, rows) + moved
     if binary:
         # Of a latent normal variable: shared difficulty .6, own difficulty .05, luck the rest: .117 and .378 as above.
         latent = 0.6**0.5 * shared + 0.05**0.5 * own + 0.35**0.5 * luck
@@ -54,21 +77,24 @@ def table(generator: np.random.Generator, scene: str, rows: int, seeds: int, bin
         outcomes = true + 0.3 * shared + BY_DOCUMENT * own + REST * luck
     if scene == "uneven":
         outcomes[max(2, seeds // 2) :, :, 1::2] = np.nan
-    return outcomes
+    return outcomes[:, :, 1::2] if scene == "hidden" else outcomes
 
 
 def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> dict[str, Any]:
     """One line of the table in docs."""
     true = true_scores(scene, rows)
-    above = true[:, None] > true[None, :] + 1e-9
-    best, worst = 1 + above.sum(axis=0), rows - above.sum(axis=1)
-    generator = np.random.default_rng([rows, seeds, int(binary), SCENES.index(scene)])
-    wrong, width, found = 0, 0.0, 0.0
-    for number in range(tables):
-        sets = rank_sets([table(generator, scene, rows, seeds, binary)], draws=1_000, seed=number)
-        wrong += bool((sets.better & ~above).any() or (sets.low > best).any() or (sets.high < worst).any())
+    gaps = true[:, None] - true[None, :]
+    above = gaps > 1e-9
+    generator = np.random.default_rng([rows, seeds, int(binary), (*SCENES, *OTHERS).index(scene)])
+    wrong, width, found, same = 0, 0.0, 0.0, 0.0
+    upper = np.triu(np.ones(gaps.shape, dtype=bool), 1)
+    for _ in range(tables):
+        sets = rank_sets([table(generator, scene, rows, seeds, binary)])
+        equivalent = sets.equivalent
+        wrong += bool((sets.better & ~above).any() or (equivalent & (np.abs(gaps) >= MARGIN - 1e-9)).any())
         width += float((sets.high - sets.low + 1).mean())
         found += float(sets.better[above].mean()) if above.any() else 0.0
+        same += float(equivalent[upper].mean())
     return {
         "scene": scene,
         "outcomes": "binary" if binary else "normal",
@@ -77,6 +103,7 @@ def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> di
         "error": round(wrong / tables, 3),
         "width": round(width / tables, 2),
         "power": round(found / tables, 3) if above.any() else None,
+        "equivalent": round(same / tables, 3),
     }
 
 
@@ -92,7 +119,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=400, help="simulated tables of each setting")
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
-    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES))
+    parser.add_argument("--scenes", nargs="+", choices=(*SCENES, *OTHERS), default=list(SCENES))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     arguments = parser.parse_args()

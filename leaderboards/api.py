@@ -198,7 +198,7 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
         )
     kept, notes = at_hand(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
-    made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded)
+    made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded, suite.margin)
     notes = [*state_of(selection, kept), *tuned_words(suite, kept), *readings(selection, kept), *notes]
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
 

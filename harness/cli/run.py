@@ -23,6 +23,7 @@ from dpicl.harness.cli.engine_flags import add_engine_flags, engine_of
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
+from dpicl.harness.evaluation.inference import LEVEL
 from dpicl.harness.run import planned_budget, sizing
 from dpicl.harness.run.budget import Prospect
 from dpicl.harness.run.costs import Costs
@@ -363,7 +364,7 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
     output.emit(
         f"\nRecords: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of"
         f" {arguments.detect:g} between any two rows of a table with probability {power:g}, at a family-wise error of"
-        f" {sizing.LEVEL:g}. Costs are of one process, all rows. now finds: what the results at hand find as often. sd:"
+        f" {1 - LEVEL:.2g}. Costs are of one process, all rows. now finds: what the results at hand find as often. sd:"
         " of the difference of two rows, by seed, by test record, and what is left."
     )
     return 0

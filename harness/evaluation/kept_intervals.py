@@ -1,4 +1,4 @@
-"""What resampling gave before, intervals of rows for one, kept under what it follows from: outcomes and the code.
+"""What resampling gave before, the intervals of rows, kept under what it follows from: outcomes and the code.
 
 A board of thousands of rows spends most of its time on resampling outcomes that have not changed. Kept numbers have a
 checksum with their key; damaged ones count as absent and are computed again, and so are all where the cache cannot be
@@ -51,17 +51,6 @@ def ratio_intervals(ratios: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[tup
             yield from zip(own, statistics.ratio_intervals(above, below), strict=True)
 
     return [_pair(found) for found in _kept_each("ratio", ratios, compute)]
-
-
-def kept(
-    what: str, arrays: Sequence[np.ndarray], compute: Callable[[], Sequence[float] | np.ndarray], code: str = ""
-) -> np.ndarray:
-    """float64[n]: what ``compute`` gives, or gave before.
-
-    what: names it, with every setting. arrays: the numbers that it follows from. code: a hash over the code that it
-    follows from, besides `statistics`.
-    """
-    return _kept_each(what + code, [arrays], lambda new: ((at, compute()) for at in new))[0]
 
 
 def _kept_each(

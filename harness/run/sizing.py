@@ -1,9 +1,8 @@
 """How many seeds and documents a suite needs to find a difference, at least cost: `dpicl plan SUITE --detect 0.03`.
 
 From results that are there: the variance components of the paired differences between rows
-(dpicl.harness.evaluation.components), and what a seed and a document cost. A difference is found when it passes
-Student's critical value for all pairs of the rows at once (Sidak 1967; degrees of freedom by Satterthwaite 1946). The
-note under a board's table is that of its rank sets, for the median pair; with three seeds the two may differ much.
+(dpicl.harness.evaluation.inference), and what a seed and a document cost. A difference is found when it passes the
+critical value of a board, for all pairs of the rows at once. The note under a board's table is for its median pair.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from itertools import combinations
 from statistics import fmean
 
 import numpy as np
-from scipy import stats
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.components import Components, components
+from dpicl.harness.evaluation.inference import Components, alpha_of_pair, components
 from dpicl.harness.run.results import Result
 
 #: Sizes that are tried. More seeds than this cost more than any suite is worth.
@@ -27,8 +25,6 @@ SEEDS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 DOCUMENTS = (25, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 2000, 5000)
 #: What the rows of a table share: model, task, source of records, notion of privacy, epsilon.
 Shared = tuple[str, str, str, str, float]
-#: Significance level of all pairs of rows together.
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -95,14 +91,12 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
 
 def detectable(variances: Components, rows: int, seeds: int, documents: int, power: float) -> float:
     """The true difference of two of these rows that S seeds x D documents find with this power: (critical + z) se."""
-    degrees = max(1.0, variances.degrees(seeds, documents))
-    return (_critical(rows, degrees) + float(stats.norm.ppf(power))) * variances.error(seeds, documents)
+    return float(_detectable(variances, rows, seeds, np.asarray(documents), power))
 
 
-def _critical(rows: int, degrees: float) -> float:
-    """Of |t| for all pairs of p rows at once."""
-    own = 1 - (1 - LEVEL) ** (1 / math.comb(rows, 2))
-    return float(stats.t.isf(own / 2, degrees))
+def _detectable(variances: Components, rows: int, seeds: int, documents: np.ndarray, power: float) -> np.ndarray:
+    """The same for several numbers of documents."""
+    return variances.differences(seeds, documents).detectable(alpha_of_pair(rows), power)
 
 
 def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, Result]]]:
@@ -145,7 +139,8 @@ def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, 
 
 
 def _least_documents(variances: Components, rows: int, seeds: int, detect: float, power: float) -> int | None:
-    return next((d for d in DOCUMENTS if detectable(variances, rows, seeds, d, power) <= detect), None)
+    finds = _detectable(variances, rows, seeds, np.array(DOCUMENTS), power)
+    return next((d for d, found in zip(DOCUMENTS, finds, strict=True) if found <= detect), None)
 
 
 def _difference(one: Result, other: Result) -> list[float]:

@@ -53,7 +53,7 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
         kept, notes = at_hand(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-            board = build_board(kept, suite.name, known, own, retired, suite.superseded)
+            board = build_board(kept, suite.name, known, own, retired, suite.superseded, suite.margin)
             found[suite.name] = replace(board, notes=(*state_of(selection, kept), *notes, *board.notes))
             skipped[suite.name] = skip_reasons(selection, kept)
     if not found:

@@ -10,14 +10,13 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from dpicl.harness.evaluation.inference import LEVEL, NO_PRIOR, POWER, Prior, analyse, prior_of
 from dpicl.harness.evaluation.statistics import DRAWS, seeds_documents_interval
 from dpicl.leaderboards.compare import paired_tests as tests
-from dpicl.leaderboards.compare.paired_tests import NO_PRIOR, Prior, crossed
 
 Method = Literal["calibrated", "bootstrap"]
 Name = Literal["McNemar", "sign flips", "seeds × documents", "paired bootstrap"]
 
-LEVEL = 0.95
 #: Random draws for each unit of 1/p at the smallest p-value that Holm needs, and the most draws.
 _RESOLUTION, _MOST_DRAWS = 20, 1_000_000
 #: The share of a normal distribution within one standard deviation.
@@ -46,14 +45,15 @@ DEFAULTS = Settings()
 class CellTest:
     """The test of one cell. low, high: 95% interval of the gain, not adjusted for the number of cells.
 
-    detectable: smallest drop that this cell would show with probability 0.8 at alpha / (number of tested cells); None
-    where no drop would.
+    excluded: all larger changes are, either way, at alpha / (number of tested cells). detectable: smallest drop that
+    this cell would show with probability 0.8 at that level; None where no drop would.
     """
 
     name: Name
     p: float
     low: float
     high: float
+    excluded: float
     detectable: float | None
 
 
@@ -68,7 +68,7 @@ class Family:
 def family_of(tables: Sequence[np.ndarray]) -> Family:
     """The family of these cells, each differences[S, D]."""
     several = [table for table in map(_without_copies, tables) if len(table) > 1]
-    return Family(len(tables), tests.seeds_prior([crossed(table) for table in several]))
+    return Family(len(tables), prior_of([analyse(table) for table in several]))
 
 
 def name_of_test(differences: np.ndarray, method: Method) -> Name:
@@ -109,12 +109,17 @@ def paired_test(differences: np.ndarray, family: Family, settings: Settings = DE
     table = _without_copies(differences)
     p = p_value(table, family, settings.method, draws)
     if name == "seeds × documents":
-        analysis = crossed(table, family.prior)
-        half = analysis.half_width(LEVEL)
-        low, high = analysis.mean - half, analysis.mean + half
+        found = analyse(table, family.prior)
+        half = float(found.half_width(1 - LEVEL))
+        low, high = float(found.mean) - half, float(found.mean) + half
+        excluded = abs(float(found.mean)) + float(found.half_width(level))
     else:
         low, high = seeds_documents_interval(table, LEVEL)
-    return CellTest(name, p, low, high, _detectable(table, family, name, level))
+        excluded = max(map(abs, seeds_documents_interval(table, 1 - level)))
+    if table.shape[1] > 1:
+        found = analyse(table)
+        excluded = max(excluded, abs(float(found.mean)) + float(found.unseen(level)))
+    return CellTest(name, p, low, high, excluded, _detectable(table, family, name, level))
 
 
 def _detectable(table: np.ndarray, family: Family, name: Name, level: float) -> float | None:
@@ -123,12 +128,11 @@ def _detectable(table: np.ndarray, family: Family, name: Name, level: float) -> 
     if name == "McNemar":
         return tests.mcnemar_detectable(sum(_lost_and_won(table)), documents, level)
     if name == "seeds × documents":
-        analysis = crossed(table, family.prior)
-        drop = tests.t_detectable(analysis.standard_error, analysis.half_width(1 - level))
+        drop = float(analyse(table, family.prior).detectable(level))
     else:
         low, high = seeds_documents_interval(table, _ONE_SIGMA)
         error = (high - low) / 2
-        drop = tests.t_detectable(error, float(stats.norm.isf(level / 2)) * error)
+        drop = (float(stats.norm.isf(level / 2)) + float(stats.norm.ppf(POWER))) * error
     fewest = 1 / documents if name == "paired bootstrap" else tests.fewest_documents(level, documents)
     return None if fewest is None or drop > 1 else max(drop, fewest)
 

@@ -16,11 +16,12 @@ from dpicl.harness.core.field_types import parse_number
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.families import Difference
+from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.pairs import Pairs, pair_words
-from dpicl.leaderboards.model.rows import Row, title_of
+from dpicl.leaderboards.model.rows import Row, name_of, title_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text
+from dpicl.leaderboards.model.text import epsilon_text, names_text
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,15 @@ class RowPair:
 
     @property
     def says(self) -> str:
-        """'tang@1 against pta@1: better, …': in words."""
-        return pair_words(row_name(self.one), row_name(self.other), self.found)
+        """'tang@1 is better than pta@1, …': in words."""
+        fixed = [full_name(row) for row in (self.one, self.other) if FIXED_DRAW in row.marks]
+        more = f"; {names_text(fixed)}: {FIXED_DRAW.name}, which the interval leaves out" if fixed else ""
+        return pair_words(full_name(self.one), full_name(self.other), self.found) + more
 
 
 @dataclass(frozen=True)
 class MeanPair:
-    """Two rows over the tasks of a ranking, by mean recovery. The names are those of `row_name`."""
+    """Two rows over the tasks of a ranking, by mean recovery. The names are those of `full_name`."""
 
     ranking: Ranking
     one: str
@@ -84,6 +87,11 @@ class RowComparison:
 def row_name(row: Row) -> str:
     """'tang@1': how a command names the row; a reference baseline has no ε to name."""
     return row.label if row.is_baseline else f"{row.label}@{epsilon_text(row.epsilon)}"
+
+
+def full_name(row: Row) -> str:
+    """'voting@1 (Q = 100)': as a command names it, with Q."""
+    return name_of(row_name(row), row.queries)
 
 
 def parse_name(text: str, labels: Sequence[str]) -> RowName:
@@ -117,12 +125,14 @@ def compare_named(
     require_known("task", tasks, {row.task for row in rows})
     names = [_known(text, rows, epsilons) for text in (one, other)]
     wanted = tuple(epsilons)
-    pairs = [
-        pair
+    both = [
+        (section, table)
         for section in board.sections
         for table in section.tables
-        if not tasks or table.task in tasks
-        for pair in _of_table(section, table, names[0], names[1], wanted)
+        if (not tasks or table.task in tasks) and all(_named(table, name, wanted) for name in names)
+    ]
+    pairs = [
+        pair for section, table in both for pair in _of_table(section, table, names[0], names[1], wanted, len(both))
     ]
     if not pairs:
         raise UsageError(_nowhere(names, rows))
@@ -149,10 +159,11 @@ def _known(text: str, rows: Sequence[Row], epsilons: Sequence[float]) -> RowName
 
 
 def _of_table(
-    section: Section, table: TaskTable, one: RowName, other: RowName, epsilons: Sequence[float]
+    section: Section, table: TaskTable, one: RowName, other: RowName, epsilons: Sequence[float], tables: int
 ) -> Iterator[RowPair]:
-    """Proved rows, or where there is none of a name, those of the authors' own accounting."""
-    pairs = Pairs(table)
+    """Proved rows, or where there is none of a name, those of the authors' own accounting. tables: of how many the
+    comparison speaks."""
+    pairs = Pairs(table, tables)
     for a in _named(table, one, epsilons):
         for b in _named(table, other, epsilons):
             chosen = one.epsilon is not None and other.epsilon is not None
@@ -175,7 +186,8 @@ def _over_tasks(section: Section, pairs: Sequence[RowPair]) -> Iterator[MeanPair
         for family in ranking.families if len(ranking.tasks) > 1 else ():
             for (a, b), pair in own.items():
                 if a in family.names and b in family.names and "paper" not in (pair.one.mode, pair.other.mode):
-                    yield MeanPair(ranking, row_name(pair.one), row_name(pair.other), family.difference(a, b))
+                    found = family.difference(a, b)
+                    yield MeanPair(ranking, full_name(pair.one), full_name(pair.other), found)
 
 
 def _nowhere(names: Sequence[RowName], rows: Sequence[Row]) -> str:

@@ -1,9 +1,10 @@
-"""The verdict on every cell: regression, improvement, or no change shown and how large a drop could have been missed.
+"""The verdict on every cell: regression, improvement, equivalent, or inconclusive and which change is not excluded.
 
 A cell is tested on its paired outcomes (dpicl.leaderboards.compare.paired_tests), the p-values of all tested cells are
 adjusted by Holm's method, and a change counts when the adjusted p-value is at most alpha and the change is at least
-`min_effect`. Differences are candidate - base in the metric's own units, with the sign flipped for metrics of which
-less is better: a negative one is always a loss.
+`min_effect`; a cell is equivalent where changes of that size are excluded at alpha / (number of tested cells).
+Differences are candidate - base in the metric's own units, with the sign flipped for metrics of which less is better: a
+negative one is always a loss.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.compare.pairing import ALL, Filter, Key, PairedCell, Unmatched, epsilon_text, pair
 from dpicl.leaderboards.compare.sides import Change, Side, changes
 
-Verdict = Literal["regression", "improvement", "no change shown", "not tested"]
+#: A regression: the base is better, an improvement: the candidate is.
+Verdict = Literal["regression", "improvement", "equivalent", "inconclusive", "not tested"]
 
 #: Rounding that a proved epsilon may be above its bound by.
 _SLACK = 1 + 1e-9
@@ -68,7 +70,8 @@ class Summary:
     cells: int
     regressions: int
     improvements: int
-    unchanged: int
+    equivalent: int
+    inconclusive: int
     untested: int
     privacy: int
     mean: float | None
@@ -169,12 +172,14 @@ def _cell(cell: PairedCell, differences: np.ndarray | None, family: Family, sett
 
 
 def _judged(cell: CellVerdict, adjusted: float, settings: Settings) -> CellVerdict:
-    verdict: Verdict = "no change shown"
+    verdict: Verdict = "inconclusive"
     gain = cell.difference or 0.0
     if adjusted <= settings.alpha and abs(gain) >= settings.min_effect - 1e-12:
         verdict = "regression" if gain < 0 else "improvement"
     note = ""
-    if verdict == "no change shown" and adjusted <= settings.alpha:
+    if cell.test and cell.test.excluded < settings.min_effect:
+        verdict = "equivalent"
+    if verdict in ("equivalent", "inconclusive") and adjusted <= settings.alpha:
         note = f"a change is shown, and it is smaller than {settings.min_effect:g}"
     return replace(cell, adjusted=adjusted, verdict=verdict, note=_joined(note, cell.note))
 
@@ -207,7 +212,8 @@ def _summary(name: str, cells: Sequence[CellVerdict]) -> Summary:
         cells=len(cells),
         regressions=sum(cell.verdict == "regression" for cell in cells),
         improvements=sum(cell.verdict == "improvement" for cell in cells),
-        unchanged=sum(cell.verdict == "no change shown" for cell in cells),
+        equivalent=sum(cell.verdict == "equivalent" for cell in cells),
+        inconclusive=sum(cell.verdict == "inconclusive" for cell in cells),
         untested=sum(cell.verdict == "not tested" for cell in cells),
         privacy=sum(bool(cell.privacy) for cell in cells),
         mean=fmean(differences) if differences else None,

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from dpicl.harness.core.errors import require_known
 from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
+from dpicl.harness.evaluation.inference import MARGIN
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.headroom import measure_headroom
@@ -121,6 +122,7 @@ def build_board(
     submissions: Sequence[Submission] = (),
     retired: Sequence[Result] = (),
     superseded: Mapping[int | str, str] = MappingProxyType({}),
+    margin: float = MARGIN,
 ) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
 
@@ -128,6 +130,7 @@ def build_board(
     evidence: attacks, for the column audited ε; None: no attack was made.
     submissions: submitted methods; only their results in a group that our own results have stand on the board.
     retired: results of earlier versions of the suite. superseded: version -> why its results no longer hold.
+    margin: rows that differ by less are equivalent.
     """
     evidence = evidence or Evidence()
     groups: dict[Group, list[Result]] = defaultdict(list)
@@ -150,16 +153,18 @@ def build_board(
     newest.sort(key=lambda group: group.notion != RECORD_CENTRAL.name)  # the usual notion first
     if len(newest) > 1:
         notes.append(_several(newest))
-    sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
+    sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in newest)
     notes.extend(left_out([row for section in sections for row in section.rows], newest, evidence))
-    earlier = build_board(retired, asked, evidence) if retired else Board((), ())
+    earlier = build_board(retired, asked, evidence, margin=margin) if retired else Board((), ())
     notes.extend(f"Of retired versions: {note}" for note in earlier.notes)
     reasons = {str(version): (f"Superseded: {reason}",) for version, reason in superseded.items()}
     former = [replace(old, notes=(*reasons.get(old.group.version, ()), *old.notes)) for old in earlier.sections]
     return Board(sections, tuple(notes), tuple(former))
 
 
-def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission]) -> Section:
+def _section(
+    group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission], margin: float
+) -> Section:
     notes: list[Note] = []
     if group.simulated:
         said = "The model is simulated: these numbers test the machinery and say nothing about any mechanism"
@@ -184,10 +189,10 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
         by_task[result.cell.task].append(result)
     made = [_table(group, task, by_task[task]) for task in sorted(by_task)]
     own = [_with_submissions(table, owners) for table in made if table is not None]
-    tables = with_ranks(audited(own, group, evidence))
-    found = over_tasks(rankings(tables), tables)
+    tables = with_ranks(audited(own, group, evidence), margin)
+    found = over_tasks(rankings(tables), tables, margin)
     places = ranks(found)
-    notes.extend(_section_notes(tables, places))
+    notes.extend(_section_notes(tables))
     return Section(group, tables, found, gathered(notes), places, answers(tables, found))
 
 
@@ -263,7 +268,7 @@ def _several(groups: Sequence[Group]) -> str:
     )
 
 
-def _section_notes(tables: Sequence[TaskTable], places: Places) -> Iterator[Note]:
+def _section_notes(tables: Sequence[TaskTable]) -> Iterator[Note]:
     """What a reader must know beside the numbers: rows without a rank, marks, seeds, shared rankings; in any order."""
     yield from audit_notes(tables)
     for table in tables:
@@ -276,7 +281,7 @@ def _section_notes(tables: Sequence[TaskTable], places: Places) -> Iterator[Note
             if len(row.seeds) < most:
                 said = f"{len(row.seeds)} of {most} seeds so far"
                 yield Note(Weight.SEEDS, about, f" has {said}", f" have {said}")
-    yield from _uneven_queries(tables, places)
+    yield from _uneven_queries(tables)
     for mark, count in Counter(mark for table in tables for row in table.all_rows for mark in row.marks).items():
         which = "1 row is" if count == 1 else f"{count} rows are"
         yield Note(Weight.PROOF, "", f"{mark.sign} {which} marked '{mark.name}': {mark.why}")
@@ -286,13 +291,14 @@ def _section_notes(tables: Sequence[TaskTable], places: Places) -> Iterator[Note
         yield Note(Weight.RANKING, "", f"{said}: {lacks}")
 
 
-def _uneven_queries(tables: Sequence[TaskTable], places: Places) -> Iterator[Note]:
-    """Where ranked rows cover different numbers of queries; only tasks that count in a ranking."""
+def _uneven_queries(tables: Sequence[TaskTable]) -> Iterator[Note]:
+    """Where ranked rows cover different numbers of queries and are ranked apart."""
     by_words: dict[str, list[str]] = defaultdict(list)
     for table in tables:
-        queries = {row.queries for row in table.rows if (row.task, row.label, row.epsilon) in places}
+        queries = {row.queries for row in table.rows if row.rank_any_queries is not None}
         if len(queries) > 1:
             ordered = sorted(queries, key=lambda one: math.inf if one is None else one)
             by_words[names_text(f"rows for {queries_words(one)}" for one in ordered)].append(table.task)
     for which, tasks in by_words.items():
-        yield Note(Weight.RANKING, "", f"On {names_text(tasks)} these are ranked together: {which}")
+        said = f"On {names_text(tasks)} these are ranked apart, and together in the column 'rank, any Q': {which}"
+        yield Note(Weight.RANKING, "", said)

@@ -44,18 +44,30 @@ COSTS: Mapping[str, Callable[[Row], Number]] = {
 RANKS: Mapping[str, Callable[[Row], Number]] = {
     "rank": lambda row: None if row.rank is None else row.rank.low,
     "rank_high": lambda row: None if row.rank is None else row.rank.high,
+    "rank_any_queries": lambda row: None if row.rank_any_queries is None else row.rank_any_queries.low,
+    "rank_any_queries_high": lambda row: None if row.rank_any_queries is None else row.rank_any_queries.high,
     "recovery_over_public": attrgetter("over_public"),
 }
 _NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **RANKS, **SCORES, **COSTS}
 
 
 #: Columns that are left out of a table in which no row has one.
-_OPTIONAL = ("rank", "recovery", "recovery_low", "recovery_over_public", "per_query", "claimed", "audited")
+_OPTIONAL = (
+    "rank",
+    "rank_any_queries",
+    "recovery",
+    "recovery_low",
+    "recovery_over_public",
+    "per_query",
+    "claimed",
+    "audited",
+)
 
 #: What a column of a table is, in a few words.
 _HINTS = {
     "epsilon": "the target, the same for every mechanism",
-    "rank": "the ranks that it may have at this ε on this task, all rows together at 95%",
+    "rank": "the ranks that it may have at this ε and Q on this task, all rows together at 95%",
+    "rank_any_queries": "the same among rows of every Q, although an ε for more queries is the stronger promise",
     "score": "mean of the main metric over seeds",
     "score_low": "over seeds and test records",
     "recovery": "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
@@ -94,6 +106,12 @@ class Column:
 _ALL = (
     Column("epsilon", "ε", lambda row: epsilon_text(row.epsilon), "target ε"),
     Column("rank", "rank", lambda row: "–" if row.rank is None else str(row.rank), "possible ranks"),
+    Column(
+        "rank_any_queries",
+        "rank, any Q",
+        lambda row: "–" if row.rank_any_queries is None else str(row.rank_any_queries),
+        "possible ranks among rows of any Q",
+    ),
     Column("score", "score", lambda row: score_text(row.score)),
     Column("score_low", "95% interval", lambda row: f"{row.low:.3f}–{row.high:.3f}", "95% interval of the score", True),
     Column("recovery", "recovery", lambda row: recovery_text(row.recovery)),
@@ -114,7 +132,7 @@ _ALL = (
 )
 #: The order in a terminal, which has no room for the recovery's interval.
 TERMINAL = (
-    *("epsilon", "rank", "score", "score_low", "recovery", "seeds"),
+    *("epsilon", "rank", "rank_any_queries", "score", "score_low", "recovery", "seeds"),
     *("proved", "audited", "claimed", "per_query", "queries"),
 )
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,14 @@ SERVED = Mark(
 )
 
 
+FIXED_DRAW = Mark(
+    "◊",
+    "one sampling draw for all seeds",
+    "its seeds share the records that were sampled, or the public texts that it shows, so what that one draw did cannot"
+    " be told from what the mechanism does; it is in no rank set",
+)
+
+
 def up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them.
 
@@ -92,8 +101,22 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
         (LOOSE, loose_bound),
         (BY_EMBEDDINGS, embedded),
         (SERVED, any(map(_served, found))),
+        (FIXED_DRAW, _fixed_draw(found)),
     )
     return tuple(mark for mark, holds in rules if holds)
+
+
+def _fixed_draw(results: Sequence[Result]) -> bool:
+    """Whether seeds share what should be drawn anew: by the option `sampling_seed`, or since the texts of public ones
+    are the same for whatever label two seeds have some."""
+    if any(one.cell.options.get("sampling_seed") is not None for one in results):
+        return True
+    texts: dict[str, list[frozenset[str]]] = defaultdict(list)
+    for one in (one for one in results if one.privacy.epsilon_proved == 0):
+        for label in {released.label for released in one.released}:
+            texts[label].append(frozenset(each.text for each in one.released if each.label == label))
+    repeated = [own for own in texts.values() if len(own) > 1]
+    return bool(repeated) and all(len(set(own)) == 1 for own in repeated)
 
 
 def signs(marks: Iterable[Mark]) -> str:

@@ -17,9 +17,10 @@ from dpicl.harness.evaluation.kept_intervals import ratio_intervals, seeds_docum
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
-from dpicl.leaderboards.model.marks import Mark, marks_of
+from dpicl.leaderboards.model.families import Difference
+from dpicl.leaderboards.model.marks import FIXED_DRAW, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
-from dpicl.leaderboards.model.text import epsilon_text, score_text, seeds_text
+from dpicl.leaderboards.model.text import epsilon_text, queries_text, score_text, seeds_text
 
 #: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
 MINIMUM_GAIN = 0.05
@@ -33,7 +34,7 @@ BySeed = Mapping[int, Result]
 
 @dataclass(frozen=True)
 class Rank:
-    """The ranks that a row may have among the ranked rows of its ε, simultaneously for all of them, at 95%."""
+    """The ranks that a row may have among the ranked rows of its level, simultaneously for all of them, at 95%."""
 
     low: int
     high: int
@@ -60,7 +61,8 @@ class Row:
     metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
     unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
     None for one of our own. rank: its rank set on this task. over_public: recovery with `public_demonstrations` in the
-    place of zero-shot, over the seeds of the three. not_above: a control that it is not significantly above, or "".
+    place of zero-shot, over the seeds of the three. rank_any_queries: its rank set among rows of other Q as well, None
+    where there are none. against_public: its score minus that of the control, None where they are not compared.
     """
 
     label: str
@@ -90,7 +92,8 @@ class Row:
     submission: Submission | None = field(default=None, repr=False)
     rank: Rank | None = None
     over_public: float | None = None
-    not_above: str = ""
+    rank_any_queries: Rank | None = None
+    against_public: Difference | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -137,8 +140,14 @@ class Row:
         return self.label, self.mode, self.epsilon
 
     @property
+    def name(self) -> str:
+        """The label, with Q where its ε covers so many queries alone: 'voting (Q = 100)'."""
+        return name_of(self.label, self.queries)
+
+    @property
     def title(self) -> str:
-        return title_of(self.label, self.epsilon)
+        """'voting (Q = 100) at ε = 1'."""
+        return title_of(self.name, self.epsilon)
 
     @property
     def recovery_sum(self) -> str:
@@ -152,6 +161,11 @@ class Row:
     def numbers(self) -> Mapping[str, float]:
         """Metrics and aggregates together."""
         return {**self.metrics, **self.aggregates}
+
+
+def name_of(label: str, queries: int | None) -> str:
+    """'voting (Q = 100)'; the label alone where any number of queries is covered."""
+    return label if queries is None else f"{label} (Q = {queries_text(queries)})"
 
 
 def title_of(label: str, epsilon: float) -> str:
@@ -222,7 +236,7 @@ def _row(by_seed: BySeed, baselines: Mapping[str, BySeed], interval: tuple[float
         metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
-        unranked=_unranked(first, proved),
+        unranked=_unranked(first, proved) or (FIXED_DRAW.name if FIXED_DRAW in marks_of(results) else ""),
         marks=marks_of(results),
         results=results,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 
+from dpicl.harness.evaluation.inference import MARGIN
 from dpicl.harness.run.headroom import Headroom
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.comparability import BASELINES, Group
@@ -16,7 +17,17 @@ from dpicl.leaderboards.model.families import RankFamily
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_rows, outcomes_of, title_of
+from dpicl.leaderboards.model.rows import (
+    REAL_DATA,
+    ZERO_SHOT,
+    BySeed,
+    Rank,
+    Row,
+    make_rows,
+    name_of,
+    outcomes_of,
+    title_of,
+)
 from dpicl.leaderboards.model.text import counted, names_text, score_text, seeds_text, signed_text
 
 
@@ -32,9 +43,9 @@ class Missing:
 class TaskTable:
     """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them.
 
-    detectable: ε -> the true difference of two rows that this table finds with probability .8. said: ε -> who may
-    be the best, and what is not above a control, in words. families: rows that were
-    resampled together, by `Row.key`. headroom: by metric; empty where an end of it has no result.
+    detectable: ε -> the true difference of two rows that this table finds with probability .8. said: ε -> who is
+    better than whom, and than the control, in words. families: rows that were compared together, by `Row.key`.
+    headroom: by metric; empty where an end of it has no result. margin: of equivalence.
     """
 
     task: str
@@ -49,6 +60,7 @@ class TaskTable:
     said: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
     families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
+    margin: float = MARGIN
 
     @property
     def unrewarded(self) -> str:
@@ -131,7 +143,8 @@ class Standing:
 
     score: None too where lower is better on some of the tasks and not on others. proved: the largest over all of its
     tasks. seeds: those behind the means (without one: all). signs: of its marks. rank: its rank set by mean recovery,
-    on these tasks; sample_rank: with the tasks as a sample of such tasks, None for fewer than three.
+    on these tasks; sample_rank: with the tasks as a sample of such tasks, None for fewer than three. queries: Q on
+    these tasks, each once.
     """
 
     label: str
@@ -144,12 +157,21 @@ class Standing:
     signs: str = ""
     rank: Rank | None = None
     sample_rank: Rank | None = None
+    queries: tuple[int | None, ...] = (None,)
+
+    @property
+    def name(self) -> str:
+        """The label, with Q where its ε covers so many queries alone."""
+        known = [name_of("", one).strip(" ()") for one in self.queries if one is not None]
+        return f"{self.label} ({names_text(known)})" if known else self.label
 
     @property
     def is_baseline(self) -> bool:
         return self.label in BASELINES
 
 
+#: What rows share that are ranked together: ε, and Q (on each task of a ranking, each once).
+Level = tuple[float, tuple[int | None, ...]]
 #: (task, label, ε) -> a row's rank set, and the ranking in which it has it.
 Places = Mapping[tuple[str, str, float], tuple[Rank, "Ranking"]]
 
@@ -159,7 +181,7 @@ class Ranking:
     """Mean recovery over the tasks on which every row of it has one; ``left_out`` says why each other task is not in.
 
     kind: the kind of task that it is about, "" for all of them. total: how many tasks of this kind have a table.
-    families: standings that were resampled together, by (label, ε): differences are of mean recovery.
+    families: standings that were compared together, by (label, ε): differences are of mean recovery.
     """
 
     kind: str
@@ -325,6 +347,7 @@ def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Seque
         score=fmean(row.score for row in own) if comparable else None,
         seeds=tuple(sorted({seed for row in own or rows.values() for seed in row.seeds})),
         submitted=any(row.submission is not None for row in rows.values()),
+        queries=tuple(dict.fromkeys(row.queries for row in rows.values())),
         signs=signs(dict.fromkeys(mark for row in rows.values() for mark in row.marks)),
     )
 

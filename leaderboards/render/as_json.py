@@ -103,6 +103,7 @@ def _section_json(section: Section) -> dict[str, Any]:
             "paper": [_row_json(row) for row in table.paper],
             "missing": [asdict(missing) for missing in table.missing],
             "headroom": {name: {**asdict(one), "rewards": one.rewards} for name, one in table.headroom.items()},
+            "margin": table.margin,
             "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
         }
         for table in section.tables
@@ -119,6 +120,8 @@ def _section_json(section: Section) -> dict[str, Any]:
 def _ranking_json(ranking: Ranking) -> dict[str, Any]:
     plain = asdict(replace(ranking, families=()))
     del plain["families"]
+    for one, standing in zip(plain["standings"], ranking.standings, strict=True):
+        one["name"] = standing.name
     return {"title": ranking.title, **plain}
 
 
@@ -126,7 +129,8 @@ def _row_json(row: Row) -> dict[str, Any]:
     data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
     return {
         **data,
-        "rank": None if row.rank is None else asdict(row.rank),
+        "name": row.name,
+        **{name: data[name] and asdict(data[name]) for name in ("rank", "rank_any_queries", "against_public")},
         "marks": [mark.name for mark in row.marks],
         "audited": audit_json(row.audit),
         "submission": submission_json(row),
@@ -181,6 +185,7 @@ def _cell(cell: CellVerdict) -> dict[str, Any]:
         "test": None if test is None else test.name,
         "p": None if test is None else test.p,
         "p_adjusted": cell.adjusted,
+        "excluded": None if test is None else test.excluded,
         "detectable_drop": None if test is None else test.detectable,
         "metric_missing": cell.missing,
         "proved_epsilon": {"base": cell.proved[0], "candidate": cell.proved[1]},

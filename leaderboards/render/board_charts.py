@@ -232,7 +232,7 @@ def three_epsilons(table: TaskTable) -> Markup | None:
             if number is not None:
                 axes.plot([place(number)], [i], **look(kind), gid=mark)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), [f"{cut(row.label, _BAR_NAME)}, ε = {epsilon_text(row.epsilon)}" for row in rows])
+    axes.set_yticks(range(len(rows)), [f"{cut(row.name, _BAR_NAME)}, ε = {epsilon_text(row.epsilon)}" for row in rows])
     axes.grid(visible=False, axis="y")
     best = f", best {len(rows)} of {len(every):,}" if len(rows) < len(every) else ""
     place.label(axes, "x", place.round_numbers(), f"ε{best}")

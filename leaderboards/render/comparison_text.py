@@ -28,7 +28,8 @@ _SUMMARY_HEAD = (
     "cells",
     "regressions",
     "improvements",
-    "no change",
+    "equivalent",
+    "inconclusive",
     "not tested",
     "ε too large",
     "mean change",
@@ -74,7 +75,7 @@ def render_markdown(comparison: Comparison) -> str:
         parts.append(_cells_markdown(certain))
     if rest:
         parts.append(
-            f"<details><summary>{counted(len(rest), 'cell')} without a significant change, or not tested</summary>\n\n"
+            f"<details><summary>{counted(len(rest), 'cell')} equivalent, inconclusive or not tested</summary>\n\n"
             f"{_cells_markdown(rest)}\n\n</details>"
         )
     summary = [[_code(line[0]), *line[1:]] for line in map(_summary_line, comparison.summaries)]
@@ -148,7 +149,8 @@ def _title(comparison: Comparison) -> str:
     words += [f"{total.privacy} proved ε too large"] if total.privacy else []
     words += lacking if comparison.incomplete else []
     words += [counted(total.improvements, "improvement")] if total.improvements else []
-    words = words or ["no change shown"]
+    counts = {"equivalent": total.equivalent, "inconclusive": total.inconclusive}
+    words = words or [f"{number} {name}" for name, number in counts.items() if number] or ["nothing tested"]
     words += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
     cells = f"{counted(total.cells, 'cell')} compared ({comparison.tested} tested)"
     return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(words)}; {cells}"

@@ -75,7 +75,7 @@ def over_tasks(
     for one in ranking.standings:
         if one.recovery is not None and (one.epsilon == epsilon or one.is_baseline or one.epsilon == 0):
             low, high = _interval(one, [own.get((one.label, "proved", one.epsilon)) for own in rows])
-            words = f"{one.label} at ε = {epsilon_text(one.epsilon)}: {recovery_text(one.recovery)}"
+            words = f"{one.name} at ε = {epsilon_text(one.epsilon)}: {recovery_text(one.recovery)}"
             words += f" [{recovery_text(low)}, {recovery_text(high)}]"
             first = one.rank is not None and one.rank.first and compared(ranking, (one.label, one.epsilon))
             dots.append(Dot(one.label, one.recovery, low, high, words, one.epsilon, first, one.label, one.is_baseline))

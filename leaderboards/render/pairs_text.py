@@ -15,11 +15,11 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import epsilon_text, score_text, signed_text, visible
 from dpicl.leaderboards.render.console import plain_console, print_notes, print_tables
 
-_HEAD = ("task", "ε", "difference", "95% interval", "adjusted p", "first", "second", "seeds", "documents", "rows")
+_HEAD = ("task", "ε", "difference", "95% interval", "adjusted p", "first", "second", "seeds", "documents", "of")
 _READING = (
     "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"
     " row is better."
-    " Intervals hold simultaneously, and p is adjusted, for all pairs among so many rows, resampled together."
+    " Intervals cover together, and p is adjusted, for all pairs of rows × tasks (of)."
 )
 
 
@@ -42,7 +42,7 @@ def render_terminal(found: RowComparison, color: bool | None = None) -> str:
 
 
 def _verdict(console: Console, where: str, says: str, found: Difference | None) -> None:
-    style = "bold" if found is not None and found.shown else ""
+    style = "bold" if found is not None and found.verdict != "inconclusive" else ""
     console.print(Text(f"{visible(where, 200)}: {visible(says, 400)}.", style=style))
 
 
@@ -54,7 +54,8 @@ def _line(pair: RowPair) -> list[str]:
         numbers = [signed_text(found.value), interval, f"{found.p:.3f}" if found.p >= 0.001 else "<0.001"]
     levels = dict.fromkeys(epsilon_text(row.epsilon) for row in (pair.one, pair.other))
     rest = [*map(score_text, (pair.one.score, pair.other.score)), str(len(pair.seeds)), str(pair.table.documents)]
-    return [pair.table.task, ", ".join(levels), *numbers, *rest, "–" if found is None else str(found.family)]
+    family = "–" if found is None else f"{found.family} × {found.tables}"
+    return [pair.table.task, ", ".join(levels), *numbers, *rest, family]
 
 
 def pairs_json(found: RowComparison) -> dict[str, Any]:
@@ -101,9 +102,10 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def _difference_json(found: Difference | None) -> dict[str, Any]:
-    """verdict: of the first row: better, worse, tied, or not tested."""
+    """verdict: better (of which: the first or the second), equivalent, inconclusive, or not tested."""
+    names = ("better", "difference", "low", "high", "p_adjusted", "family", "tables", "margin", "excluded")
     if found is None:
-        return {"verdict": "not tested", **dict.fromkeys(("difference", "low", "high", "p_adjusted", "family"))}
-    verdict = "tied" if not found.shown else "better" if found.value > 0 else "worse"
-    numbers = {"difference": found.value, "low": found.low, "high": found.high, "p_adjusted": found.p}
-    return {"verdict": verdict, **numbers, "family": found.family}
+        return {"verdict": "not tested", **dict.fromkeys(names)}
+    better = None if found.verdict != "better" else "first" if found.value > 0 else "second"
+    numbers = (better, found.value, found.low, found.high, found.p, found.family, found.tables, found.margin)
+    return {"verdict": found.verdict, **dict(zip(names, (*numbers, found.excluded), strict=True))}

@@ -146,7 +146,7 @@ def _other_metrics(console: Console, table: TaskTable) -> None:
     if table.other_metrics:
         print_heading(console, f"{table.task}: other metrics")
         lines = [
-            [row.label, epsilon_text(row.epsilon) + ("" if row.mode == "proved" else " (paper)")]
+            [row.name, epsilon_text(row.epsilon) + ("" if row.mode == "proved" else " (paper)")]
             + [score_text(row.numbers[name]) if name in row.numbers else "–" for name in table.other_metrics]
             for row in rows
         ]
@@ -170,7 +170,7 @@ def _ranking(console: Console, ranking: Ranking) -> None:
     sampled = any(one.sample_rank for one in ranking.standings)
     lines = [
         [
-            f"{one.label} (submitted)" if one.submitted else one.label,
+            f"{one.name} (submitted)" if one.submitted else one.name,
             epsilon_text(one.epsilon),
             "–" if one.rank is None else str(one.rank),
             *(["–" if one.sample_rank is None else str(one.sample_rank)] if sampled else []),
@@ -200,9 +200,9 @@ def _cell(column: Column, row: Row) -> str:
 def _labelled(row: Row) -> str:
     """The row's label, with † for a footnote and ? for a row that the maintainers do not trust."""
     if row.submission is None:
-        return row.label
+        return row.name
     marks = ("†" if row.submission.footnote else "") + ("?" if row.submission.unreliable else "")
-    return f"{row.label} {marks}".rstrip()
+    return f"{row.name} {marks}".rstrip()
 
 
 def _submission_notes(table: TaskTable) -> list[str]:
@@ -213,7 +213,7 @@ def _submission_notes(table: TaskTable) -> list[str]:
         if one is None:
             continue
         paper = "" if one.paper.lower().startswith("none") else f"; {visible(one.paper, 200)}"
-        notes[f"{visible(row.label)}: submitted by {visible(names_text(one.authors), 200)}{paper}."] = None
+        notes[f"{visible(row.name)}: submitted by {visible(names_text(one.authors), 200)}{paper}."] = None
         if one.footnote:
             notes[f"† {visible(one.name)}: {visible(one.footnote)}"] = None
         if row.reported is not None:
@@ -236,12 +236,12 @@ def row_attacks(console: Console, table: TaskTable) -> None:
         styles = ["dim" if row.is_baseline else None for row, _ in lines]
         print_tables(console, names, [line for _, line in lines], styles, keep=3)
         attacks = [(row, one) for row in rows for one in row.audit.attacks]
-        notes = _gathered((row.audit.settings[one.id], f"{attack_name(one)} of {row.label}") for row, one in attacks)
+        notes = _gathered((row.audit.settings[one.id], f"{attack_name(one)} of {row.name}") for row, one in attacks)
         if any(len(row.audit.attacks) > 1 for row in rows):
             notes.append("Audited ε of a row is the largest bound of ours at 95% or more; each has its own confidence.")
         print_notes(console, notes)
     if lacking := [row for row in table.rows if row.audit.command]:
-        labels = names_text(dict.fromkeys(row.label for row in lacking))
+        labels = names_text(dict.fromkeys(row.name for row in lacking))
         print_notes(console, [f"no audit yet at some ε: {labels}. Make the first one with:"])
         console.print(Text(f"    {lacking[0].audit.command}"), soft_wrap=True)
 
@@ -255,7 +255,7 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _attack_lines(row: Row) -> list[list[str]]:
-    first = [row.label, epsilon_text(row.epsilon)]
+    first = [row.name, epsilon_text(row.epsilon)]
     own = [
         [
             *first,

@@ -9,7 +9,7 @@ import pytest
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import LABEL_LOCAL
-from dpicl.harness.evaluation.components import Components
+from dpicl.harness.evaluation.inference import Components
 from dpicl.harness.run import sizing
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result
@@ -38,7 +38,7 @@ def test_what_a_size_finds_is_found_with_the_stated_power() -> None:
         + 0.117 * generator.standard_normal((400, 1, documents))
         + 0.378 * generator.standard_normal(shape)
     )
-    error = VARIANCES.error(seeds, documents)
+    error = float(VARIANCES.differences(seeds, documents).error)
     critical = gap - 0.8416 * error
     assert (differences.mean(axis=(1, 2)) > critical).mean() == pytest.approx(0.8, abs=0.07)
 

@@ -92,6 +92,8 @@ def make_result(
     values = {name: outcomes(one, documents) for name, one in {metric: score, **(others or {})}.items()}
     proved = epsilon * 0.99 if proved is None else proved
     texts = [Released(text=text, label=name, tokens=7) for text, name in released] if math.isfinite(proved) else []
+    if mechanism == "public_demonstrations":  # drawn anew for every seed
+        texts = [one.model_copy(update={"text": f"{one.text} {seed}"}) for one in texts]
     if mechanism == "zero_shot" or queries is not None:
         texts = []
     withheld = mechanism != "zero_shot" and math.isinf(proved)

@@ -40,7 +40,6 @@ def _few_draws() -> Iterator[None]:
         means, ratios = (partial(one, draws=50) for one in (seeds_documents_interval, ratio_interval))
         patch.setattr(rows, "seeds_documents_intervals", lambda tables: [means(one) for one in tables])
         patch.setattr(rows, "ratio_intervals", lambda pairs: [ratios(*one) for one in pairs])
-        patch.setattr("dpicl.leaderboards.model.ranks._DRAWS", 50)
         yield
 
 

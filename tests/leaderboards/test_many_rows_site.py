@@ -1,4 +1,4 @@
-"""Boards of very many rows: rows on the pages of their mechanisms, charts of the best, long tables, kept resampling."""
+"""Boards of very many rows: rows on the pages of their mechanisms, charts of the best, long tables."""
 
 import random
 import re
@@ -6,12 +6,9 @@ from collections import Counter
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
-import numpy as np
 import pytest
 
-from dpicl.leaderboards.model import kept_draws
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.rank_sets import MANY, rank_sets
 from dpicl.leaderboards.render import board_charts, console, dot_charts
 from dpicl.leaderboards.render.charts import MOST_LABELS, fixed_looks
 from dpicl.leaderboards.render.html import pages
@@ -126,16 +123,3 @@ def test_a_long_table_looks_the_same_however_it_is_laid_out(monkeypatch, width):
             console.print_tables(one, names, lines, keep=2)
             shown.append(text())
         assert shown[0] == shown[1]
-
-
-def test_a_table_of_many_rows_is_resampled_once(monkeypatch, tmp_path):
-    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    outcomes = np.random.default_rng(0).random((3, 10, MANY + 2))
-    first = rank_sets([outcomes], draws=50)
-    calls = []
-    inner = kept_draws._all_largest
-    monkeypatch.setattr(kept_draws, "_all_largest", lambda *given: calls.append(1) or inner(*given))
-    again, other = rank_sets([outcomes], draws=50), rank_sets([outcomes + 0.01 * outcomes**2], draws=50)
-    assert len(calls) == 1
-    assert again.critical == first.critical != other.critical
-    assert (again.p_values == first.p_values).all()

@@ -12,7 +12,7 @@ import pytest
 from dpicl.harness.run.results import Manifest, Result, from_text
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import group_of, value_of
-from dpicl.leaderboards.model.marks import NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
+from dpicl.leaderboards.model.marks import FIXED_DRAW, NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
 from dpicl.leaderboards.publish.payload import COLUMNS
 from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.render.as_json import board_json
@@ -138,3 +138,24 @@ def test_committed_results_from_before_it_was_measured_are_marked():
     folder = Path(__file__).resolve().parents[2] / "results" / "open"
     found = [from_text(path.read_text("utf-8")) for path in folder.glob("*/tang/agnews/*.json")]
     assert {(one.manifest.model.rows_alone, up_to_rounding(one)) for one in found} == {(True, False), (None, True)}
+
+
+def options(result: Result, **own: object) -> Result:
+    return result.model_copy(update={"cell": result.cell.model_copy(update={"options": own})})
+
+
+def test_a_row_whose_seeds_share_one_sampling_draw_is_marked_and_in_no_rank_set():
+    shared = [options(make_result("voting", 0.9, queries=20, seed=seed), sampling_seed=0) for seed in range(4)]
+    drawn = [options(make_result(name, 0.5, seed=seed), sampling_seed=None) for name in "ab" for seed in range(4)]
+    ranked = {row.label: row for row in build_board([*shared, *drawn]).sections[0].tables[0].rows}
+    assert ranked["voting"].marks == (FIXED_DRAW,) and ranked["voting"].unranked == FIXED_DRAW.name
+    assert ranked["voting"].rank is None and ranked["a"].rank.high == 2 and ranked["a"].marks == ()
+
+
+def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
+    own = [make_result("tang", 0.6, seed=seed) for seed in range(4)]
+    drawn = [make_result("public_demonstrations", 0.5, epsilon=0.0, seed=seed) for seed in range(4)]
+    greedy = [one.model_copy(update={"released": drawn[0].released}) for one in drawn]
+    for control, compared in ((drawn, True), (greedy, False)):
+        row = next(r for r in build_board([*own, *control]).sections[0].tables[0].rows if r.label == "tang")
+        assert (row.against_public is not None) is compared

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks.rank_coverage import measured
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.components import components
-from dpicl.leaderboards.model import rank_sets as rank_sets_module
-from dpicl.leaderboards.model.many_rows import draws_of
-from dpicl.leaderboards.model.rank_sets import rank_sets
+from dpicl.harness.evaluation.inference import Components, alpha_of_pair, components, rank_sets
 
 
 def outcomes(scores: list[float], seeds: int = 8, documents: int = 200, seed: int = 0) -> np.ndarray:
@@ -21,15 +19,14 @@ def outcomes(scores: list[float], seeds: int = 8, documents: int = 200, seed: in
 def test_clear_differences_give_single_ranks() -> None:
     sets = rank_sets([outcomes([0.9, 0.2, 0.55])])
     assert sets.low.tolist() == sets.high.tolist() == [1, 3, 2]
-    assert sets.first.tolist() == [True, False, False]
-    assert sets.differences[0, 1] == pytest.approx(0.7, abs=0.05) == -sets.differences[1, 0]
+    assert sets.pairs.mean[0, 1] == pytest.approx(0.7, abs=0.05) == -sets.pairs.mean[1, 0]
 
 
 def test_equal_rows_share_all_ranks_and_copies_never_differ() -> None:
     table = outcomes([0.5])
     sets = rank_sets([np.repeat(table, 3, axis=2)])
     assert sets.low.tolist() == [1, 1, 1] and sets.high.tolist() == [3, 3, 3]
-    assert (sets.p_values == 1).all()
+    assert all(sets.p_value(i, j) == 1 for i in range(3) for j in range(3))
 
 
 def test_lower_is_better_turns_the_order() -> None:
@@ -49,8 +46,8 @@ def test_rows_with_fewer_seeds_are_compared_over_common_ones() -> None:
     table[:, :, 2] = np.nan
     table[7, :, 2] = 0.0  # a single seed, none of it shared with the second row
     sets = rank_sets([table])
-    assert sets.differences[0, 1] == pytest.approx(float((table[:3, :, 0] - table[:3, :, 1]).mean()))
-    assert np.isnan(sets.errors[1, 2]) and np.isnan(sets.errors[0, 2])
+    assert sets.pairs.mean[0, 1] == pytest.approx(float((table[:3, :, 0] - table[:3, :, 1]).mean()))
+    assert not sets.comparable[1, 2] and not sets.comparable[0, 2]
     assert sets.low[2] == 1 and sets.high[2] == 3
 
 
@@ -58,14 +55,15 @@ def test_several_tasks_are_one_mean() -> None:
     first, second = outcomes([0.9, 0.5, 0.5], documents=120), outcomes([0.1, 0.5, 0.2], documents=60, seed=1)
     sets = rank_sets([first, second])
     expected = [(first[:, :, j].mean() + second[:, :, j].mean()) / 2 for j in range(3)]
-    assert sets.differences[0, 1] == pytest.approx(expected[0] - expected[1])
+    assert sets.pairs.mean[0, 1] == pytest.approx(expected[0] - expected[1])
     assert sets.low[2] == 3
 
 
 def test_the_standard_error_is_that_of_the_variance_components() -> None:
     table = outcomes([0.6, 0.5], seeds=10, documents=80)
-    error = components(table[:, :, 0] - table[:, :, 1]).error(10, 80)
-    assert rank_sets([table]).errors[0, 1] == pytest.approx(error, rel=1e-6)
+    found = components(table[:, :, 0] - table[:, :, 1])
+    error = np.sqrt(found.by_seed / 10 + found.by_document / 80 + found.rest / 800)
+    assert rank_sets([table]).pairs.error[0, 1] == pytest.approx(error, rel=1e-6)
 
 
 def test_components_find_what_was_planted() -> None:
@@ -104,36 +102,63 @@ def test_a_row_lacks_a_seed_as_a_whole() -> None:
         rank_sets([table])
 
 
-@pytest.mark.parametrize(("tasks", "lacking"), [(1, 0.0), (2, 0.0), (1, 0.4)])
-def test_a_table_of_many_rows_says_what_one_of_few_rows_does(monkeypatch, tasks, lacking):
-    generator = np.random.default_rng(3)
-    tables = [outcomes(list(np.linspace(0.3, 0.8, 12)), seeds=5, seed=number) for number in range(tasks)]
-    without = generator.random((5, 12)) < lacking
-    without[:2] = False
-    for own in tables:
-        own[np.broadcast_to(without[:, None, :], own.shape)] = np.nan
-        own[:, :, 1] = own[:, :, 0]  # a copy
-    few = rank_sets(tables)
-    monkeypatch.setattr(rank_sets_module, "MANY", 2)
-    many = rank_sets(tables)
-    assert np.allclose(many.errors, few.errors, rtol=1e-6, equal_nan=True)
-    assert np.allclose(many.differences, few.differences, atol=1e-12)
-    assert many.critical == pytest.approx(few.critical, rel=0.05)  # other draws
-    assert not (many.better & ~few.better & (few.p_values > 0.1)).any()
-    assert few.better.sum() >= many.better.sum() > few.better.sum() / 2
-    assert many.p_values[0, 1] == 1 and not many.better[0, 1]
-
-
-def test_many_equal_rows_are_rarely_told_apart_and_very_many_have_fewer_draws():
-    found = sum(bool(rank_sets([outcomes([0.5] * 40, seed=seed, documents=30)]).better.any()) for seed in range(20))
+def test_hundreds_of_equal_rows_are_rarely_called_different():
+    found = sum(bool(rank_sets([outcomes([0.5] * 100, seed=seed, documents=30)]).better.any()) for seed in range(20))
     assert found <= 4  # 5% are promised: 1 of 20
-    assert draws_of(30, 1000) == 1000 > draws_of(2000, 1000) >= 200
 
 
-def test_many_rows_with_one_seed_are_told_apart_by_documents(monkeypatch):
-    table = outcomes([0.95, 0.1, 0.5], seeds=1)
-    monkeypatch.setattr(rank_sets_module, "MANY", 2)
-    assert rank_sets([table]).low.tolist() == [1, 3, 2]
+def test_one_seed_compares_nothing():
+    sets = rank_sets([outcomes([0.95, 0.1, 0.5], seeds=1)])
+    assert sets.low.tolist() == [1, 1, 1] and sets.interval(0, 1) is None and sets.p_value(0, 1) == 1
+
+
+def test_a_pair_of_normal_rows_has_the_p_value_of_students_t():
+    """Two rows of which seeds alone differ, by the paired t-test; documents are no sample."""
+    table = np.random.default_rng(4).normal(size=(6, 1, 2))
+    sets = rank_sets([table], sampled=False)
+    expected = stats.ttest_rel(table[:, 0, 0], table[:, 0, 1]).pvalue
+    assert sets.p_value(0, 1) == pytest.approx(expected, rel=1e-3)
+    value, half, _ = sets.interval(0, 1)
+    low, high = stats.ttest_rel(table[:, 0, 0], table[:, 0, 1]).confidence_interval(0.95)
+    assert (value - half, value + half) == pytest.approx((low, high), rel=1e-3)
+
+
+def test_the_largest_of_all_pairs_is_tukeys_and_tables_share_the_error():
+    assert alpha_of_pair(2) == pytest.approx(0.05) and alpha_of_pair(2, 5) == pytest.approx(0.01)
+    drawn = np.random.default_rng(0).normal(size=(40_000, 5))
+    largest = (drawn.max(axis=1) - drawn.min(axis=1)) / np.sqrt(2)
+    assert 2 * stats.norm.sf(np.quantile(largest, 0.95)) == pytest.approx(alpha_of_pair(5), rel=0.05)
+
+
+def test_rows_are_equivalent_inside_the_margin_and_only_there():
+    table = outcomes([0.5, 0.5, 0.9], seeds=10, documents=400)
+    table[:, :, 1] = table[:, :, 0]
+    table[:2, :4, 1] = 1 - table[:2, :4, 1]  # a difference or none in eight of 4,000 answers
+    sets = rank_sets([table], margin=0.03)
+    assert (sets.verdict(0, 1), sets.verdict(0, 2), sets.verdict(2, 1)) == ("equivalent", "better", "better")
+    value, half, excluded = sets.interval(0, 1)
+    assert abs(value) + half <= excluded < 0.03
+    assert rank_sets([table], margin=0.001).verdict(0, 1) == "inconclusive"
+
+
+def test_copies_on_few_documents_are_not_equivalent():
+    """Of 100 documents a share of 4% may be missing, on which the two would differ."""
+    same = [np.repeat(outcomes([0.5], documents=documents), 2, axis=2) for documents in (100, 150)]
+    assert [rank_sets([one]).verdict(0, 1) for one in same] == ["inconclusive", "equivalent"]
+
+
+def test_what_is_detectable_is_found_with_its_power():
+    pair = Components(by_seed=0.078**2, by_document=0.117**2, rest=0.378**2).differences(10, 100)
+    gap = float(pair.detectable(0.05))
+    generator = np.random.default_rng(2)
+    drawn = (
+        gap
+        + 0.078 * generator.standard_normal((400, 10, 1))
+        + 0.117 * generator.standard_normal((400, 1, 100))
+        + 0.378 * generator.standard_normal((400, 10, 100))
+    )
+    found = [rank_sets([np.stack([one, np.zeros_like(one)], axis=2)]).better[0, 1] for one in drawn]
+    assert np.mean(found) == pytest.approx(0.8, abs=0.08)
 
 
 def test_two_seeds_with_the_same_mean_by_chance_are_no_proof_that_seeds_do_nothing() -> None:
@@ -143,16 +168,16 @@ def test_two_seeds_with_the_same_mean_by_chance_are_no_proof_that_seeds_do_nothi
     for one in range(0, 8, 2):  # rows with two common seeds, whose differences have the same mean at both
         other = one + 1
         outcomes[1, :, one], outcomes[1, :, other] = outcomes[0, ::-1, one], outcomes[0, ::-1, other]
-    sets = rank_sets([outcomes], draws=200)
+    sets = rank_sets([outcomes])
     for one in range(0, 8, 2):
         by_document = (outcomes[:2, :, one] - outcomes[:2, :, one + 1]).mean(axis=0)
-        assert sets.errors[one, one + 1] ** 2 >= by_document.var(ddof=1) / 60 - 1e-12
+        assert sets.pairs.error[one, one + 1] ** 2 >= by_document.var(ddof=1) / 60 - 1e-12
 
 
 def test_rows_without_luck_have_no_variance_by_seed() -> None:
     generator = np.random.default_rng(6)
     still = np.repeat((generator.random((1, 50, 2)) < 0.5).astype(float), 4, axis=0)
     moving = (generator.random((4, 50, 4)) < 0.5).astype(float)
-    sets = rank_sets([np.concatenate([still, moving], axis=2)], draws=200)
+    sets = rank_sets([np.concatenate([still, moving], axis=2)])
     between = (still[0, :, 0] - still[0, :, 1]).var(ddof=1) / 50
-    assert sets.errors[0, 1] ** 2 == pytest.approx(between, rel=1e-9)
+    assert sets.pairs.error[0, 1] ** 2 == pytest.approx(between, rel=1e-9)

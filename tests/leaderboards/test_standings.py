@@ -84,8 +84,8 @@ def test_overall_is_the_mean_recovery_over_common_tasks_ranked_within_each_epsil
         (0.0, None, "zero_shot", 0.0),
         (1.0, "1–2", "pta", pytest.approx(0.5)),
         (1.0, "1–2", "tang", pytest.approx(0.25)),
-        (8.0, "1", "tang", pytest.approx(1.0)),
-        (8.0, "2", "pta", pytest.approx(0.5)),
+        (8.0, "1–2", "tang", pytest.approx(1.0)),
+        (8.0, "1–2", "pta", pytest.approx(0.5)),
         (math.inf, None, "real_demonstrations", 1.0),
     ]
 
@@ -109,8 +109,8 @@ def test_mechanisms_for_one_kind_of_task_take_nothing_from_another_kind():
     assert (texts.title, texts.tasks) == ("text tasks", ("samsum", "xsum"))
     # voting (1.0 + 0.5) / 2, tang (0.5 + 0.5) / 2; esa (0.25 + 0.75) / 2
     assert {label: place for label, place in ranks_of(classification).items() if place[0]} == {
-        "voting": ("1", 0.75),
-        "tang": ("2", 0.5),
+        "voting": ("1–2", 0.75),
+        "tang": ("1–2", 0.5),
     }
     assert {label: place for label, place in ranks_of(texts).items() if place[0]} == {"esa": ("1", 0.5)}
     note = section.notes[-1]
@@ -139,14 +139,19 @@ def test_a_kind_of_task_that_nobody_has_done_splits_nothing():
     assert ranking.left_out == (("mit_d", "tang at ε = 8 has no result"),)
 
 
-def test_rows_for_other_numbers_of_queries_are_ranked_together_and_a_note_says_so():
+def test_rows_for_other_numbers_of_queries_are_ranked_apart_and_together_in_a_column_that_says_so():
     results = [*ends(), make_result("voting", 0.7, queries=30, per_query=0.2)]
-    assert not any("ranked together" in note for note in build_board(results).sections[0].notes)
+    assert not any("ranked apart" in note for note in build_board(results).sections[0].notes)
     equal = [make_result("tang", 0.6), make_result("pta", 0.6), make_result("prism", 0.5)]
     section = build_board([*results, *equal]).sections[0]
     ranked = {label: rank for label, (rank, _) in ranks_of(section.rankings[0]).items() if rank}
-    assert ranked == {"voting": "1–4", "tang": "1–4", "pta": "1–4", "prism": "1–4"}
-    (note,) = [note for note in section.notes if "ranked together" in note]
+    assert ranked == {"voting": "1", "tang": "1–3", "pta": "1–3", "prism": "1–3"}
+    rows = section.tables[0].rows
+    assert {row.name: (str(row.rank), str(row.rank_any_queries)) for row in rows} == {
+        "voting (Q = 30)": ("1", "1–4"), **dict.fromkeys(("tang", "pta", "prism"), ("1–3", "1–4")),
+    }  # fmt: skip
+    assert {one.where for one in section.answers} == {"agnews, any number of queries", "agnews, 30 queries"}
+    (note,) = [note for note in section.notes if "ranked apart" in note]
     assert "30 queries" in note and "any number of queries" in note
 
 

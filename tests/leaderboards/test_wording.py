@@ -71,18 +71,18 @@ def test_seeds_are_counted_in_every_column_of_that_name():
     board = build_board(results(seeds=(0, 2, 5)))
     (section,) = board.sections
     text = terminal.render_terminal(board, color=False)
-    lines = [line for line in text.splitlines() if re.match(r" (tang|pta) +1 ", line)]
+    lines = [line for line in text.splitlines() if re.match(r" (tang|pta \(Q = 1\)) +1 ", line)]
     assert len(lines) >= 4 and all(re.search(r" 3( |$)", line) for line in lines)
     assert {columns(section.rows, ["seeds"])[0].text(row) for row in section.rows} == {"3"}
     pairs = pairs_text.render_terminal(compare_named(board, "quick", "tang", "pta"), color=False)
     assert not any("0, 2, 5" in shown for shown in (*texts(board).values(), pairs))
 
 
-def test_a_comparison_keeps_the_order_in_which_its_rows_were_named():
+def test_a_comparison_names_the_better_row_first_and_else_keeps_the_order():
     board = build_board(results(seeds=range(4)))
-    for one, other, said in (("tang@1", "pta@1", "better, 0.300 ("), ("pta@1", "tang@1", "worse, −0.300 (")):
-        pair = compare_named(board, "quick", one, other).pairs[0]
-        assert pair.says.startswith(f"{one} against {other}: {said}")
+    for names in (("tang@1", "pta@1"), ("pta@1", "tang@1")):
+        pair = compare_named(board, "quick", *names).pairs[0]
+        assert pair.says.startswith("tang@1 is better than pta@1 (Q = 1), by 0.300 (")
     same = [make_result(name, 0.5 + (seed == at) / 10, seed=seed) for at, name in enumerate("ab") for seed in range(4)]
     pair = compare_named(build_board(same), "quick", "b", "a").pairs[0]
     assert pair.says.startswith("b@1 against a@1: inconclusive, ")

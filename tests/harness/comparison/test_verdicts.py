@@ -31,7 +31,7 @@ def noisy(score: float, seed: int, documents: int = 150, **more):
 def test_the_same_results_show_no_change_and_say_what_could_have_been_seen():
     results = [noisy(0.6, seed) for seed in range(3)] + [scored(ones(90, 150), "zero_shot")]
     comparison = both(results, results)
-    assert [cell.verdict for cell in comparison.cells] == ["no change shown"] * 2
+    assert [cell.verdict for cell in comparison.cells] == ["inconclusive"] * 2
     assert [cell.adjusted for cell in comparison.cells] == [1.0, 1.0]
     assert all(0 < cell.test.detectable < 0.2 for cell in comparison.cells)
     assert not comparison.regressed
@@ -66,7 +66,7 @@ def test_seeds_that_are_copies_count_once():
     candidate = [scored(ones(96, 150), "zero_shot", seed=seed) for seed in range(3)]
     (cell,) = both(base, candidate).cells
     assert (cell.test.name, cell.test.p) == ("McNemar", pytest.approx(2 / 2**4))
-    assert cell.verdict == "no change shown"
+    assert cell.verdict == "inconclusive"
 
 
 def test_a_seed_that_moves_all_documents_is_no_property_of_the_model():
@@ -75,7 +75,7 @@ def test_a_seed_that_moves_all_documents_is_no_property_of_the_model():
     candidate = [scored(ones(right, 150), seed=seed) for seed, right in enumerate((45, 91, 89))]
     (cell,) = both(base, candidate).cells
     assert cell.difference == pytest.approx(-0.1)
-    assert cell.verdict == "no change shown"
+    assert cell.verdict == "inconclusive"
 
 
 def test_holm_is_over_all_cells():
@@ -85,7 +85,7 @@ def test_holm_is_over_all_cells():
     together = both(base, candidate)
     assert alone.cells[0].verdict == "regression"
     assert together.cells[0].adjusted == pytest.approx(12 * alone.cells[0].test.p)
-    assert together.cells[0].verdict == "no change shown"
+    assert together.cells[0].verdict == "inconclusive"
     assert together.cells[0].test.detectable > alone.cells[0].test.detectable
 
 
@@ -93,7 +93,7 @@ def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
     base, candidate = [scored(ones(100, 150))], [scored(ones(94, 150))]
     (cell,) = both(base, candidate, Settings(min_effect=0.05)).cells
     assert cell.adjusted < 0.05
-    assert cell.verdict == "no change shown"
+    assert cell.verdict == "inconclusive"
     assert "smaller than 0.05" in cell.note
     (cell,) = both(base, candidate, Settings(min_effect=0.04)).cells
     assert cell.verdict == "regression"
@@ -134,7 +134,7 @@ def test_a_single_document_is_not_tested_and_five_can_show_nothing():
     (cell,) = both([scored([1.0])], [scored([0.0])]).cells
     assert cell.verdict == "not tested" and "one document" in cell.note
     (cell,) = both([scored(ones(5, 5))], [scored(ones(0, 5))]).cells
-    assert (cell.verdict, cell.test.detectable) == ("no change shown", None)
+    assert (cell.verdict, cell.test.detectable) == ("inconclusive", None)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_proved_epsilon_above_the_target_is_a_regression_and_one_far_below_is_
     comparison = both([before], [after])
     (cell,) = comparison.cells
     assert (bool(cell.privacy), comparison.regressed, "noise" in cell.note) == (flagged, flagged, noted)
-    assert cell.verdict == "no change shown"
+    assert cell.verdict == "inconclusive"
 
 
 def test_one_seed_with_more_noise_is_noted_beside_other_notes():
@@ -288,4 +288,4 @@ def test_cells_learn_from_each_other_how_much_seeds_move_them():
 def test_the_json_holds_every_cell_and_no_object_that_json_lacks():
     results = [noisy(0.6, seed) for seed in range(3)]
     document = comparison_json(both(results, results))
-    assert json.loads(json.dumps(document))["cells"][0]["verdict"] == "no change shown"
+    assert json.loads(json.dumps(document))["cells"][0]["verdict"] == "inconclusive"
