@@ -12,6 +12,7 @@ from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import Demonstration
 from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate
 from dpicl.harness.models.ginc import SIZES, prepared
@@ -22,6 +23,8 @@ _STEPS = ("prepare", "shots")
 SHOTS = (0, 1, 2, 4, 8)
 #: Draws of each number of them.
 DRAWS = 5
+#: A text that says nothing: one symbol, as often as a record has symbols.
+REPEATED = "bv"
 
 
 def add(subparsers: Subparsers) -> None:
@@ -57,7 +60,12 @@ def _shots(arguments: argparse.Namespace) -> int:
         for draw in range((arguments.draws or DRAWS) if shots else 1):
             chosen = streams(draw).stream("ginc shots").choice(len(task.train), size=shots, replace=False)
             scores.append(evaluate(task, model, [task.train[i] for i in chosen]).scores["acc"])
-        rows.append({"shots": shots, "accuracy": float(np.mean(scores)), "deviation": float(np.std(scores))})
-    table = [[str(r["shots"]), f"{r['accuracy']:.3f}", f"{r['deviation']:.3f}"] for r in rows]
-    output.answer(arguments, rows, lambda: output.emit_table(["shots", "accuracy", "std over draws"], table))
+        length = len(task.train[0].text.split())
+        nothing = Demonstration(" ".join([REPEATED] * length), REPEATED)
+        repeated = evaluate(task, model, [nothing] * shots).scores["acc"]
+        numbers = {"accuracy": float(np.mean(scores)), "deviation": float(np.std(scores)), "repeated": repeated}
+        rows.append({"shots": shots, **numbers})
+    table = [[str(row.pop("shots")), *(f"{value:.3f}" for value in row.values())] for row in map(dict, rows)]
+    heads = ["shots", "accuracy", "std over draws", "one symbol repeated"]
+    output.answer(arguments, rows, lambda: output.emit_table(heads, table))
     return 0

@@ -50,7 +50,7 @@ def test_local_labels_become_label_words(data):
         "local",
         "classification",
         True,
-        "acc_calibrated",
+        "acc_logistic",
     )
 
 

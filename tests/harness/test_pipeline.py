@@ -43,9 +43,9 @@ class Bench(Workbench):
 
     def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Any) -> Evaluation:
         self.shown += (prompt.demonstrations,)
-        outcomes = [{"acc": 1.0, "acc_calibrated": 0.0}, {"acc": 0.0, "acc_calibrated": 0.0}]
+        outcomes = [{"acc": 1.0, "acc_logistic": 0.0}, {"acc": 0.0, "acc_logistic": 0.0}]
         documents = tuple(DocumentOutcome(f"d{i}", outcome) for i, outcome in enumerate(outcomes))
-        return Evaluation({"acc": 0.5, "acc_calibrated": 0.0}, documents, 10, None)
+        return Evaluation({"acc": 0.5, "acc_logistic": 0.0}, documents, 10, None)
 
 
 def make_cell(mechanism: str = "tang", mechanisms: dict[str, Registered] = MECHANISMS, **changes: Any) -> Cell:

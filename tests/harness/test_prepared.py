@@ -136,7 +136,7 @@ def test_a_cell_says_what_it_is_and_its_ledger_adds_up(own_cache, options, epsil
     result = run_cell(cell, SUITE, Workbench(MECHANISMS))
     assert (result.kind, result.privacy.queries, result.privacy.epsilon_per_query) == ("prepared", None, None)
     assert len(result.answers) == (10 if epsilon == 2 else 0) and result.released_count == 10
-    assert set(result.scores) == {"acc", "acc_calibrated"} and result.manifest.embedding.name == "sim"
+    assert set(result.scores) == {"acc", "acc_calibrated", "acc_logistic"} and result.manifest.embedding.name == "sim"
     assert from_text(to_text(result)) == result and marks_of([result]) == (BY_EMBEDDINGS,)
     assert not unpaid(result) and events_of([result], ()) == [result.privacy.event]
     with pytest.raises(ValueError, match="number of queries"):

@@ -50,7 +50,7 @@ CHANGES = {
         "list",
     ),
     "a mapped label that is none": ("Sci/Tech: Technology}", "Sci/Tech: Tech}", 44, "none of doc_to_choice"),
-    "an unknown main metric": ("main_metric: acc_calibrated", "main_metric: acc_calibrate", 25, "Did you mean"),
+    "an unknown main metric": ("main_metric: acc_logistic", "main_metric: acc_logistics", 25, "Did you mean"),
     "a metric that is not listed": ("metric: acc\n", "metric: accuracy\n", 14, "list it"),
     "a template that does not parse": ('"Article: {{text}}\\nAnswer:"', '"Article: {{text}"', 8, "template"),
     "a template with another field": ("{{text}}", "{{title}}", 8, "nothing else"),
@@ -72,7 +72,7 @@ CHANGES = {
     "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),
     "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
     "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
-    "metadata that is a list": ("metadata:\n  version: 1\n", "metadata: [1]\nother:\n  version: 1\n", 21, "metadata"),
+    "metadata that is a list": ("metadata:\n  version: 2", "metadata: [1]\nother:\n  version: 1\n", 21, "metadata"),
 }
 PREFIX = 'private_prefix: "Text:"'
 CHANGES |= {
