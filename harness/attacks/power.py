@@ -1,13 +1,15 @@
 """What an attack can find at all: what it finds where nothing is hidden.
 
 Two controls, with the settings of the attack itself: real demonstrations (epsilon = infinity), and a mechanism that is
-broken on purpose (dpicl.harness.attacks.broken). Where the interval on real demonstrations includes what guessing
-gives, a small number about another mechanism says nothing about that mechanism.
+broken on purpose (dpicl.harness.attacks.broken). An attack that says nothing about these, since it looks inside noisy
+releases, has the attacked mechanism without its noise as its control. Where the interval on the first of them includes
+what guessing gives, a small number about another mechanism says nothing about that mechanism.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +21,7 @@ NO_POWER: Final = "no power here"
 #: Measures that speak for an attack, the first one that it has; name -> what guessing gives.
 CHANCE: Final[Mapping[str, float]] = {"auc": 0.5, "leaking": 0.0}
 #: The controls, in the order in which they decide.
-CONTROLS: Final = ("real_demonstrations", "broken_answers", "broken_demonstrations")
+CONTROLS: Final[tuple[str, ...]] = ("real_demonstrations", "broken_answers", "broken_demonstrations")
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,17 @@ def powers(results: Iterable[AttackResult]) -> dict[str, Power]:
         measure = next((name for name in CHANCE if any(name in one.measures for one in own)), None)
         if measure is None:
             continue
-        controls = {
+        controls: dict[str, Estimate] = {
             name: one.measures[measure]
             for name in CONTROLS
             for one in own
             if one.subject.mechanism == name and measure in one.measures
         }
-        found |= dict.fromkeys((one.id for one in own), Power(measure, controls))
+        bare = {one.subject.mechanism: one for one in own if math.isinf(one.subject.epsilon)}
+        for one in own:
+            without = bare.get(one.subject.mechanism)
+            alone = {f"{one.subject.mechanism} without noise": without.measures[measure]} if without else {}
+            found[one.id] = Power(measure, controls or alone)
     return found
 
 

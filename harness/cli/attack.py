@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -92,9 +93,11 @@ def _selected(
     first, last = BASELINES
     if not arguments.no_ends:
         names = [first, *(name for name in names if name not in BASELINES), last, *_broken(common)]
-    jobs, skipped = [], {}
+    epsilons, jobs, skipped = list(arguments.epsilon), [], {}
+    if epsilons and not (arguments.no_ends or _broken(common)):  # an attack on noise itself: its control is no noise
+        epsilons.append(math.inf)
     for name in names:
-        own = jobs_of(common, mechanisms, name, arguments.epsilon, given.get(name, {}))
+        own = jobs_of(common, mechanisms, name, epsilons, given.get(name, {}))
         reason = common.attack.skip(own[0].mechanism, common.task)
         if reason is None:
             jobs += own
