@@ -239,7 +239,7 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
         return sizes_of(mechanism, loaded, planned, queries or 1)
     if mechanism.kind == "answers":
         return Sizes.of_queries(size, queries or 1)
-    groups: list[str | None] = [*classes(load_config(task))] if mechanism.by_label else []
+    groups: list[str | None] = list(classes(load_config(task))) if mechanism.by_label else []
     if mechanism.kind == "prepared":
         return Sizes(dict.fromkeys(groups or [None], size), {})
     shown = planned_shots(mechanism, Task.without_records(task), shots, np.random.default_rng(0))

@@ -121,8 +121,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _untuned(selection: Selection) -> str:
-    """A sentence about the rows that `dpicl tune` has yet to choose options for; '' where there are none."""
-    if not (rows := selection.suite.untuned):
+    """A sentence about the selected rows that `dpicl tune` has yet to choose options for; '' where there are none."""
+    selected = {cell.label for cell in selection.cells}
+    if not (rows := [row for row in selection.suite.untuned if row in selected]):
         return ""
     command = shlex.join(["dpicl", "tune", selection.asked])
     return f"Nothing is chosen yet from the grids of {', '.join(rows)}; run `{command}` first, or take `tune` out."

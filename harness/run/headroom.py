@@ -11,16 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from dpicl.harness.data.config import load_config, task_folders
-from dpicl.harness.evaluation.components import components
+from dpicl.harness.evaluation.inference import LEVEL, analyse
 from dpicl.harness.run.results import Documents, Result
 from dpicl.harness.run.suite import REFERENCES
 
 #: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞).
 PUBLIC, REAL, ZERO_SHOT = REFERENCES[:3]
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom |
     public, real = np.array([[[own[name] for name in shared] for own in pair] for pair in outcomes]).transpose(1, 0, 2)
     first, last = pairs[0]
     differences = (public - real) if first.lower_is_better(metric) else (real - public)
-    gain, half = float(differences.mean()), _half_width(differences)
+    gain, half = float(differences.mean()), float(analyse(differences).half_width(1 - LEVEL))
     return Headroom(
         task=first.cell.task,
         model=first.cell.model,
@@ -137,12 +135,3 @@ def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom |
 
 def _documents(metric: str, pair: tuple[Result, Result]) -> list[Documents]:
     return [result.documents[metric] for result in pair]
-
-
-def _half_width(differences: np.ndarray) -> float:
-    """Half of the t interval of the mean of differences[S, D], seeds and documents crossed (`Components`)."""
-    seeds, documents = differences.shape
-    parts = components(differences)
-    error = parts.error(seeds, documents)
-    degrees = parts.degrees(seeds, documents) if seeds > 1 else documents - 1
-    return float(stats.t.ppf((1 + LEVEL) / 2, max(1.0, degrees))) * error

