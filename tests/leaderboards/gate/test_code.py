@@ -172,9 +172,9 @@ def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world
     assert compared(rounded_by(reported, "a"), rounded_by(again, "b")).problem == ""  # other threads, say
     assert "not identical" in compared(rounded_by(reported, "a"), rounded_by(again, "a")).problem
     assert "not identical" in compared(reported, rounded_by(again, "b")).problem  # of before it was noted
-    score = reported.scores["acc_calibrated"]
+    score = reported.scores[reported.main_metric]
     far = score.model_copy(update={"value": score.value + 0.5})
-    moved = elsewhere.model_copy(update={"scores": {**reported.scores, "acc_calibrated": far}})
+    moved = elsewhere.model_copy(update={"scores": {**reported.scores, reported.main_metric: far}})
     assert "the scores differ by 0.500, more than" in compared(reported, moved).problem
     assert SLACK == 0.02
     cheaper = reported.privacy.model_copy(update={"epsilon_proved": 1.9})
