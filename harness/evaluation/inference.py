@@ -390,11 +390,16 @@ def rank_sets(
     shared = [own.sum(axis=2, keepdims=True) / np.maximum(there.sum(axis=1), 1)[:, None, None] for own in tasks]
     prior = prior_of([_analysed([a - b for a, b in zip(tasks, shared, strict=True)], there, NO_PRIOR, 1.0, sampled)])
     unit = float(max(np.nanmax(own) - np.nanmin(own) for own in outcomes))
-    parts = [
-        _analysed([own[:, :, [one]] - own for own in tasks], there[:, [one]] & there, prior, unit, sampled)
-        for one in range(rows)
-    ]
-    pairs = Differences(*(np.stack([getattr(own, each.name) for own in parts]) for each in fields(Differences)))
+    found = {each.name: np.ones((rows, rows)) for each in fields(Differences)}
+    for one in range(rows):
+        after = slice(one + 1, rows)
+        both = [own[:, :, [one]] - own[:, :, after] for own in tasks]
+        own = _analysed(both, there[:, [one]] & there[:, after], prior, unit, sampled)
+        for name, whole in found.items():
+            whole[one, after] = getattr(own, name)
+            whole[after, one] = -whole[one, after] if name == "mean" else whole[one, after]
+    np.fill_diagonal(found["mean"], 0.0)
+    pairs = Differences(**found)
     comparable = (pairs.seeds >= 2) & ~np.eye(rows, dtype=bool)
     return RankSets(pairs, comparable, margin, tables)
 
