@@ -53,7 +53,7 @@ MOST = 600.0
 STARTS: Mapping[int, tuple[float, ...]] = {1: (1.2, 2.5), -1: (-1.0,)}
 #: How often an adversary is worked out, each time against the last one.
 ROUNDS = 7
-#: Of more samples whose choices may fail, no other adversary is tried beside the one who looks back.
+#: Of more samples the adversary who looks back aims once, and where choices may fail no other one is tried beside.
 MOST_TRIED = 100
 #: A share of the claim at which an adversary who looks back need not aim again.
 AIMED = 0.97
@@ -241,7 +241,8 @@ def _looked_back(looked: _LookingBack, delta: float, upper: float, way: int) -> 
         return pairs_epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
 
     best = reached(upper)
-    return max(best, reached(best)) if 0 < best < AIMED * upper else best
+    again = looked.count <= MOST_TRIED and 0 < best < AIMED * upper
+    return max(best, reached(best)) if again else best
 
 
 def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
