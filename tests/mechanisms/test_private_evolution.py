@@ -116,7 +116,7 @@ def test_where_the_prompt_does_not_fit_classifiers_still_read_the_texts(own_cach
     assert all("tokens" in why for why in result.skipped_metrics.values())
     assert from_text(to_text(result)) == result
     with pytest.raises(PromptTooLong):
-        run_cell(make_cell("private_evolution", options=options, shots=90), SUITE, Workbench(MECHANISMS))
+        run_cell(cell.model_copy(update={"task": "dbpedia"}), SUITE, Workbench(MECHANISMS))
 
 
 def limited(make):
