@@ -17,7 +17,7 @@ else, with the largest difference that is not excluded. There is no step-down: w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Literal
@@ -298,6 +298,23 @@ class RankSets:
         return int(self.comparable.any(axis=0).sum())
 
     @cached_property
+    def _halves(self) -> np.ndarray:
+        """float64[p, p]: half of every interval; all at once is many times as fast as one by one."""
+        return self._of_pairs(lambda pairs: pairs.half_width(self.alpha))
+
+    @cached_property
+    def _tails(self) -> np.ndarray:
+        """float64[p, p]: the two-sided p-value of every pair, not adjusted."""
+        return self._of_pairs(lambda pairs: pairs.tail(pairs.mean))
+
+    def _of_pairs(self, number: Callable[[Differences], np.ndarray]) -> np.ndarray:
+        """A number of every pair that can be compared, the same from both sides."""
+        found = np.full(self.comparable.shape, np.nan)
+        ones, others = np.nonzero(np.triu(self.comparable, 1))
+        found[ones, others] = found[others, ones] = number(self.pairs.at(ones, others))
+        return found
+
+    @cached_property
     def better(self) -> np.ndarray:
         """bool[p, p]: the row is better than the column."""
         rows = len(self.comparable)
@@ -348,7 +365,7 @@ class RankSets:
         if not self.comparable[one, other]:
             return None
         pair = self.pairs.at(one, other)
-        mean, half = float(pair.mean), float(pair.half_width(self.alpha))
+        mean, half = float(pair.mean), float(self._halves[one, other])
         return mean, half, abs(mean) + max(half, float(pair.unseen(self.alpha)))
 
     def verdict(self, one: int, other: int) -> Verdict:
@@ -361,8 +378,7 @@ class RankSets:
         """Adjusted for all pairs, two-sided; 1 where two rows cannot be compared."""
         if not self.comparable[one, other]:
             return 1.0
-        pair = self.pairs.at(one, other)
-        p = float(pair.tail(pair.mean))
+        p = float(self._tails[one, other])
         largest = float(stats.studentized_range.sf(float(stats.norm.isf(p / 2)) * math.sqrt(2), self._rows, math.inf))
         return min(1.0, self.tables * max(p, largest))  # far out the largest is rounded to 0
 

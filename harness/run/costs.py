@@ -93,15 +93,9 @@ class Costs:
             return None
         shared = ("slots", "examples_per_slot", "partition", "record_tokens")
         sampling = cell.options.get("sampling_seed")
-        key: tuple[Hashable, ...] = (
-            cell.model,
-            cell.task,
-            cell.source,
-            cell.test_records,
-            cell.train_records,
-            cell.noise,
-        )
-        key = (*key, cell.private_share and (cell.private_share, cell.seed))
+        key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
+        drawn = cell.private_share and (cell.private_share, cell.seed)
+        return (*key, drawn, *(cell.options.get(name) for name in shared), cell.seed if sampling is None else sampling)
         return (*key, *(cell.options.get(name) for name in shared), cell.seed if sampling is None else sampling)
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:

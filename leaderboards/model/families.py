@@ -51,11 +51,16 @@ class RankFamily:
         """Name -> its place among the names."""
         return {name: at for at, name in enumerate(self.names)}
 
+    @cached_property
+    def _of_tables(self) -> dict[int, RankSets]:
+        """How many tables a sentence speaks of -> what was found, at the level of all of them."""
+        return {self.sets.tables: self.sets}
+
     def difference(self, one: Hashable, other: Hashable, tables: int = 1) -> Difference | None:
         """Of two rows of the family; None where they share too few seeds to be compared. tables: of how many a sentence
         speaks."""
         i, j = self.places[one], self.places[other]
-        sets = replace(self.sets, tables=tables)
+        sets = self._of_tables.setdefault(tables, replace(self.sets, tables=tables))
         found = sets.interval(i, j)
         if found is None:
             return None
