@@ -84,7 +84,7 @@ class _Job(Generic[T]):
         self.cancelled = True
         if self.started and not self.ended:
             self.thread.parent = greenlet.getcurrent()
-            self.thread.throw(greenlet.GreenletExit())
+            self.thread.throw(KeyboardInterrupt())  # what nobody takes for a failure of the job
         self.ended = True
 
 
@@ -135,7 +135,7 @@ class _Scheduler:
         """Lets others go on until ``ready()``; called by the job that runs."""
         while not ready():
             if job.cancelled:
-                raise greenlet.GreenletExit
+                raise KeyboardInterrupt
             job.ready = ready
             self.thread.switch()
         job.ready = lambda: True

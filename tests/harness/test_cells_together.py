@@ -111,6 +111,22 @@ def test_a_cell_gives_the_same_alone_and_among_seven_others(runs: Any, folder: P
     assert_same_alone(run, private)
 
 
+def test_an_interrupted_run_says_of_no_cell_that_it_failed(runs: Any, folder: Path) -> None:
+    """What else waited was reported as a mechanism that fails."""
+    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
+
+    class Interrupted(list[Any]):
+        def append(self, event: Any) -> None:
+            super().append(event)
+            if isinstance(event, CellProgress) and event.cell.mechanism == "tang":
+                raise KeyboardInterrupt
+
+    events = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        run(run.cells, events)
+    assert [event for event in events if isinstance(event, Done) and event.status == "failed"] == []
+
+
 @pytest.mark.slow
 def test_all_cells_give_the_same_in_any_order(runs: Any, folder: Path) -> None:
     run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
