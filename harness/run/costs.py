@@ -96,7 +96,6 @@ class Costs:
         key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
         drawn = cell.private_share and (cell.private_share, cell.seed)
         return (*key, drawn, *(cell.options.get(name) for name in shared), cell.seed if sampling is None else sampling)
-        return (*key, *(cell.options.get(name) for name in shared), cell.seed if sampling is None else sampling)
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
         for table, kind in zip(self._seconds, _KINDS, strict=True):
