@@ -104,7 +104,8 @@ def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[B
             found += [_over_tasks(ranking, own, _queries(level, own_levels)) for level, own in own_levels.items()]
         for table in tables:
             rows = {level: own for level, own in ranked(table).items() if level[0] == epsilon}
-            found += [_on_task(table, own, _queries(level, rows)) for level, own in rows.items()]
+            said = list(rows.items())[:1] if table.unrewarded else rows.items()  # of all Q the same
+            found += [_on_task(table, own, _queries(level, rows)) for level, own in said]
     return tuple(answer for answer in found if answer is not None)
 
 
