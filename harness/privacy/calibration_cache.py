@@ -98,7 +98,16 @@ def _read(where: Path | None, name: str, parsed: Callable[[Any], T]) -> T | None
         return parsed(data)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsupportedEvent) as error:
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        UnsupportedEvent,
+    ) as error:
         logger.warning("Calibrating again: the cache file %s cannot be read (%s).", path, error)
         return None
 

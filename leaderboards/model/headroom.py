@@ -17,8 +17,13 @@ NOTE = (
 
 
 def headroom_lines(tables: Iterable[TaskTable]) -> list[Sequence[str]]:
-    """A line a task, of its main metric; "–" where an end of the headroom has no result."""
-    return [_line(table, table.headroom.get(table.metric)) for table in tables]
+    """A line a task, of its main metric; "–" where an end of the headroom has no result. None of private records, for
+    which no row without noise is asked."""
+    return [_line(one, one.headroom.get(one.metric)) for one in tables if not _is_secure(one)]
+
+
+def _is_secure(table: TaskTable) -> bool:
+    return any(result.cell.secure for row in table.all_rows for result in row.results)
 
 
 def _line(table: TaskTable, found: Headroom | None) -> Sequence[str]:

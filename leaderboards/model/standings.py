@@ -218,7 +218,7 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
     cells: dict[tuple[str, str, float], dict[int, Result]] = defaultdict(dict)
     for result in sorted(results, key=lambda result: (result.cell.seed, str(result.created))):
         cell = result.cell
-        if cell.mechanism == ZERO_SHOT or cell.label == whole:
+        if cell.mechanism == ZERO_SHOT or (cell.mechanism == REAL_DATA and cell.label == whole):
             baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result

@@ -75,9 +75,10 @@ def _section(console: Console, section: Section, attacks: bool, details: bool) -
     for answer in section.answers:
         if answer.epsilon == section.answers[0].epsilon:
             console.print(Text(visible(answer.says, _LONGEST_ANSWER)))
-    print_heading(console, TITLE)
-    print_tables(console, COLUMNS, headroom_lines(section.tables), keep=2)
-    print_notes(console, [NOTE])
+    if lines := headroom_lines(section.tables):
+        print_heading(console, TITLE)
+        print_tables(console, COLUMNS, lines, keep=2)
+        print_notes(console, [NOTE])
     for ranking in section.rankings:
         _ranking(console, ranking)
     for table in section.tables if details else ():

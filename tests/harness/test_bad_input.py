@@ -139,7 +139,7 @@ def test_a_class_smaller_than_the_expected_sample(dpicl, suite, tmp_path):
 
 
 def test_demonstrations_longer_than_the_models_context(dpicl, suite, tmp_path):
-    path = suite("[{name: real_demonstrations}]", shots=100)
+    path = suite("[{name: real_demonstrations}]", shots=100, tasks="[dbpedia]")
     refuse(dpicl("run", path, "--results", tmp_path), "tokens", "shots")
 
 

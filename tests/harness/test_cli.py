@@ -20,7 +20,7 @@ from tests.leaderboards.factory import make_result
 COMMANDS = (
     "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "plot", "lm-eval",
     "cache", "data", "doctor", "ginc", "release", "answer", "budget", "compare", "track", "new", "submit", "slurm",
-    "publish wandb",
+    "tune", "publish wandb",
 )  # fmt: skip
 
 

@@ -124,7 +124,8 @@ def crew(monkeypatch):
     def make(*sizes: int, shortage: str = "0.1 of 2.0 GiB of memory are left") -> tuple[_Crew, list[Worker], list[Any]]:
         cells = [make_result(seed=seed).cell for seed in range(len(sizes))]
         attempts, said = Attempts(cells), []
-        attempts.next(most=len(cells))  # all are at work
+        for _ in cells:
+            attempts.next()  # all are at work
         found = _Crew(len(sizes), attempts, said.append)
         workers = [Worker(number, cell) for number, cell in enumerate(cells, start=1)]
         for worker in workers:
@@ -141,7 +142,7 @@ def test_the_largest_worker_is_stopped_and_its_cell_waits(crew, caplog):
     found.watch_memory()
     assert [worker.killed for worker in workers] == [False, True, False]
     assert (found.size, len(found.running), len(found.attempts), said) == (2, 2, 1, [])
-    assert found.attempts.next() == [workers[1].item]
+    assert found.attempts.next() == workers[1].item
     assert re.search(r"0\.1 of 2\.0 GiB.*2 workers", caplog.text) and "want of memory" in caplog.text
     found.watch_memory()
     assert found.size == 2  # it has just looked

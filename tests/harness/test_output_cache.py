@@ -79,13 +79,16 @@ def test_the_prompt_itself_is_not_stored(folder):
     assert b"a private prompt" not in b"".join(path.read_bytes() for path in folder.iterdir())
 
 
-def test_a_damaged_file_starts_anew_with_a_warning(folder, caplog):
+def test_a_run_goes_on_beside_a_damaged_file_and_says_how_to_remove_it(folder, caplog):
     folder.mkdir()
     (folder / "outputs.sqlite").write_bytes(b"this is no database, whatever its name says" * 100)
     cache = OutputCache(folder)
-    assert "was damaged" in caplog.text
+    assert "dpicl cache --clear" in caplog.text
     cache.put("sim", "agnews", "labels", {key_of("a"): [1.0]})
     assert cache.get([key_of("a")]) == {key_of("a"): [1.0]}
+    clear(folder)
+    filled(folder).close()
+    assert sum(one.outputs for one in collections(folder)) == 3
 
 
 def test_a_damaged_value_counts_as_absent_and_its_place_is_free(folder, caplog):

@@ -61,9 +61,10 @@ def test_offline_a_row_has_one_folder_of_its_newest_results(
     results: list[Result], changed: list[Result], runs_folder: Path
 ) -> None:
     cut = send(plan(results), runs_folder)
-    (older,) = (runs_folder / "wandb").glob(f"offline-run-*-{cut.run_id(plan(results).rows[1])}")
+    older = runs_folder / "wandb" / f"offline-run-20260101_000000-{cut.run_id(plan(results).rows[1])}"
+    older.mkdir()
     assert send(plan(changed), runs_folder).sent.keys() == cut.sent.keys() == files(runs_folder).keys()
-    assert not older.exists()
+    assert not older.exists() and len(list((runs_folder / "wandb").glob("offline-run-*"))) == len(cut.sent)
     elsewhere = send(plan(results), runs_folder, project="elsewhere")
     assert not elsewhere.sent.keys() & cut.sent.keys() and len(files(runs_folder)) == 8
 
