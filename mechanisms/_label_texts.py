@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import require_known
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.harness.mechanism.generation import (
     PromptWriter,
@@ -55,7 +55,9 @@ class LabelTexts(DemonstrationMechanism):
 
     def shot_labels(self, task: PublicTask) -> Sequence[str]:
         require_known("label", self.dropped or (), task.labels)
-        return [label for label in task.labels if label not in (self.dropped or ())]
+        if not (kept := [label for label in task.labels if label not in (self.dropped or ())]):
+            raise UsageError(f"`dropped` leaves no label of {task.name}; name fewer.")
+        return kept
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind != "generation":

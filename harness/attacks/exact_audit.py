@@ -29,7 +29,7 @@ from dpicl.harness.attacks.exact_pairs import exact_epsilon, label_only
 from dpicl.harness.attacks.exact_runs import Asked, AuditedRow, Deal, ExactRuns
 from dpicl.harness.attacks.exact_worlds import Seen
 from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import AccountantsDisagree, UsageError
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, silent
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.mechanism.bases import Mechanism
@@ -134,7 +134,13 @@ def exact_audit(
 def _of_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[str, Estimate]:
     """What so many copies show, and what group privacy proves for them."""
     proved = group_bound(runs.calibration.event, delta, copies)
-    shown = group_epsilon(runs.group(copies), delta, min(proved, 2 * copies * upper))
+    losses = runs.group(copies)
+    shown = group_epsilon(losses, delta, min(proved, 2 * copies * upper))
+    shown = max(shown, group_epsilon(losses, delta, 1.1 * shown))  # on a grid that is as fine as it may be
+    if shown > proved:
+        raise AccountantsDisagree(
+            f"{copies} copies show epsilon = {shown:.6g}, and group privacy proves {proved:.6g}; report it."
+        )
     found = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
     if math.isfinite(proved):
         found["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")

@@ -40,7 +40,8 @@ def _row(result: AttackResult) -> list[str]:
         audited, proved = (math.inf if end is None else end.value for end in ends)
     else:
         audited = bound.epsilon
-    share, winner = result.details["share_of_bound"], result.details["label_only"]
+    share, winner = result.details.get("share_of_bound"), result.details.get("label_only")
+    mean = share.get("root_mean_square") if isinstance(share, dict) else None
     return [
         own.mechanism,
         own.task,
@@ -48,8 +49,8 @@ def _row(result: AttackResult) -> list[str]:
         "any" if result.privacy.queries is None else str(result.privacy.queries),
         rounded_up(proved),
         rounded_down(audited),
-        f"{audited / proved:.3f}",
-        f"{share['root_mean_square']:.3f}",
-        "-" if winner is None else rounded_down(winner),
+        f"{audited / proved:.3f}" if proved else "-",
+        f"{mean:.3f}" if isinstance(mean, float) else "-",
+        rounded_down(winner) if isinstance(winner, float) else "-",
         str(result.settings.get("copies", 1)),
     ]

@@ -96,7 +96,8 @@ def subsample(
     last: bool = False,
 ) -> tuple[Split, Split]:
     """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
-    randomness; ``last``: the last test records of its order in place of the first.
+    randomness; ``last``: the last test records of its order in place of the first, none of which is among those. Raises
+    DataError where there are not so many others.
 
     A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
     displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
@@ -109,7 +110,12 @@ def subsample(
     for members in groups.values():
         kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
     order = streams(seed).stream(f"data:{name}:test").permutation(len(test))
-    chosen = order[-(limit_test or len(test)) :] if last else order[:limit_test]
+    if last and (limit_test is None or len(test) < 2 * limit_test):
+        raise DataError(
+            f"baseline_seeds measure headroom on test records of {name} that no row is scored on, and the rows take"
+            f" {limit_test or 'all'} of {len(test)}; set task_test_records to {len(test) // 2} at most."
+        )
+    chosen = order[len(test) - (limit_test or 0) :] if last else order[:limit_test]
     return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
 
 

@@ -291,7 +291,8 @@ class Task(PublicTask):
         public: list[Record] = []
         if spec.public:
             public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
-        limits = (limit_train, limit_test, seed, last_test)
+        scored = config["metadata"]["kind"] != "json"  # else no test record is: texts are
+        limits = (limit_train, limit_test, seed, last_test and scored)
         train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)

@@ -12,6 +12,7 @@ pairs (Tukey 1953; with unequal variances Hayter 1984), at 1 - .05/T where a sen
 interval excludes 0; *equivalent*: it lies inside the margin (two one-sided tests, Schuirmann 1987); *inconclusive*
 else, with the largest difference that is not excluded. There is no step-down: where "better" was found of a pair,
 "equivalent" may still be wrong of it, so no pair leaves the family. benchmarks/rank_coverage.py measures the error.
+Effects of seeds are taken to be about normal: a failure at rare seeds, of which none was run, is seen by nobody.
 """
 
 from __future__ import annotations

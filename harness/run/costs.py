@@ -11,6 +11,7 @@ from statistics import fmean
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import Sizes
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
@@ -121,7 +122,10 @@ class Costs:
         registered = self._mechanisms.get(cell.mechanism)
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
             return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
-        mechanism = build(registered.cls, cell.options)
+        try:
+            mechanism = build(registered.cls, cell.options)
+        except DpiclError:  # of a result that was made before these options were refused
+            return evaluation
         if mechanism.kind == "prepared":
             return 0  # it asks no language model, and what its answers may ask in public is not known
         if isinstance(mechanism, AnswerMechanism):

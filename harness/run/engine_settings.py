@@ -26,6 +26,8 @@ class EngineSettings:
 
     def check(self, engine: str) -> None:
         """Raises UsageError for an engine that there is not, and for a setting that it does not have."""
+        if engine == "slurm":
+            raise UsageError("Slurm runs a job array of shards: `dpicl slurm SUITE` prints its script.")
         require_known("engine", [engine], ENGINES)
         for name in (field.name for field in fields(self) if getattr(self, field.name) is not None):
             if engine not in _ENGINES_OF[name]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
@@ -53,6 +54,8 @@ def _tasks(value: Any) -> Any:
     lists = list(value.values()) if isinstance(value, dict) else [value]
     if not all(isinstance(tasks, list) and all(isinstance(task, str) for task in tasks) for tasks in lists):
         raise ValueError("must be a list of tasks, or one for each model, as in {embedded: [trec]}")
+    if value == {} or (isinstance(value, dict) and not all(lists)):
+        raise ValueError("names no task of a model; leave it out for all tasks")
     return value
 
 
@@ -107,11 +110,14 @@ class MechanismEntry(BaseModel):
     def _fair_grid(self) -> MechanismEntry:
         if isinstance(self.tune, str):
             return self
-        if self.tune and len(self.settings) != SETTINGS:
-            raise ValueError(f"lists {len(self.settings)} settings, and every tuned row has {SETTINGS}")
+        listed = math.prod(map(len, self.tune.values()))
+        if self.tune and listed != SETTINGS:
+            raise ValueError(f"lists {listed:,} settings, and every tuned row has {SETTINGS}")
+        if any(one in self.settings[:number] for number, one in enumerate(self.settings)):
+            raise ValueError("lists one setting twice")
         for name in self.tune:
-            if name in self.options:
-                raise ValueError(f"tunes {name}, which its options set already; leave it out there")
+            if name in self.options or any(name in own for own in self.per_task.values()):
+                raise ValueError(f"tunes {name}, which its options or per_task set already; leave it out there")
         return self
 
 

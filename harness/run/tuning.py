@@ -56,7 +56,7 @@ def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] 
     if not tasks:
         raise UsageError(
             f"All records of suite {suite.name} are synthetic here, and its own test records must not choose options;"
-            " set DPICL_DATA to the folder with its real ones, or use --source."
+            " set DPICL_DATA to the folder with its real ones."
         )
     update: dict[str, Any] = {
         "name": f"{suite.name}-tuning",
@@ -127,6 +127,7 @@ def write_choice(path: Path, tuned: Tuned) -> None:
 
     Raises UsageError, and leaves the file alone, where the result is no suite.
     """
+    path = path.resolve()
     before = path.read_text("utf-8")
     block = yaml.safe_dump(
         {"tuned": tuned.model_dump(mode="json")}, sort_keys=False, default_flow_style=None, width=150
@@ -148,5 +149,6 @@ def tuned_words(suite: Suite, results: Sequence[Result]) -> list[str]:
     }
     if not rows or suite.tuned is None:
         return []
-    how = f"{count(len(suite.tuned.rows[min(rows)]), 'setting')} a row, on public synthetic records"
+    settings = next(iter(suite.tuned.rows.values()))  # of every tuned row as many
+    how = f"{count(len(settings), 'setting')} a row, on public synthetic records"
     return [f"Tuned: {', '.join(sorted(rows))} ({how} at ε = {suite.tuned.epsilon:g}; the suite file has the scores)."]

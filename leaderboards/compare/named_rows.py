@@ -147,6 +147,10 @@ def _known(text: str, rows: Sequence[Row], epsilons: Sequence[float]) -> RowName
         own = sorted({row.label for row in rows if row.mechanism == name.label})
         if len(own) > 1:
             raise UsageError(f"'{name.label}' has several rows: {', '.join(own)}; name one of them.")
+        if not labels:
+            raise UsageError(
+                "There are no results here; name the folder that has them with --results, or run the suite."
+            )
         if not own:
             raise unknown("row", name.label, labels)
         name = RowName(text, own[0], name.epsilon)

@@ -244,4 +244,5 @@ class Admission:
         """What a result must share with a cell of the suite."""
         sizes = None if cell.sizes is None else frozenset(cell.sizes.items())
         source = None if self._suite.source == "auto" else cell.source
-        return cell.task, cell.model, cell.shots, sizes, source
+        counts = (cell.test_records, cell.train_records, cell.private_share)
+        return cell.task, cell.model, cell.shots, sizes, source, counts

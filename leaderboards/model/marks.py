@@ -63,8 +63,8 @@ SERVED = Mark(
 FIXED_DRAW = Mark(
     "◊",
     "one sampling draw for all seeds",
-    "its seeds share the records that were sampled, or the public texts that it shows, so what that one draw did cannot"
-    " be told from what the mechanism does; it is in no rank set",
+    "all seeds share the sampled records, or the public texts that are shown, so what that one draw did cannot be told"
+    " from what the mechanism does: in no rank set",
 )
 
 
