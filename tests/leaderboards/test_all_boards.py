@@ -29,7 +29,8 @@ def results_folder(tmp_path):
         made = [*ends(source=source), make_result("tang", 0.6, source=source, options=options)]
         for result in [*made, make_result("tang", 0.9, source=source, options={**options, "slots": 99})]:
             reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-            cell = result.cell.model_copy(update={"suite_version": suite.version})
+            sized = {"suite_version": suite.version, "test_records": suite.test_records}
+            cell = result.cell.model_copy(update=sized)
             Store(folder, "quick").write(
                 result.model_copy(update={"suite": reference, "cell": cell, "cell_id": cell.id})
             )
