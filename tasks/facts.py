@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from dpicl.harness.data.task import Record, Task, served
+from dpicl.data.task import Record, Task, served
 from dpicl.tasks.synthetic.shared_facts import GRAMMAR, facts
 
 #: The name of a group of facts -> by how many records at least and at most they are held: with all records of the task

@@ -10,16 +10,16 @@ from typing import Any
 
 import datasets
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.concealed import load_task
-from dpicl.harness.data.config import classes, load_config
-from dpicl.harness.data.task import served
+from dpicl.core.errors import UsageError
+from dpicl.data.concealed import load_task
+from dpicl.data.config import classes, load_config
+from dpicl.data.task import served
 
 
 def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
     """{'test': documents of the task}; lm-eval passes everything under `metadata` of task.yaml.
 
-    Inside `dpicl.harness.data.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or
+    Inside `dpicl.data.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or
     `source` from `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there
     as well. With $DPICL_NOISE = secure an error tells nothing about a record.
     """

@@ -17,8 +17,8 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import laplace
 
-from dpicl.harness.api.functions import account
-from dpicl.harness.privacy.accountants import epsilon
+from dpicl.api.functions import account
+from dpicl.privacy.accountants import epsilon
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "re-accounting.md"
 FIGURE = re.compile(r"(?P<number>∞|\d[\d,]*(?:\.\d+)?) `(?P<name>[a-z_]+(?:\.[a-z]+)?)`")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("dpicl", "harness", "leaderboards", "mechanisms", "tasks")
+SOURCES = ("harness", "leaderboards", "mechanisms", "tasks")
 FILES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
 SCRIPT = """
 import dpicl, tasks
@@ -49,7 +49,7 @@ def test_the_wheel_holds_one_package_with_all_its_files(installed):
     (wheel,) = installed.parent.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpicl", "dpicl_bench"}
-    assert {"dpicl/tasks/agnews/task.yaml", "dpicl/harness/suites/quick.yaml", "dpicl/mechanisms/stopwords.txt"} <= {
+    assert {"dpicl/tasks/agnews/task.yaml", "dpicl/suites/quick.yaml", "dpicl/mechanisms/stopwords.txt"} <= {
         *names
     }
     assert any(name.endswith(".css") for name in names)

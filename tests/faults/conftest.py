@@ -26,8 +26,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plac
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     # Loaded before the forks, once for all children.
-    import dpicl.harness.cli.run
-    import dpicl.harness.evaluation.lm_eval_bridge
+    import dpicl.cli.run
+    import dpicl.evaluation.lm_eval_bridge
     import dpicl.leaderboards.cli.publish  # noqa: F401
 
     calm = Place(tmp_path_factory.mktemp("undisturbed") / "calm")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpicl.cli import main
-from dpicl.harness.core.cache_file import CacheFile
+from dpicl.core.cache_file import CacheFile
+from dpicl.program import main
 from tests.faults.watched import Watched
 
 #: What two runs of one cell may differ in; for pydantic's ``exclude``.

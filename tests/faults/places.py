@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.run.store import Store
+from dpicl.run.store import Store
 from tests.faults.deadly import MAY_DIFFER, run_forked
 
 #: Writes down every release, in one call, before it is made.
@@ -17,7 +17,7 @@ PLUGIN = """\
 import os
 from dataclasses import dataclass
 
-from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism
+from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism
 from dp_accounting import dp_event as dp
 
 

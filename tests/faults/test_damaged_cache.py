@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import cache_file
-from dpicl.harness.core.errors import ResultError
-from dpicl.harness.run.output_cache import OutputCache, clear, collections, key_of
-from dpicl.harness.run.store import Store
+from dpicl.core import cache_file
+from dpicl.core.errors import ResultError
+from dpicl.run.output_cache import OutputCache, clear, collections, key_of
+from dpicl.run.store import Store
 from tests.faults.deadly import MAY_DIFFER
 
 #: What a model says: the only right answers. Two kinds, several pages of the file.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import ResultError
-from dpicl.harness.run.fingerprints import AtHand, machine_key, own_folder
-from dpicl.harness.run.private_ledger import read_all
+from dpicl.core.errors import ResultError
+from dpicl.run.fingerprints import AtHand, machine_key, own_folder
+from dpicl.run.private_ledger import read_all
 from tests.fuzz.kinds import KINDS, parse_lines, write_ledger
 
 

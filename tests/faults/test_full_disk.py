@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.run.private_ledger import read_all
-from dpicl.harness.run.store import Store
+from dpicl.run.private_ledger import read_all
+from dpicl.run.store import Store
 from tests.faults.deadly import in_child
 from tests.faults.failing import Failing
 from tests.faults.places import Place, Undisturbed, check_resumed

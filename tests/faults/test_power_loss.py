@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.run import budget
-from dpicl.harness.run.budget import ChargeTo
-from dpicl.harness.run.private_ledger import read_all
-from dpicl.harness.run.store import Store
+from dpicl.core.vocabulary import Record
+from dpicl.run import budget
+from dpicl.run.budget import ChargeTo
+from dpicl.run.private_ledger import read_all
+from dpicl.run.store import Store
 from tests.faults.deadly import MAY_DIFFER, in_child
 from tests.faults.places import Place
 from tests.faults.power import Journal, Step, cuts, put

@@ -16,34 +16,34 @@ from typing import Any
 import numpy as np
 import yaml
 
-from dpicl.harness.attacks.results import attack_from_text, external_from_text
-from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError
-from dpicl.harness.core.json_text import plain
-from dpicl.harness.core.paths import private_folder
-from dpicl.harness.core.strict_yaml import Function
-from dpicl.harness.data import config as task_config
-from dpicl.harness.data import sources as data_sources
-from dpicl.harness.data.config import TASKS, public_labels, source_spec
-from dpicl.harness.data.task import Task
-from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.privacy import calibration_cache
-from dpicl.harness.privacy.bounds import Bounds
-from dpicl.harness.privacy.events import gaussian, to_json
-from dpicl.harness.run import budget
-from dpicl.harness.run.expand import expand
-from dpicl.harness.run.fingerprints import AtHand, machine_key, own_folder
-from dpicl.harness.run.own import OwnRecords, queries_of
-from dpicl.harness.run.private_ledger import Charge, Limit, PrivateLedger
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.selection import task_facts
-from dpicl.harness.run.suite import load_suite
+from dpicl.attacks.results import attack_from_text, external_from_text
+from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
+from dpicl.core.json_text import plain
+from dpicl.core.paths import private_folder
+from dpicl.core.strict_yaml import Function
+from dpicl.data import config as task_config
+from dpicl.data import sources as data_sources
+from dpicl.data.config import TASKS, public_labels, source_spec
+from dpicl.data.task import Task
+from dpicl.data.task_file import read_task_file
 from dpicl.leaderboards.compare.sides import read_results
 from dpicl.leaderboards.gate.card import read_card, read_reproduced
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.privacy import calibration_cache
+from dpicl.privacy.bounds import Bounds
+from dpicl.privacy.events import gaussian, to_json
+from dpicl.run import budget
+from dpicl.run.expand import expand
+from dpicl.run.fingerprints import AtHand, machine_key, own_folder
+from dpicl.run.own import OwnRecords, queries_of
+from dpicl.run.private_ledger import Charge, Limit, PrivateLedger
+from dpicl.run.results import from_text, to_text
+from dpicl.run.selection import task_facts
+from dpicl.run.suite import load_suite
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.data import config as task_config
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.scaffold.writing import TASK, write_example
+from dpicl.data import config as task_config
+from dpicl.run.results import from_text, to_text
+from dpicl.scaffold.writing import TASK, write_example
 from tests.fuzz.kinds import KINDS, RESULTS
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result

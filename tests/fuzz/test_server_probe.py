@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.models import server_http, server_probe
-from dpicl.harness.models.server_http import Call, Connection
+from dpicl import models
+from dpicl.core.errors import DpiclError
+from dpicl.models import server_http, server_probe
+from dpicl.models.server_http import Call, Connection
 from tests.fuzz.edits import ANY, WEIRD, places
 from tests.harness.models.fake_server import FakeServer
 from tests.mutations import DEEP

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from dpicl.harness.cli.output import plain
-from dpicl.harness.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
-from dpicl.harness.reaccounting.settings import FAMILIES, Setting
-from dpicl.harness.reaccounting.table import reaccount
+from dpicl.cli.output import plain
+from dpicl.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
+from dpicl.reaccounting.settings import FAMILIES, Setting
+from dpicl.reaccounting.table import reaccount
 from tests.harness.helpers import refuse
 
 KSA = ("--rate", "400/14732", "--steps", 100, "--delta", "5e-5")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import from_json
-from dpicl.harness.run.results import from_text
-from dpicl.harness.run.store import Store
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import from_json
+from dpicl.run.results import from_text
+from dpicl.run.store import Store
 
 SUITE = """
 name: answers

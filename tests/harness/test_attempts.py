@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.run.attempts import TRIES, Attempts
-from dpicl.harness.run.store import Store
+from dpicl.core.cell import Cell
+from dpicl.run.attempts import TRIES, Attempts
+from dpicl.run.store import Store
 from tests.leaderboards.factory import make_result
 
 fork = multiprocessing.get_context("fork")

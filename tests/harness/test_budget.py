@@ -16,20 +16,20 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness import models
-from dpicl.harness.core import files
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import BudgetExceeded, DpiclError, ResultError, UsageError
-from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.data.splits import letters, normalised
-from dpicl.harness.data.task import Task
-from dpicl.harness.privacy import accountants, over_releases, secure_release
-from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
-from dpicl.harness.privacy.over_releases import joined, total
-from dpicl.harness.run import budget, private_ledger
-from dpicl.harness.run.budget import ChargeTo, NewRelease
-from dpicl.harness.run.private_ledger import read_all
-from dpicl.harness.run.releasing import release
+from dpicl import models
+from dpicl.core import files
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import BudgetExceeded, DpiclError, ResultError, UsageError
+from dpicl.core.vocabulary import Record
+from dpicl.data.splits import letters, normalised
+from dpicl.data.task import Task
+from dpicl.privacy import accountants, over_releases, secure_release
+from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
+from dpicl.privacy.over_releases import joined, total
+from dpicl.run import budget, private_ledger
+from dpicl.run.budget import ChargeTo, NewRelease
+from dpicl.run.private_ledger import read_all
+from dpicl.run.releasing import release
 from tests.examples import examples
 from tests.harness.parrot import Parrot
 from tests.harness.secure_suite import LABELS

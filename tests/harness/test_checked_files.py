@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpicl.harness.core.paths import cache_folder
-from dpicl.harness.evaluation import kept_intervals, statistics
-from dpicl.harness.run import checked_files, results
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.store import Store
+from dpicl.core.paths import cache_folder
+from dpicl.evaluation import kept_intervals, statistics
+from dpicl.run import checked_files, results
+from dpicl.run.results import from_text, to_text
+from dpicl.run.store import Store
 from tests.leaderboards.factory import make_result
 
 

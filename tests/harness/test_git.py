@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import git
-from dpicl.harness.run import manifest
+from dpicl.core import git
+from dpicl.run import manifest
 from tests.attacks_on_git import ATTACKS, MISSING, arm, command_for, new_repository, plain_git
 
 ROOT = Path(__file__).parents[2]
 #: Modules that may start programs: git, and code that was sent, in a process of its own.
-STARTERS = {"harness/core/git.py", "leaderboards/gate/code.py"}
+STARTERS = {"harness/dpicl/core/git.py", "harness/dpicl/leaderboards/gate/code.py"}
 
 
 @pytest.fixture

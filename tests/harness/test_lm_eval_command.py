@@ -6,9 +6,9 @@ import lm_eval
 import pytest
 from lm_eval.tasks import TaskManager
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.task import TASKS
-from dpicl.harness.run.lm_eval_model import make_run
+from dpicl.core.errors import UsageError
+from dpicl.data.task import TASKS
+from dpicl.run.lm_eval_model import make_run
 from tests.harness.helpers import refuse
 
 SETTINGS = {"mechanism": "voting", "epsilon": 2.0, "model": "sim", "source": "synthetic", "options": {"slots": 4}}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.cli import output
-from dpicl.harness.models import hub
+from dpicl.cli import output
+from dpicl.models import hub
 from tests.harness.helpers import PLUGIN, listed, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
@@ -141,8 +141,8 @@ FAILING = {
 def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     knob = 'Knob("n", low=0.05, high=2000.0, non_private=0.0)'
     text = PLUGIN.replace("knob = None", f"knob = {knob}").replace("import Demon", "import Knob, Demon")
-    text = text.replace("from dpicl.harness.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
-                        " dpicl.harness.mechanism.bases import")  # fmt: skip
+    text = text.replace("from dpicl.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
+                        " dpicl.mechanism.bases import")  # fmt: skip
     Path("mine.py").write_text(text + f"\n    {FAILING[name]}\n")
     answer = dpicl("run", suite(LAST, "mechanisms: [nothing, zero_shot]"), "--plugin", "mine.py", "--json")
     assert answer.code == 2, answer.err

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import PromptTooLong
-from dpicl.harness.models.base import ChatPrompt
-from dpicl.harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
+from dpicl import models
+from dpicl.core.errors import PromptTooLong
+from dpicl.models.base import ChatPrompt
+from dpicl.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
 from tests.harness.helpers import refuse
 
 #: Options that make the example mechanisms small enough for a test.
@@ -218,7 +218,7 @@ def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
 
 def test_the_examples_are_not_imported_by_anything(dpicl):
     for stem in ("mechanism_demonstrations", "mechanism_answers", "attack", "model"):
-        assert f"dpicl.harness.scaffold.{stem}" not in sys.modules
+        assert f"dpicl.scaffold.{stem}" not in sys.modules
     assert "my_method" not in dpicl("list", "mechanisms").out
 
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from dpicl.harness.run.output_cache import OutputCache, clear, collections, key_of
+from dpicl.run.output_cache import OutputCache, clear, collections, key_of
 
 
 @pytest.fixture

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.cell import Cell, ReleaseConfig
-from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.vocabulary import ReleasedPrompt
-from dpicl.harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.mechanism.options import resolve_options
-from dpicl.harness.mechanism.registry import Registered, load_mechanisms
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.events import from_json
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.run.pipeline import Skipped, run_cell
-from dpicl.harness.run.results import SuiteReference, to_text
-from dpicl.harness.run.workbench import Workbench
+from dpicl.core.cell import Cell, ReleaseConfig
+from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.core.vocabulary import ReleasedPrompt
+from dpicl.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.mechanism.options import resolve_options
+from dpicl.mechanism.registry import Registered, load_mechanisms
+from dpicl.privacy import accountants
+from dpicl.privacy.events import from_json
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.run.pipeline import Skipped, run_cell
+from dpicl.run.results import SuiteReference, to_text
+from dpicl.run.workbench import Workbench
 
 SUITE = SuiteReference(name="small", version=1, hash="0" * 64)
 MECHANISMS = load_mechanisms()
@@ -226,7 +226,7 @@ def test_a_mechanism_that_cannot_do_the_task_says_why_before_the_model_is_loaded
 
 
 def test_a_knobless_mechanism_must_cost_zero_or_infinity():
-    from dpicl.harness.mechanism.options import fixed_epsilon
+    from dpicl.mechanism.options import fixed_epsilon
 
     class Odd(Greedy):
         name = "odd"
@@ -258,7 +258,7 @@ def test_all_seeds_score_the_same_test_records(own_cache):
 
 
 def test_public_randomness_is_the_seeds_alone():
-    from dpicl.harness.core.seeds import streams
+    from dpicl.core.seeds import streams
 
     draws = [streams(5, noise).stream("shots").permutation(100) for noise in ("seeded", "secure")]
     assert np.array_equal(*draws)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.paths import private_folder
-from dpicl.harness.data.task import Task
-from dpicl.harness.run import fingerprints
-from dpicl.harness.run.fingerprints import Fingerprints, fingerprint_of
-from dpicl.harness.run.presence import at_hand
-from dpicl.harness.run.results import SuiteReference
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.worker import Job, LocalWorker
+from dpicl.core.cell import Cell
+from dpicl.core.paths import private_folder
+from dpicl.data.task import Task
+from dpicl.run import fingerprints
+from dpicl.run.fingerprints import Fingerprints, fingerprint_of
+from dpicl.run.presence import at_hand
+from dpicl.run.results import SuiteReference
+from dpicl.run.store import Store
+from dpicl.run.worker import Job, LocalWorker
 from tests.harness.secure_suite import rows_of, suite, write_records
 
 TRAIN = rows_of("train", 30)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.data.splits import Record, deduplicate, drawn, letters, normalised, split_public, subsample
+from dpicl.data.splits import Record, deduplicate, drawn, letters, normalised, split_public, subsample
 
 #: Two spellings of one key, whose lot under SEED is the smallest, and other keys; two classes.
 TEXTS, LABELS, SEED = ("a", "A!", "b", "d"), ("x", "y"), 3

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 import dpicl as package
-from dpicl.harness.api import release_job
-from dpicl.harness.core.cell import large_delta
-from dpicl.harness.core.errors import ModelError
-from dpicl.harness.core.messages import rounded_up
-from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.harness.data.task import Task
-from dpicl.harness.models import simulated
-from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.run import card, formats
-from dpicl.harness.run.card import card_markdown
-from dpicl.harness.run.own import written_config
+from dpicl.api import release_job
+from dpicl.core.cell import large_delta
+from dpicl.core.errors import ModelError
+from dpicl.core.messages import rounded_up
+from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
+from dpicl.data.task import Task
+from dpicl.models import simulated
+from dpicl.models.base import ModelIdentity
+from dpicl.models.simulated import SimulatedLM
+from dpicl.run import card, formats
+from dpicl.run.card import card_markdown
+from dpicl.run.own import written_config
 from tests.harness.helpers import refuse
 from tests.harness.secure_suite import rows_of, suite, write_records
 
@@ -129,7 +129,7 @@ def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
 
 
 def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
-    from dpicl.harness.api import release_job
+    from dpicl.api import release_job
 
     monkeypatch.setattr(release_job, "try_places", lambda out: None)
     answer = release(dpicl, out="tickets.csv/demos.jsonl")
@@ -348,7 +348,7 @@ def test_a_release_that_is_stopped_says_that_its_charge_stays(dpicl, desk, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(formats, "released_text", stopped)
-    monkeypatch.setattr("dpicl.harness.api.released.released_text", stopped)
+    monkeypatch.setattr("dpicl.api.released.released_text", stopped)
     answer = release(dpicl)
     assert answer.code == 130 and "stays" in answer.err and not list(desk.glob("demos*"))
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness import models
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerContext, Query
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import flatten
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.sampling_schemes import SCHEMES, SamplingScheme
-from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader
-from dpicl.harness.run.releasing import answer_all, release
+from dpicl import models
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.core.seeds import Streams
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import AnswerContext, Query
 from dpicl.mechanisms.tang import Tang
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import flatten
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.sampling_schemes import SCHEMES, SamplingScheme
+from dpicl.run.output_cache import OutputCache
+from dpicl.run.reader import SlotReader
+from dpicl.run.releasing import answer_all, release
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents

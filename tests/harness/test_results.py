@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.attacks.results import attack_from_text
-from dpicl.harness.attacks.results import to_text as attack_to_text
-from dpicl.harness.core.errors import PluginError, ResultError
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.store import Store
+from dpicl.attacks.results import attack_from_text
+from dpicl.attacks.results import to_text as attack_to_text
+from dpicl.core.errors import PluginError, ResultError
+from dpicl.run.results import from_text, to_text
+from dpicl.run.store import Store
 from tests.leaderboards.factory import make_result
 
 

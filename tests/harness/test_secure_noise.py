@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import seeds
-from dpicl.harness.core.errors import Concealed, DataError, UsageError
-from dpicl.harness.core.seeds import accounted_delta, streams
-from dpicl.harness.data.concealed import concealed
-from dpicl.harness.data.config import load_config
-from dpicl.harness.data.task import Task
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import from_json
-from dpicl.harness.run.results import from_text
+from dpicl.core import seeds
+from dpicl.core.errors import Concealed, DataError, UsageError
+from dpicl.core.seeds import accounted_delta, streams
+from dpicl.data.concealed import concealed
+from dpicl.data.config import load_config
+from dpicl.data.task import Task
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import from_json
+from dpicl.run.results import from_text
 from tests.harness.secure_suite import LABELS, repeated_entropy, rows_of, suite, write_records
 
 SECRET = "the password of Ada Lovelace is swordfish"
@@ -227,7 +227,7 @@ import logging, sys, warnings
 import numpy as np
 from dataclasses import dataclass
 from dp_accounting import dp_event as dp
-from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism, Knob
+from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism, Knob
 
 @dataclass(frozen=True)
 class Talks(DemonstrationMechanism):
@@ -248,7 +248,7 @@ class Talks(DemonstrationMechanism):
         if self.way == "error":
             raise type(text.replace(" ", "_"), (RuntimeError,), {{}})(text)
         if self.way == "usage":
-            from dpicl.harness.core.errors import UsageError
+            from dpicl.core.errors import UsageError
             raise UsageError(text)
         if self.way == "exit":
             raise SystemExit(text)
@@ -322,11 +322,11 @@ def test_a_line_that_is_no_record_tells_nothing(world, dpicl, tmp_path, monkeypa
 
 
 def test_a_release_with_counted_sizes_is_refused_from_python(own_cache):
-    from dpicl.harness import models
-    from dpicl.harness.core.cell import ReleaseConfig
-    from dpicl.harness.run.releasing import release
+    from dpicl import models
+    from dpicl.core.cell import ReleaseConfig
     from dpicl.mechanisms.real_demonstrations import RealDemonstrations
     from dpicl.mechanisms.zero_shot import ZeroShot
+    from dpicl.run.releasing import release
 
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)
     with pytest.raises(UsageError, match="declared sizes"):

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.needs import lacking
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.models import server_http
-from dpicl.harness.models.server_record import ServerRecord
-from dpicl.harness.run import workbench
-from dpicl.harness.run.results import Result, from_text
-from dpicl.harness.run.suite import load_suite
+from dpicl import models
+from dpicl.core.errors import UsageError
+from dpicl.data.task import Task
 from dpicl.leaderboards.gate.code import may_run
 from dpicl.leaderboards.model.marks import SERVED, marks_of
+from dpicl.mechanism.needs import lacking
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.models import server_http
+from dpicl.models.server_record import ServerRecord
+from dpicl.run import workbench
+from dpicl.run.results import Result, from_text
+from dpicl.run.suite import load_suite
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer
 from tests.harness.models.tiny import save_tiny_llama

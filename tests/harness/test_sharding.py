@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.sharding import shard
-from dpicl.harness.run.store import Store
+from dpicl.core.cell import Cell
+from dpicl.core.errors import UsageError
+from dpicl.run.sharding import shard
+from dpicl.run.store import Store
 from tests.faults.deadly import MAY_DIFFER
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result

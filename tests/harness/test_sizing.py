@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import LABEL_LOCAL
-from dpicl.harness.evaluation.inference import Components
-from dpicl.harness.run import sizing
+from dpicl.core.errors import UsageError
+from dpicl.core.vocabulary import LABEL_LOCAL
+from dpicl.evaluation.inference import Components
+from dpicl.run import sizing
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result
 

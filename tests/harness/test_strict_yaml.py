@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.strict_yaml import read
+from dpicl.core.errors import UsageError
+from dpicl.core.strict_yaml import read
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

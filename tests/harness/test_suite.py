@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.paths import find_suite
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import TaskFacts, expand
-from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
+from dpicl.core.cell import Cell
+from dpicl.core.errors import UsageError
+from dpicl.core.paths import find_suite
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.expand import TaskFacts, expand
+from dpicl.run.suite import Changes, OptionChange, Suite, changed, load_suite
 
 MECHANISMS = load_mechanisms()
 ROOT = Path(__file__).parents[2]
@@ -245,7 +245,7 @@ def test_any_text_is_a_suite_or_a_usage_error(tmp_path_factory, text):
 
 
 def test_shipped_suites_expand():
-    from dpicl.harness.core.paths import shipped_suites
+    from dpicl.core.paths import shipped_suites
 
     assert shipped_suites()
     for path in shipped_suites().values():

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import TaskFacts, expand
-from dpicl.harness.run.results import Result
-from dpicl.harness.run.suite import Suite, load_suite
-from dpicl.harness.run.tuning import chosen, tuned_words, tuning_suite, write_choice
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.api import readings
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.expand import TaskFacts, expand
+from dpicl.run.results import Result
+from dpicl.run.suite import Suite, load_suite
+from dpicl.run.tuning import chosen, tuned_words, tuning_suite, write_choice
 from tests.leaderboards.factory import make_result
 
 MECHANISMS = load_mechanisms()

@@ -6,13 +6,13 @@ import csv
 
 import pytest
 
-from dpicl.harness.core.paths import find_suite
-from dpicl.harness.mechanism.options import resolve_options
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import load_suite
+from dpicl.core.paths import find_suite
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.html import suites_json
+from dpicl.mechanism.options import resolve_options
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.store import Store
+from dpicl.run.suite import load_suite
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page

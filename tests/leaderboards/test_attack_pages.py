@@ -5,19 +5,19 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from dpicl.cli import main
-from dpicl.harness.attacks import store
-from dpicl.harness.core.paths import find_suite
-from dpicl.harness.mechanism.options import resolve_options
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import load_suite
+from dpicl.attacks import store
+from dpicl.core.paths import find_suite
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page, pages
 from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
+from dpicl.mechanism.options import resolve_options
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.program import main
+from dpicl.run.store import Store
+from dpicl.run.suite import load_suite
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page

@@ -7,12 +7,12 @@ import pytest
 from pydantic import ValidationError
 from rich.cells import cell_len
 
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL
-from dpicl.harness.run.results import Result
+from dpicl.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import PAIR, differing
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.run.results import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import submission
 

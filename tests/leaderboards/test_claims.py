@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.evaluation.statistics import ratio_interval, seeds_documents_interval
-from dpicl.harness.run.results import Result
+from dpicl.evaluation.statistics import ratio_interval, seeds_documents_interval
 from dpicl.leaderboards.model import rows
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED
@@ -26,6 +25,7 @@ from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json
 from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.run.results import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.site_factory import Page

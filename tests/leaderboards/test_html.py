@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.row_page import MOST_ANSWERS
+from dpicl.mechanism.registry import load_mechanisms
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, plain_results, submission
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 import dpicl as api
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.store import Store
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.named_rows import compare_named
 from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.pairs import Pairs
+from dpicl.run.store import Store
 from tests.leaderboards.factory import ends, make_result, turned
 
 SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}

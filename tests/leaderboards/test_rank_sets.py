@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from benchmarks.rank_coverage import measured
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.inference import Components, alpha_of_pair, components, rank_sets
+from dpicl.core.errors import UsageError
+from dpicl.evaluation.inference import Components, alpha_of_pair, components, rank_sets
 
 
 def outcomes(scores: list[float], seeds: int = 8, documents: int = 200, seed: int = 0) -> np.ndarray:

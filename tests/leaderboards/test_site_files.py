@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from dpicl.harness.core.errors import ResultError
+from dpicl.core.errors import ResultError
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page

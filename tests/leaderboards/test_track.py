@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.track import build_tracks, significant_steps
 from tests.harness.comparison.sides import ones, scored, with_manifest
 

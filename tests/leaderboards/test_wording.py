@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from dpicl.harness.core.messages import capitalized
-from dpicl.harness.core.paths import find_suite
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import load_suite
+from dpicl.core.messages import capitalized
+from dpicl.core.paths import find_suite
 from dpicl.leaderboards.compare.named_rows import compare_named
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.render import board_charts, html, pairs_text, terminal, track
+from dpicl.run.store import Store
+from dpicl.run.suite import load_suite
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 

@@ -10,8 +10,8 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.task import TASKS, Task, list_tasks, load_config, serving
+from dpicl.core.errors import UsageError
+from dpicl.data.task import TASKS, Task, list_tasks, load_config, serving
 from dpicl.tasks import metrics
 
 
@@ -188,7 +188,7 @@ def test_exact_match_compares_the_first_line(answer, hit):
 
 
 def test_a_record_that_lm_eval_does_not_ask_for_tells_nothing_with_secure_noise(tmp_path, monkeypatch):
-    from dpicl.harness.core.errors import Concealed, DataError
+    from dpicl.core.errors import Concealed, DataError
     from dpicl.tasks.loaders import documents
 
     folder = tmp_path / "agnews"

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.cell_tests import Family, Settings, family_of, paired_test
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.verdicts import compare

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.statistics import (
+from dpicl.core.errors import UsageError
+from dpicl.evaluation.statistics import (
     bootstrap_interval,
     ratio_interval,
     ratio_intervals,

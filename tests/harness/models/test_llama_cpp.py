@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from benchmarks._llama_cpp import LlamaServer, llama_server
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError
-from dpicl.harness.models.base import ChatPrompt
-from dpicl.harness.models.embedded import gguf_path
-from dpicl.harness.models.server import ServerLM
-from dpicl.harness.run.results import from_text
+from dpicl import models
+from dpicl.core.errors import ModelError
+from dpicl.models.base import ChatPrompt
+from dpicl.models.embedded import gguf_path
+from dpicl.models.server import ServerLM
+from dpicl.run.results import from_text
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
 

@@ -17,17 +17,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import DpiclError, ModelError, PromptTooLong, UsageError
-from dpicl.harness.core.together import together
-from dpicl.harness.models import server_http
-from dpicl.harness.models.base import ChatPrompt, LanguageModel
-from dpicl.harness.models.server import ServerLM
-from dpicl.harness.models.server_dialect import Prompt, Writing
-from dpicl.harness.models.server_http import Call
-from dpicl.harness.models.server_openai import OpenAI
-from dpicl.harness.models.server_probe import DIALECTS
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.core.errors import DpiclError, ModelError, PromptTooLong, UsageError
+from dpicl.core.together import together
+from dpicl.models import server_http
+from dpicl.models.base import ChatPrompt, LanguageModel
+from dpicl.models.server import ServerLM
+from dpicl.models.server_dialect import Prompt, Writing
+from dpicl.models.server_http import Call
+from dpicl.models.server_openai import OpenAI
+from dpicl.models.server_probe import DIALECTS
+from dpicl.models.transformers import TransformersLM
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer, Handler, says, status

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import DpiclError, ModelError
-from dpicl.harness.models import server_http, server_probe
-from dpicl.harness.models.server import ServerLM
+from dpicl import models
+from dpicl.core.errors import DpiclError, ModelError
+from dpicl.models import server_http, server_probe
+from dpicl.models.server import ServerLM
 from tests.harness.models.fake_server import FakeServer, Handler, says, status
 
 KEY = "hunter2-hunter2-hunter2"

@@ -11,15 +11,15 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import UnsupportedEvent, UsageError
-from dpicl.harness.privacy.accountants import (
+from dpicl.core.errors import UnsupportedEvent, UsageError
+from dpicl.privacy.accountants import (
     account_subsampled_gaussian,
     check_delta,
     check_epsilon,
     epsilon,
     rough_epsilon,
 )
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
 from tests.examples import examples
 from tests.harness.privacy.makers import prism, sampled_gaussians
 

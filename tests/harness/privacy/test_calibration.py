@@ -7,13 +7,13 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import UnsupportedEvent, UsageError
-from dpicl.harness.mechanism.bases import Sizes
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
-from dpicl.harness.run.releasing import calibrated
+from dpicl.core.errors import UnsupportedEvent, UsageError
+from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.tang import Tang
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import EpsilonDeltaDpEvent
+from dpicl.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 

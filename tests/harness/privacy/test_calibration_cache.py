@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Sizes
-from dpicl.harness.privacy import calibration, calibration_cache
-from dpicl.harness.run.releasing import calibrated
+from dpicl.mechanism.bases import Sizes
+from dpicl.privacy import calibration, calibration_cache
+from dpicl.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, NoisyTokens, OneGaussian, SoftTokens
 
 

@@ -12,10 +12,10 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpicl.harness.privacy import gaussians, sampled_composites
-from dpicl.harness.privacy.accountants import epsilon, rough_epsilon
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
-from dpicl.harness.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
+from dpicl.privacy import gaussians, sampled_composites
+from dpicl.privacy.accountants import epsilon, rough_epsilon
+from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
+from dpicl.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 Choice = BoundedRangeDpEvent

@@ -11,10 +11,10 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import AccountantsDisagree
-from dpicl.harness.privacy import calibration
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.adversaries import (
+from dpicl.core.errors import AccountantsDisagree
+from dpicl.privacy import calibration
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.adversaries import (
     CELLS,
     MOST_CHOICES,
     WorstPair,
@@ -26,9 +26,9 @@ from dpicl.harness.privacy.adversaries import (
     moment,
     threshold_round,
 )
-from dpicl.harness.privacy.bounded_range import choices_delta, sampled_choices_delta
-from dpicl.harness.privacy.calibration import slack_of
-from dpicl.harness.privacy.events import (
+from dpicl.privacy.bounded_range import choices_delta, sampled_choices_delta
+from dpicl.privacy.calibration import slack_of
+from dpicl.privacy.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
@@ -36,7 +36,7 @@ from dpicl.harness.privacy.events import (
     gaussian,
     parallel,
 )
-from dpicl.harness.privacy.slack import LARGEST, loose, lower_bound, pairs_epsilon, slack
+from dpicl.privacy.slack import LARGEST, loose, lower_bound, pairs_epsilon, slack
 from tests.examples import examples
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.results import to_text
-from dpicl.harness.run.store import Store
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate import rerun as rerun_module
 from dpicl.leaderboards.gate.code import conformance_check
 from dpicl.leaderboards.gate.consistency import missing_texts
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.ledgers import events_of, problem_of
 from dpicl.leaderboards.gate.rerun import RerunCell, sample
+from dpicl.run.results import to_text
+from dpicl.run.store import Store
 from tests.leaderboards.gate.conftest import World, moved
 
 RESULTS = Path(__file__).parents[3] / "results"

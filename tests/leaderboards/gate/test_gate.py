@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import git as project_git
-from dpicl.harness.data.task import Task
-from dpicl.harness.privacy.events import from_json
-from dpicl.harness.run.results import from_text
+from dpicl.core import git as project_git
+from dpicl.data.task import Task
 from dpicl.leaderboards.gate.examination import ROOT, find_submissions, load_submissions
 from dpicl.leaderboards.gate.history import find_base
 from dpicl.leaderboards.gate.ledgers import account
+from dpicl.privacy.events import from_json
+from dpicl.run.results import from_text
 from tests.leaderboards.gate.conftest import World, edited, git, move_cell, moved, short_ledger
 
 VOTE = "results/tiny/sim/vote"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.results import from_text
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate.history import find_base, retired_records_check
+from dpicl.run.results import from_text
 from tests.leaderboards.gate.conftest import World, git
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import PluginError
+from dpicl.core.errors import PluginError
 from dpicl.leaderboards.gate import code
 from dpicl.leaderboards.gate.code import events_check
 from dpicl.leaderboards.gate.examination import read_contents

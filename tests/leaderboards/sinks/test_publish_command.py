@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.run.results import Result
-from dpicl.harness.run.store import Store
 from dpicl.leaderboards.publish import wandb_settings
 from dpicl.leaderboards.publish.publish import plan
+from dpicl.run.results import Result
+from dpicl.run.store import Store
 from tests.conftest import Answer
 from tests.leaderboards.factory import make_result
 

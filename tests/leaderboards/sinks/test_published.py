@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.publish.payload import COLUMNS, Published
 from dpicl.leaderboards.publish.publish import plan
+from dpicl.run.results import Result
 from tests.leaderboards.attack_factory import make_attack
 from tests.leaderboards.factory import ends, make_result
 
