@@ -1,4 +1,4 @@
-"""The command `dpicl`: the modules of cli/ and harness/dpicl/leaderboards/cli/ hold what each command does (docs/command-line.md)."""
+"""The command `dpicl`: which module holds each of its commands, and how each ends (docs/command-line.md)."""
 
 from __future__ import annotations
 
