@@ -28,9 +28,12 @@ def run(*words: object, **how: object) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """A folder with the wheel of this checkout, installed without what it depends on."""
+@pytest.fixture(
+    scope="module",
+    params=["folder", pytest.param("sdist", marks=pytest.mark.slow), pytest.param("zip", marks=pytest.mark.slow)],
+)
+def installed(request, tmp_path_factory) -> Path:
+    """A folder with the wheel of this checkout, of its sdist or of a zip of it, installed without what it depends on."""
     place = tmp_path_factory.mktemp("wheel")
     source = place / "source"
     for name in SOURCES:
@@ -38,6 +41,11 @@ def installed(tmp_path_factory) -> Path:
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     for name in FILES:
         shutil.copy(ROOT / name, source / name)
+    if request.param == "sdist":
+        run(sys.executable, "-m", "hatchling", "build", "--target", "sdist", cwd=source)
+        (source,) = (source / "dist").glob("*.tar.gz")
+    elif request.param == "zip":
+        source = shutil.make_archive(place / "zip", "zip", place, "source")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     run(*pip, "wheel", source, "--no-deps", "--no-build-isolation", "--wheel-dir", place)
     (wheel,) = place.glob("*.whl")
@@ -67,4 +75,4 @@ def test_it_works_beside_files_of_the_same_names(installed, tmp_path):
     said = run(sys.executable, "script.py", cwd=tmp_path, env=environment)
     assert said.startswith("1 ") and "'open'" in said
     listed = run(sys.executable, installed / "bin" / "dpicl", "list", "mechanisms", cwd=tmp_path, env=environment)
-    assert "tang" in listed and "built in" in listed
+    assert "tang" in listed and "prism" in listed
