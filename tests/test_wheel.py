@@ -33,7 +33,7 @@ def run(*words: object, **how: object) -> str:
     params=["folder", pytest.param("sdist", marks=pytest.mark.slow), pytest.param("zip", marks=pytest.mark.slow)],
 )
 def installed(request, tmp_path_factory) -> Path:
-    """A folder with the wheel of this checkout, of its sdist or of a zip of it, installed without what it depends on."""
+    """A folder with the wheel of this checkout, of its sdist or of a zip of it, installed alone."""
     place = tmp_path_factory.mktemp("wheel")
     source = place / "source"
     for name in SOURCES:
@@ -57,9 +57,7 @@ def test_the_wheel_holds_one_package_with_all_its_files(installed):
     (wheel,) = installed.parent.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpicl", "dpicl_bench"}
-    assert {"dpicl/tasks/agnews/task.yaml", "dpicl/suites/quick.yaml", "dpicl/mechanisms/stopwords.txt"} <= {
-        *names
-    }
+    assert {"dpicl/tasks/agnews/task.yaml", "dpicl/suites/quick.yaml", "dpicl/mechanisms/stopwords.txt"} <= {*names}
     assert any(name.endswith(".css") for name in names)
     assert not any("submissions/" in name for name in names)
 

@@ -64,6 +64,7 @@ from dpicl.core.json_text import WHOLE
 from dpicl.core.messages import capitalized
 from dpicl.core.plain_words import place_words, problem_words
 from dpicl.core.strict_yaml import Document, Place, read
+from dpicl.models.server_settings import settings_of
 from dpicl.run.suite_rows import MechanismEntry, ModelName, TargetEpsilon, Tuned, Whole, Word, number
 
 Source = Literal["auto", "hub", "local", "synthetic"]
@@ -240,7 +241,15 @@ def load_suite(path: Path) -> Suite:
         if "models" in data:
             raise document.error(("model",), "give either 'model' or 'models', not both.")
         data["models"] = [data.pop("model")]
-    return made_suite(data, document)
+    suite = made_suite(data, document)
+    for model in suite.models:
+        if model.startswith("server:") and "://" in model and (key := settings_of(model.removeprefix("server:")).key):
+            raise document.error(
+                ("models",),
+                f"a suite file does not send the environment variable {key} to an address of its own; give the model by"
+                " --model, or write server:NAME here and set DPICL_SERVER_NAME to the address.",
+            )
+    return suite
 
 
 def made_suite(data: Mapping[str, Any], document: Document | None = None) -> Suite:
