@@ -1,13 +1,8 @@
-"""The only place that starts git: on the project's own checkout, and with nothing that a sender could have configured.
+"""The only place that starts git: on the checkout that this code runs from, which is named outright.
 
-git runs programs that its settings name: hooks, file-system monitors, filters, transports. It takes its settings from
-the repository that it finds, and a folder that somebody sent can be one (`.git`, or the plain files HEAD, objects and
-refs). So git never looks for a repository here: the one of the checkout that this code runs from is named outright, and
-git runs in that folder whatever the working folder is. The settings of the machine and the user, and every GIT_*
-variable, stay outside; no transport is allowed, so nothing that is missing is fetched; what the checkout's own settings
-(which are its owner's; a pull request cannot bring them) could start is switched off as well.
-
-A `.gitattributes` that a pull request brings can name a filter or a diff driver, but only settings say what these run.
+git takes its settings from the repository that it finds, and a folder that somebody sent can be one. So git never looks
+for a repository here, whatever the working folder is; settings of machine and user, and GIT_* variables, stay outside,
+and nothing is fetched.
 """
 
 from __future__ import annotations
@@ -24,26 +19,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 #: Seconds that one call may take.
 SECONDS = 60.0
 
-_SETTINGS_TEXT = """
-    core.alternateRefsCommand= core.askPass= core.attributesFile=/dev/null core.editor=false
-    core.excludesFile=/dev/null core.fsmonitor=false core.gitProxy= core.hooksPath=/dev/null core.pager=cat
-    core.sshCommand=false credential.helper= diff.external= diff.ignoreSubmodules=all gpg.program=false
-    log.showSignature=false maintenance.auto=false protocol.allow=never safe.bareRepository=explicit
-    submodule.recurse=false
-"""
-_SETTINGS = tuple(_SETTINGS_TEXT.split())
+_SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "diff.ignoreSubmodules=all", "protocol.allow=never")
 _ENVIRONMENT = {
-    "GIT_ALLOW_PROTOCOL": "",  # an empty list: none, whatever protocol.<name>.allow says
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_SYSTEM": os.devnull,
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
     "HOME": os.devnull,
     "LC_ALL": "C",
-    "XDG_CONFIG_HOME": os.devnull,
 }
 
 
@@ -61,7 +44,7 @@ def git(*words: str, seconds: float = SECONDS) -> bytes:
     path = _path()
     program = shutil.which("git", path=path)
     if program is None:
-        raise GitError("There is no git on PATH; install it, or give an earlier copy with --base DIR.")
+        raise GitError("There is no git on PATH; install it.")
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     place = [f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}", "--no-pager"]
     try:

@@ -1,6 +1,6 @@
 """`dpicl submit`: the gate of submissions to the board. Exit code 1 when a check fails.
 
-It reads files. Submitted code runs only with `--run-code`, in a process of its own, after a line that says so.
+It reads files. Submitted code runs only with `--run-code`, after a line that says so; run that in a container.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpicl.harness.cli import output
+from dpicl.harness.cli.apart import Alive, run_apart
 from dpicl.harness.cli.arguments import Subparsers, add_command, whole
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run import manifest
-from dpicl.leaderboards.gate import card, code, examination, history, report
+from dpicl.leaderboards.gate import card, code, examination, report
 from dpicl.leaderboards.gate.contents import Contents, read_contents
-from dpicl.leaderboards.gate.examination import ROOT, Request, examine, known_suites
+from dpicl.leaderboards.gate.examination import ROOT, Request, examine, known_suites, places_check
 from dpicl.leaderboards.gate.findings import Finding
-from dpicl.leaderboards.gate.folder import repository_mark
+from dpicl.leaderboards.gate.history import removed_check
 from dpicl.leaderboards.gate.report import Examination
 from dpicl.leaderboards.model import text
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
+#: Seconds that one cell may take to run again, or the checks of code.
+_SILENCE_SECONDS = 3600.0
 
 
 def add(subparsers: Subparsers) -> None:
@@ -44,13 +47,14 @@ def add(subparsers: Subparsers) -> None:
     parser.repeated("--suite", "FILE", "a suite that does not ship", Path, split=False)
     parser.add_argument(
         "--base",
-        metavar="REV_OR_DIR",
-        help="what was there before: a commit or a folder (default: where this branch left origin/main, else HEAD)",
+        type=Path,
+        metavar="DIR",
+        help="an earlier copy, to compare with: scores move only with a new version",
     )
     parser.add_argument(
         "--maintainer", action="store_true", help="footnote, unreliable and reproduced.json may be new or changed"
     )
-    parser.add_argument("--run-code", action="store_true", help="run the submitted mechanism; this is no sandbox")
+    parser.add_argument("--run-code", action="store_true", help="run the submitted mechanism, here: use a container")
     parser.add_argument("--rerun", type=whole(1), default=0, metavar="N", help="run N cells again, drawn at random")
     parser.add_argument(
         "--rerun-seed",
@@ -67,27 +71,35 @@ def _submit(arguments: argparse.Namespace) -> int:
     if arguments.new:
         return _new(arguments)
     _require_sense(arguments)
+    if arguments.run_code:  # whatever the code does to its process, it passes only by a verdict of the gate
+        return run_apart(lambda alive: _examine(arguments, alive), silence=_SILENCE_SECONDS)
+    return _examine(arguments, lambda: None)
+
+
+def _examine(arguments: argparse.Namespace, alive: Alive) -> int:
     root = (arguments.folder or ROOT).absolute()
     folders = _folders(arguments)
     contents = [read_contents(folder) for folder in folders]
-    sound = [one.folder for one in contents if not one.size]
-    # No program is started where every submission is refused, or where the folder of all is a repository.
-    closed = bool(arguments.all and repository_mark(root)) or (bool(contents) and not sound)
+
+    def announce(line: str) -> None:
+        alive()
+        output.message(line)
+
     request = Request(
         suites=known_suites(arguments.suite),
         results=arguments.results,
-        base=None if closed else history.find_base(sound[0] if sound else root, arguments.base),
+        base=arguments.base,
         run_code=arguments.run_code,
         maintainer=arguments.maintainer,
         rerun=arguments.rerun,
         rerun_seed=arguments.rerun_seed,
-        announce=output.message,
+        announce=announce,
     )
     others = contents if arguments.all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
-    if arguments.rerun and not closed:
+    if arguments.rerun:
         _require_runnable(arguments, contents)
     found = [examine(one, request, others) for one in contents]
-    extra = _of_the_whole(arguments, request, root, folders, closed) if arguments.all else []
+    extra = [places_check(root), removed_check(arguments.base, folders)] if arguments.all else []
     good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
     if arguments.json:
         documents = [one.as_json() for one in found]
@@ -124,6 +136,8 @@ def _require_sense(arguments: argparse.Namespace) -> None:
         raise UsageError("A record says who ran the cells again; add --by NAME.")
     if arguments.json and arguments.markdown:
         raise UsageError("Give either --json or --markdown, not both.")
+    if arguments.base is not None and not arguments.base.is_dir():
+        raise UsageError(f"There is no folder {arguments.base}; give --base a folder with an earlier copy.")
 
 
 def _folders(arguments: argparse.Namespace) -> list[Path]:
@@ -141,20 +155,6 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
     if not found and folder is not None:
         raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
     return [one.absolute() for one in found]
-
-
-def _of_the_whole(
-    arguments: argparse.Namespace, request: Request, root: Path, folders: list[Path], closed: bool
-) -> list[Finding]:
-    """With --all: no submission is gone, and the results of record of retired suite versions are unchanged."""
-    found = [examination.places_check(root)]
-    if isinstance(request.base, history.FolderBase):
-        return found  # an earlier copy of submissions says nothing about the rest
-    found.append(history.removed_check(root, folders, request.base))
-    if arguments.results.is_dir():
-        base = None if closed else history.find_base(arguments.results, arguments.base)
-        found.append(history.retired_records_check(arguments.results, base, request.suites))
-    return found
 
 
 def _show(found: list[Examination], extra: list[Finding]) -> None:

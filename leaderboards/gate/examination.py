@@ -8,20 +8,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from dpicl.harness.core import git
 from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.core.git import GitError
 from dpicl.harness.core.messages import count
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.run.results import Result
-from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Suite, load_suite
 from dpicl.leaderboards.gate import code, history, ledgers, records
 from dpicl.leaderboards.gate.card import PLACEHOLDER, README, Card
 from dpicl.leaderboards.gate.consistency import commit_check, consistency_check, duplicates_check
 from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.leaderboards.gate.findings import Finding, fault, not_checked, verdict
-from dpicl.leaderboards.gate.folder import repository_mark
 from dpicl.leaderboards.gate.report import Examination, lines_of
 from dpicl.leaderboards.gate.rerun import RerunCell, reproduced_check, rerun, rerun_check, sample
 from dpicl.leaderboards.gate.settings import data_check, load_reference, seeds_check, suite_check
@@ -31,12 +27,12 @@ from dpicl.leaderboards.model.text import visible
 #: The submissions that ship with the project.
 ROOT = Path(__file__).resolve().parent.parent / "submissions"
 _NO_RESULT = "there is no result"
-_REFUSED = "its files are refused, so nothing is started for it; fix the size first"
+_REFUSED = "its files are refused; fix the size first"
 
 
 @dataclass(frozen=True)
 class Request:
-    """How to examine. results: folder of the results of record. base: the earlier state. rerun: cells to run again.
+    """How to examine. results: folder of the results of record. base: an earlier copy. rerun: cells to run again.
 
     run_code: whether submitted code may run. announce: called with one line before it does. maintainer: whether
     footnotes, marks and records of re-runs may be new.
@@ -44,7 +40,7 @@ class Request:
 
     suites: Mapping[str, Suite]
     results: Path
-    base: history.Base | None = None
+    base: Path | None = None
     run_code: bool = False
     maintainer: bool = False
     rerun: int = 0
@@ -66,8 +62,8 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
 def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -> Examination:
     card = contents.card
     reference = _reference(request, card) if card else []
-    base = None if contents.size else request.base
-    frozen = history.frozen(contents, base)
+    before = None if contents.size else history.files_before(request.base, contents.folder)
+    frozen = history.frozen(contents, before)
     shipped = request.suites.get(card.suite) if card and not frozen else None
     suite = suite_check(contents, request.suites, frozen)
     of_results: Mapping[str, Callable[[], Finding]] = {
@@ -75,10 +71,9 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
         "seeds": lambda: seeds_check(contents, reference, shipped),
         "epsilon": lambda: ledgers.epsilon_check(contents, request.run_code),
         "consistency": lambda: consistency_check(contents),
-        "commit": lambda: not_checked("commit", _REFUSED) if contents.size else commit_check(contents, frozen),
-        "duplicates": lambda: duplicates_check(contents, _of_others(reference, contents, request), others),
+        "commit": lambda: commit_check(contents, frozen),
+        "duplicates": lambda: duplicates_check(contents, _of_others(reference, contents), others),
     }
-    past, before = _history(contents, request, base)
     findings = [
         verdict("size", contents.size, f"{count(len(contents.files), 'file')} of known kinds, none too large"),
         verdict("card", _card_problems(contents), "every key is there and readable"),
@@ -86,7 +81,7 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
         suite,
         *(check() if contents.results else not_checked(name, _NO_RESULT) for name, check in of_results.items()),
         reproduced_check(contents),
-        past,
+        history.history_check(contents, before, request.suites, request.maintainer),
         *_by_running(contents, request, reference, suite),
     ]
     seed: int | None = None
@@ -96,7 +91,7 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
         findings.append(again)
     shown = not cheap_problem(contents, request.suites)
     made = [one.reproduction("this run") for one in cells]
-    lines = lines_of(contents, reference, before, made) if shown else []
+    lines = lines_of(contents, reference, history.scores_before(contents, before), made) if shown else []
     return Examination(contents, tuple(findings), tuple(lines), tuple(cells), seed)
 
 
@@ -107,16 +102,9 @@ def _reference(request: Request, card: Card) -> list[Result]:
     return load_reference(request.results, card.suite, card.suite_version, suite.hash if suite and ships else None)
 
 
-def _of_others(reference: Sequence[Result], contents: Contents, request: Request) -> list[Result]:
-    """The results of record without what the submitter's own run left in their folder: results of the submitted file,
-    and such as no commit has."""
-    found = [one for one in reference if one.cell.plugin is None or one.cell.plugin != contents.plugin_hash]
-    root = git.CHECKOUT.resolve()
-    if not isinstance(request.base, history.GitBase) or not request.results.resolve().is_relative_to(root):
-        return found
-    committed = request.base.files(request.results)
-    places = [Store(request.results, one.suite.name).path(one.cell).relative_to(request.results) for one in found]
-    return [one for one, place in zip(found, places, strict=True) if place.as_posix() in committed]
+def _of_others(reference: Sequence[Result], contents: Contents) -> list[Result]:
+    """The results of record without what the submitter's own runs left in their folder."""
+    return [one for one in reference if one.cell.plugin is None or one.cell.plugin != contents.plugin_hash]
 
 
 def _card_problems(contents: Contents) -> list[str]:
@@ -125,21 +113,6 @@ def _card_problems(contents: Contents) -> list[str]:
     if any(line.startswith(PLACEHOLDER) for line in readme.splitlines()):
         problems.append(f"README.md still says {PLACEHOLDER}; write what a reader should know, or remove the file.")
     return problems
-
-
-def _history(contents: Contents, request: Request, base: history.Base | None) -> tuple[Finding, Mapping[str, float]]:
-    """(finding, cell id -> score in the base)."""
-    if contents.size:
-        return not_checked("history", _REFUSED), {}
-    try:
-        found, before = history.history_check(contents, base, request.suites), history.scores_before(contents, base)
-        problem = "" if base is None or request.maintainer else history.maintainers_problem(contents, base)
-    except GitError as error:
-        return verdict("history", [str(error)]), {}
-    if problem:
-        earlier = [found.why] if found.status == "failed" else []
-        found = verdict("history", [*earlier, problem], notes=found.others)
-    return found, before
 
 
 def _by_running(contents: Contents, request: Request, reference: Sequence[Result], suite: Finding) -> Sequence[Finding]:
@@ -170,7 +143,7 @@ def _rerun(
         f"{contents.name}: running {len(chosen)} of {count(len(contents.results), 'cell')} again, seed {seed}."
     )
     try:
-        cells = rerun(contents, chosen, request.run_code)
+        cells = rerun(contents, chosen, request.run_code, request.announce)
     except DpiclError as error:
         return verdict("rerun", [str(error)]), seed, []
     return rerun_check(contents, cells, seed), seed, cells
@@ -205,8 +178,6 @@ def places_check(root: Path) -> Finding:
             inside = (one for one in _children(path) if one.name == "__pycache__" or not _plain_folder(one))
             strays += [f"{path.name}/{one.name}" for one in inside]
     problems = [f"{name} is no submission <team>/<method>; remove it." for name in strays]
-    if mark := repository_mark(root):
-        problems.insert(0, f"The folder of all teams is a git repository itself ({mark}); remove that.")
     return verdict("places", problems, "README.md and folders <team>/<method>, nothing else")
 
 

@@ -30,8 +30,6 @@ _LOCKS_PLACE = re.compile(r"results/[^/]+/\.locks")  # `dpicl run` leaves this f
 _LOCK_FILES = {".gitignore": 2, ".lock": 0}
 _UNREADABLE = os.stat_result((0,) * 10)
 _PART = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
-#: What a repository has: one with `.git` (or its short name), a bare one, and one whose rest is elsewhere.
-_REPOSITORY = ({".git"}, {"git~1"}, {"head", "objects", "refs"}, {"head", "commondir"})
 
 
 @dataclass(frozen=True)
@@ -42,32 +40,11 @@ class Survey:
     files: dict[str, bytes]
 
 
-def repository_mark(folder: Path) -> str:
-    """The names that make git take this folder for a repository, or ""; links and other kinds of file count too."""
-    try:
-        plain = {_plain(name): name for name in sorted(os.listdir(folder), reverse=True)}
-    except OSError:
-        return ""
-    for wanted in _REPOSITORY:
-        if wanted <= plain.keys():
-            return ", ".join(plain[name] for name in sorted(wanted))
-    return ""
-
-
-def _plain(name: str) -> str:
-    """A name as file systems may see it that ignore case, invisible characters, and dots and blanks at the end."""
-    visible = "".join(character for character in name if character.isprintable())
-    return visible.casefold().rstrip(". ")
-
-
 def survey(folder: Path) -> Survey:
     """Looks at a submission's folder, then reads what may be read. Never raises for what is there."""
     for place in (folder.parent, folder):
         if place.is_symlink():
             return Survey((f"{place.name} is a link; send the folder itself.",), {})
-        if mark := repository_mark(place):
-            whose = "It" if place == folder else f"The folder {place.name} above it"
-            return Survey((f"{whose} is a git repository ({mark}); remove that, a submission is plain files.",), {})
     problems: list[str] = []
     sizes: dict[str, int] = {}
     for number, (name, info) in enumerate(_walk(folder)):
@@ -153,21 +130,17 @@ def _refused(folder: Path, name: str, info: os.stat_result) -> str:
         return f"{name} is a link; send the file itself."
     if parts[-1] == "set_aside":
         return f"{name} holds results that `dpicl run` set aside; remove the folder."
-    if _plain(parts[-1]).startswith((".git", "git~")):
-        return f"{name} is git's, a repository or settings; remove it, a submission is plain files."
     if parts[-1].startswith("."):
         return f"{name} is hidden; remove it."
     if not all(map(_PART.fullmatch, parts)) or any(map(reserved, parts)) or name.endswith("."):
         return f"{name} has a name that not every system can have; use letters, digits and . _ = + - in it."
     if stat.S_ISDIR(info.st_mode):
-        return _refused_folder(folder, parts)
+        return _refused_folder(parts)
     return _refused_file(folder, name, info, parts)
 
 
-def _refused_folder(folder: Path, parts: list[str]) -> str:
+def _refused_folder(parts: list[str]) -> str:
     name = "/".join(parts)
-    if mark := repository_mark(folder / name):
-        return f"{name} is a git repository ({mark}); remove it, a submission is plain files."
     if len(parts) >= _DEPTH:
         return f"{name} is deeper than a result is, or no plain file; remove it."
     return "" if parts[0] == "results" else f"{name} is no folder of a submission; remove it."

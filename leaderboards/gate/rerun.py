@@ -11,38 +11,34 @@ claimed minus re-run is tested over all cells (`p_of_lean`).
 from __future__ import annotations
 
 import math
-import os
 import random
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import fmean, pstdev
 
 import numpy as np
 
-from dpicl.harness.core.errors import PluginError, UsageError
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.messages import count
-from dpicl.harness.core.paths import user_cache
-from dpicl.harness.run.results import Result, from_text
+from dpicl.harness.core.plugins import theirs
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.results import Result, from_text, to_text
 from dpicl.leaderboards.gate.card import REPRODUCED
-from dpicl.leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workplace
-from dpicl.leaderboards.gate.consistency import CLOCK, contradiction
+from dpicl.leaderboards.gate.code import may_run, plugins, trusting
+from dpicl.leaderboards.gate.consistency import CLOCK
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, verdict
-from dpicl.leaderboards.gate.folder import LARGEST_FILE, read_plain
-from dpicl.leaderboards.gate.ledgers import SAME, problem_of
+from dpicl.leaderboards.gate.ledgers import SAME
 from dpicl.leaderboards.model.rows import score_of
 from dpicl.leaderboards.model.submissions import Reproduction
 
-#: Seconds for one cell; smallest difference of scores that counts on another machine.
-CELL_SECONDS = 3600.0
+#: Smallest difference of scores that counts on another machine.
 SLACK = 0.02
 #: How often the test of the mean refuses an honest submission, at most; draws of signs that it is made from.
 LEAN_LEVEL = 0.01
 _SIGN_DRAWS = 9_999
-_HUB = "HF_HUB_CACHE"
 _EQUAL = 1e-9
 
 
@@ -86,57 +82,25 @@ def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int
     return seed, random.Random(seed).sample(results, min(count, len(results)))
 
 
-def rerun(contents: Contents, chosen: list[Result], run_code: bool, seconds: float = CELL_SECONDS) -> list[RerunCell]:
-    """Runs the cells again, each for so many seconds at most.
+def rerun(
+    contents: Contents, chosen: list[Result], run_code: bool, announce: Callable[[str], None] = lambda line: None
+) -> list[RerunCell]:
+    """Runs the cells again. announce: called before each.
 
     Raises UsageError where their code may not run, PluginError where it fails.
     """
     if reason := may_run(contents, run_code):
         raise UsageError(f"{contents.name} cannot be run again: {reason}.")
-    suite = chosen[0].suite
-    with workplace() as folder:
-        job = {
-            "kind": "rerun",
-            "plugins": plugins(contents, folder),
-            "suite": suite.model_dump(mode="json"),
-            "cells": [result.cell.model_dump(mode="json") for result in chosen],
-            "results": str(folder / "results"),
-        }
-        written = ask_worker(job, folder, seconds * len(chosen), _needed(chosen))
-        names = written if isinstance(written, list) and len(written) == len(chosen) else [""] * len(chosen)
-        cells = [compared(one, _written(folder / "results", name)) for one, name in zip(chosen, names, strict=True)]
-    return [one if one.problem else replace(one, problem=_unsound(one.reproduced)) for one in cells]
+    from dpicl.harness.run.pipeline import run_cell  # loads torch
+    from dpicl.harness.run.workbench import Workbench
 
-
-def _written(results: Path, name: object) -> Result:
-    """The result at a place that the process, which ran submitted code, has named. Raises PluginError."""
-    path = Path(str(name))
-    try:
-        if not path.resolve().is_relative_to(results.resolve()):
-            raise ValueError("not in the folder that it was given")
-        return from_text((read_plain(path, LARGEST_FILE) or b"").decode())
-    except (ValueError, RecursionError, OSError):
-        raise PluginError("The mechanism's process wrote no result; run it with `dpicl run --plugin`.") from None
-
-
-def _unsound(found: Result) -> str:
-    """What is wrong with a result of the other process: its epsilon, recomputed, or a contradiction in it."""
-    # As if run from a clean commit: `--record` is what cares about the code that re-runs.
-    manifest = found.manifest.model_copy(update={"commit": "0" * 40, "dirty": False})
-    committed = found.model_copy(update={"manifest": manifest})
-    problem = problem_of(found) or contradiction(committed, datetime.now(UTC))
-    return f"the result of the re-run is unsound, {problem.rstrip('.')}" if problem else ""
-
-
-def _needed(chosen: list[Result]) -> dict[str, str]:
-    """What a run needs of the environment: records of a local source, and models that were downloaded before."""
-    environment = {}
-    if any(result.cell.source == "local" for result in chosen) and "DPICL_DATA" in os.environ:
-        environment["DPICL_DATA"] = str(Path(os.environ["DPICL_DATA"]).expanduser().absolute())
-    if any(result.cell.model.startswith("hf:") for result in chosen):
-        home = Path(os.environ.get("HF_HOME") or user_cache() / "huggingface").expanduser()
-        environment[_HUB] = os.environ.get(_HUB) or str(home / "hub")  # the models alone: tokens lie beside this folder
-    return environment
+    bench = Workbench(load_mechanisms(plugins(contents)))
+    cells = []
+    for one in chosen:
+        announce(f"running {one.cell}")
+        with theirs(f"The re-run of {one.cell} fails"):
+            cells.append(compared(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
+    return cells
 
 
 def compared(reported: Result, now: Result) -> RerunCell:

@@ -48,7 +48,7 @@ def suite_check(contents: Contents, suites: Mapping[str, Suite], frozen: bool) -
         if not frozen:
             problem = (
                 f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
-                f" {suite.version} and set suite_version to it."
+                f" {suite.version} and set suite_version to it (results that were there before need --base DIR)."
             )
             return verdict("suite", [problem])
         mixed = by_sentence(
