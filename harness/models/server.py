@@ -2,7 +2,7 @@
 
 What a row depends on. Every prompt goes out by itself, and its row is made of the answer to it alone, so a row is a
 function of its own slot as far as the server answers so. Servers compute requests in batches and keep prefixes, which
-moves roundings; that is measured when the server is first asked and never proved, so rows are "proved up to rounding".
+moves roundings, so rows are "proved up to rounding".
 What a server leaves out of an answer (all but its likeliest tokens) follows from that slot alone.
 
 What fails. A request is repeated, with longer and longer pauses, before anything is made of it; noise is drawn after
@@ -32,7 +32,7 @@ from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.server_answers import LogProbs, before, joined
 from dpicl.harness.models.server_dialect import Ask, Prompt, Writing
 from dpicl.harness.models.server_http import Call, Connection, Refused, Unanswered
-from dpicl.harness.models.server_probe import Probe, Probed, compared, fingerprint, fixed
+from dpicl.harness.models.server_probe import SLACK, Probed, answers_to, distance, fixed, probe
 from dpicl.harness.models.server_requests import Requests
 from dpicl.harness.models.server_settings import settings_of
 from dpicl.harness.models.server_tokens import LlamaCppTokens
@@ -49,7 +49,7 @@ _SALT: ContextVar[str] = ContextVar("salt", default="")
 def load_server(rest: str) -> ServerLM:
     """The model of the server that ``rest`` names, probed. Raises UsageError and ModelError."""
     connection, salt = Connection(settings_of(rest)), secrets.token_urlsafe(32)
-    return ServerLM(f"server:{rest.partition('?')[0]}", connection, Probe(connection, salt).run(), salt)
+    return ServerLM(f"server:{rest.partition('?')[0]}", connection, probe(connection, salt), salt)
 
 
 class ServerLM(LanguageModel):
@@ -252,10 +252,10 @@ class ServerLM(LanguageModel):
             if self._checked > since:
                 return
             try:
-                now = await fingerprint(self._connection, self._dialect, self._fixed, compared(self._top))
+                now = await answers_to(self._connection, self._dialect, self._fixed, self._top)
             except (Refused, Unanswered) as error:
                 raise self._connection.silent(error) from None
-            if self._probed.fingerprint.distance(now) > self._probed.slack:
+            if max(map(distance, self._probed.said, now)) > SLACK:
                 raise ModelError(
                     f"The model behind {self._connection.settings.url} is another one than when it was loaded: it"
                     " answers fixed prompts differently. Start the same model again, or another run."

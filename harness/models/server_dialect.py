@@ -42,8 +42,7 @@ class Writing:
 class Dialect(ABC):
     """How one kind of server is asked.
 
-    model: the id of the model. vocab_size: tokens from this id on are left out. written: makes a text of tokens, for a
-    server that takes no token ids; None: ids are sent.
+    model: the id of the model. vocab_size: tokens from this id on are left out.
     """
 
     kind: ClassVar[ServerKind]
@@ -53,7 +52,6 @@ class Dialect(ABC):
     lists: ClassVar[int] = 0
     #: Whether it can be told not to use what it kept of other prompts.
     can_forget: ClassVar[bool] = False
-    written: Callable[[Sequence[int]], str] | None = None
 
     def __init__(self, model: str, vocab_size: int) -> None:
         self.model, self.vocab_size = model, vocab_size
@@ -70,9 +68,6 @@ class Dialect(ABC):
     def tokenize(self, content: str) -> Call | None:
         """Asks for the tokens of a text without any that are added; None where the server cannot be asked."""
         return None
-
-    def _content(self, prompt: Prompt) -> list[int] | str:
-        return self.written(prompt.tokens) if self.written else list(prompt.tokens)
 
     def _listing(self, top: int, listed: Sequence[int] = ()) -> tuple[int, int]:
         """(most tokens of an answer, most bytes): what was asked for, and the token that was drawn."""

@@ -105,4 +105,4 @@ class LlamaCpp(Dialect):
             raise ValueError("the prompt was cut")
 
     def _body(self, prompt: Prompt, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"prompt": self._content(prompt), "cache_prompt": prompt.salt is not None, "stream": False, **body}
+        return {"prompt": list(prompt.tokens), "cache_prompt": prompt.salt is not None, "stream": False, **body}

@@ -70,7 +70,7 @@ class OpenAI(Dialect):
         return {}
 
     def _body(self, prompt: Prompt, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"model": self.model, "prompt": self._content(prompt), "stream": False, **body}
+        return {"model": self.model, "prompt": list(prompt.tokens), "stream": False, **body}
 
 
 class VLLM(OpenAI):

@@ -18,26 +18,25 @@ _Difference = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class ServerRecord(BaseModel):
     """The capability record of a model server.
 
-    model: the id that the server gives its model. token_prompts: whether it reads token ids (else text).
+    model: the id that the server gives its model.
     vocabulary: whether it gives the log-probability of every token; listed_ids: of how many tokens that a request
     lists, 0 for none; top_tokens: of how many of the likeliest tokens, 0 where it gives no log-probability.
-    alone, among: the largest difference between log-probabilities of the same request, sent several times by itself and
-    among others; None without log-probabilities. It is a measurement of public prompts, and no proof.
     cache: whether a prompt may use what the server kept of others.
     tokenizer: whose tokens are sent, and whether the server cuts the same texts into the same ones. context: tokens
     that it reads. fingerprint: sha256 over what it said to fixed prompts. loopback: whether it is on this machine.
+    token_prompts, alone, among: of earlier results.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: ServerKind
     model: Annotated[str, Field(max_length=300)]
-    token_prompts: bool
+    token_prompts: bool = True
     vocabulary: bool
     listed_ids: Count
     top_tokens: Count
-    alone: _Difference | None
-    among: _Difference | None
+    alone: _Difference | None = None
+    among: _Difference | None = None
     tokenizer: Literal["of the server", "agrees", "not compared"]
     context: Positive
     fingerprint: Annotated[str, Field(max_length=64)]
@@ -55,10 +54,6 @@ class ServerRecord(BaseModel):
         where = "on this machine" if self.loopback else "on another machine"
         sent = f"private prompts were sent to a model server {where} ({self.kind}); what it does with them is trusted"
         found = [sent]
-        if moved := max(self.alone or 0.0, self.among or 0.0):
-            found.append(
-                f"log-probabilities of a public prompt moved by up to {moved:.2g} with what else the server read"
-            )
         if not self.top_tokens:
             found.append("the server gives text and no log-probabilities")
         elif not self.vocabulary:

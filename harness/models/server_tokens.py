@@ -75,10 +75,6 @@ class OwnTokens(Tokens):
     def decode(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
-    def written(self, ids: Sequence[int]) -> str:
-        """Text of tokens, special ones as they are written."""
-        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
-
     def chat(self, prompt: ChatPrompt) -> str:
         if not self.tokenizer.chat_template:
             raise ModelError("The server's model has no chat template; use prompts of the style 'completion'.")

@@ -46,12 +46,9 @@ mechanisms:
 RECORD = ServerRecord(
     kind="openai",
     model="m",
-    token_prompts=True,
     vocabulary=False,
     listed_ids=0,
     top_tokens=20,
-    alone=0.0,
-    among=0.0,
     tokenizer="agrees",
     context=100,
     fingerprint="",
