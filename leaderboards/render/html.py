@@ -27,10 +27,9 @@ from dpicl.leaderboards.render.board_charts import AUC
 from dpicl.leaderboards.render.charts import fixed_looks, key
 from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.attack_summary import all_attacks_summary
-from dpicl.leaderboards.render.site.comparison import beside, comparison
 from dpicl.leaderboards.render.site.downloads import board_csv, board_json_text
 from dpicl.leaderboards.render.site.mechanism_page import mechanism_view
-from dpicl.leaderboards.render.site.row_page import row_view, short_view
+from dpicl.leaderboards.render.site.row_page import beside, row_view, short_view
 from dpicl.leaderboards.render.site.section_page import filters, legend, section_view
 
 #: (name, address from the site's first page)
@@ -88,12 +87,11 @@ def pages(
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
     addresses = Addresses(board)
     looks = fixed_looks(row.label for section in (*board.sections, *board.retired) for row in section.rows)
-    nav = [("Board", "index.html"), ("Compare rows", "compare.html")]
+    nav = [("Board", "index.html")]
     nav += [("Retired versions", "retired.html")] if board.retired else []
     tracks = _tracks(board)
     nav += [("Across releases", "track.html")] if tracks else []
     shared: dict[str, Any] = {"nav": [*nav, *links], "downloads": True, "suite": _suite_of(board)}
-    compared = comparison(board, addresses)
     files = {
         "index.html": page.render(
             "board.html",
@@ -105,7 +103,6 @@ def pages(
             legend=legend(board),
             **shared,
         ),
-        "compare.html": page.render("compare.html", compared=compared, **shared),
         "board.csv": board_csv(board, addresses),
         "board.json": board_json_text(board),
     }
@@ -125,13 +122,11 @@ def pages(
                     details[row.label].append(short_view(section, row, addresses, rivals))
                     continue
                 view = row_view(section, table, row, addresses, frozen, rivals)
-                given = {} if frozen else compared.given([addresses.of(row)])
-                files[addresses.own_page(row)] = page.render("row.html", "../", view=view, given=given, **shared)
+                files[addresses.own_page(row)] = page.render("row.html", "../", view=view, **shared)
     for file, labels in addresses.labels.items():
         own = [one for label in labels for one in details[label]]
         view = mechanism_view(board, labels, addresses, mechanisms or {}, looks) | {"details": own}
-        given = compared.given(one["identity"] for one in own)
-        files[file] = page.render("mechanism.html", "../", view=view, given=given, **shared)
+        files[file] = page.render("mechanism.html", "../", view=view, **shared)
     return files
 
 

@@ -2,16 +2,14 @@
 
 Released texts, names, submissions and external evaluations are hostile input. Jinja escapes every value, control and
 direction characters are written out (`dpicl.leaderboards.model.text.visible`), only http and https addresses become
-links, data for scripts is JSON without a character that could end its element, and the content security policy admits
-this page's own style and script by their hashes and nothing else: no other script, no request, no form. Only
-compare.html has frames, of pages of the site.
+links, and the content security policy admits
+this page's own style and script by their hashes and nothing else: no other script, no request, no frame, no form.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import stat
 from collections.abc import Mapping, Sequence
@@ -37,11 +35,10 @@ from dpicl.leaderboards.model.text import visible
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 #: Template -> (its styles beside page.css, its scripts beside theme.js).
 _PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "board.html": (("tables", "sortable", "plots", "board"), ("sort", "filter", "choose")),
+    "board.html": (("tables", "sortable", "plots", "board"), ("sort", "filter")),
     "retired.html": (("tables", "sortable", "plots"), ("sort",)),
-    "mechanism.html": (("tables", "sortable", "plots"), ("sort", "given")),
-    "row.html": (("tables", "sortable", "compare"), ("sort", "beside", "given")),
-    "compare.html": (("tables", "compare"), ("compare",)),
+    "mechanism.html": (("tables", "sortable", "plots"), ("sort",)),
+    "row.html": (("tables", "sortable"), ("sort",)),
     "attacks.html": (("tables", "sortable", "plots"), ("sort",)),
     "track.html": (("tables", "sortable", "plots"), ("sort",)),
     "suites.html": (("tables", "sortable"), ("sort",)),
@@ -67,9 +64,8 @@ def _inlined(template: str) -> dict[str, str]:
     styles, scripts = _PARTS[template]
     style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("style", "css", ("page", *styles)))
     script = '"use strict";\n' + _joined("script", "js", ("theme", *scripts))
-    frames = " frame-src 'self' file:;" if "compare" in scripts else ""  # it reads the pages of the chosen rows
     policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';{frames}"
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
     return {"policy": policy, "style": Markup(style), "script": Markup(script)}
@@ -141,14 +137,6 @@ def _unwritable(target: Path, error: OSError) -> ResultError:
     return ResultError(f"Cannot write {target}: {error.strerror}; choose another folder.")
 
 
-def data(value: Any) -> Markup:
-    """The value as JSON for an element of type application/json. No text in it can end the element or a comment."""
-    text = json.dumps(_visible(value), allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
 def web_address(text: str) -> str | None:
     """The text where it is an address that may become a link: http or https, a host, only plain characters."""
     if len(text) > _LONGEST_ADDRESS or not re.fullmatch(r"https?://[!#-;=?-\[\]_a-z~]+", text, re.IGNORECASE):
@@ -164,14 +152,6 @@ def _is_ours(path: Path) -> bool:
     with suppress(NotRegular), open(path, encoding="utf-8", errors="replace", opener=regular) as file:
         return f'<meta name="generator" content="{GENERATOR}">' in file.read(2000)
     return False
-
-
-def _visible(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {visible(str(key)): _visible(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_visible(item) for item in value]
-    return visible(value) if isinstance(value, str) else value
 
 
 def _joined(folder: str, ending: str, names: tuple[str, ...]) -> str:
@@ -208,7 +188,6 @@ def _environment() -> Environment:
         "count": text.counted,
         "web_address": web_address,
         "key": _key,
-        "data": data,
     }
     return environment
 

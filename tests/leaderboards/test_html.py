@@ -28,7 +28,7 @@ def row_words(results, label="tang", **more) -> str:
 def test_a_site_has_a_page_for_the_board_every_mechanism_and_every_row():
     files = site_of(plain_results())
     tops = [name for name in files if "/" not in name]
-    assert tops == ["index.html", "compare.html", "board.csv", "board.json"]
+    assert tops == ["index.html", "board.csv", "board.json"]
     mechanisms = [name for name in files if name.startswith("mechanisms/")]
     assert mechanisms == [f"mechanisms/{name}.html" for name in ("prism", "real_demonstrations", "tang", "zero_shot")]
     assert len([name for name in files if name.startswith("rows/")]) == 5

@@ -1,4 +1,4 @@
-"""The page of a row: its settings, what it released and spent, what attacks show, and how to reproduce it."""
+"""The page of a row: settings, other rows beside it, what it released and spent, attacks, how to reproduce it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,37 @@ from dpicl.leaderboards.model.attacks import options_text
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.pairs import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import names_text, queries_words
 from dpicl.leaderboards.render.site.addresses import Addresses
 
+#: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others. Fewer
+#: where the table of its task is so long that these tables would be most of the site.
+MOST_RIVALS, FEW_RIVALS, LONG_TABLE = 40, 10, 200
+#: The same where rows have no pages of their own.
+FEWEST_RIVALS = 5
 #: Test records whose released answers the page shows of a row; result files hold them all.
 MOST_ANSWERS = 30
 #: The packages whose versions the page shows; result files hold them all.
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
+
+
+def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]:
+    """The rows of its task that a row stands beside, best first: each with the difference, and what it says."""
+    most = FEWEST_RIVALS if addresses.together else FEW_RIVALS if pairs.rows > LONG_TABLE else MOST_RIVALS
+    rivals = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:most]
+    rivals.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
+    found = [(one, pairs.difference(row, one)) for one in rivals]
+    return [
+        {
+            "page": addresses.page(one),
+            "row": one,
+            "found": difference,
+        }
+        for one, difference in found
+    ]
 
 
 def row_view(
@@ -44,7 +66,6 @@ def row_view(
         "table": table,
         "row": row,
         "frozen": frozen,
-        "identity": addresses.of(row),
         "rivals": rivals,
         "mechanism_page": addresses.mechanism(row.label),
         "facts": _facts(row),

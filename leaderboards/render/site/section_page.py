@@ -18,7 +18,7 @@ from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render import board_charts, dot_charts
 from dpicl.leaderboards.render.board_charts import AUC
 from dpicl.leaderboards.render.charts import key
-from dpicl.leaderboards.render.site.addresses import Addresses, short_hash
+from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.attack_summary import attack_summary
 
 
@@ -50,17 +50,9 @@ def section_view(section: Section, addresses: Addresses, looks: Mapping[str, int
         "explained": first_per_query(section.tables),
         "addresses": addresses,
         "facets": facets,
-        "level": level,
         "mechanisms": {row.label: row.mechanism for row in rows},
         "kinds": {row.label: facets(row)["kind"] for row in rows},
     }
-
-
-def level(section: Section, row: Row) -> str:
-    """Rows with the same one are on each other's pages; "" for a control or a baseline, which is on many."""
-    group = section.group
-    parts = (group.suite_hash, group.model, group.weights, group.source, group.delta, group.notion, row.task, row.mode)
-    return "" if row.at_an_end else short_hash(*parts, group.up_to_rounding, row.epsilon)
 
 
 #: (task or "", its ε or "", caption, plot): what filters ask of a figure.
