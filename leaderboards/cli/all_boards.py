@@ -36,7 +36,7 @@ from dpicl.leaderboards.render.terminal import render_attacks
 ALL, ATTACKS = "all", "attacks"
 #: The suite of the run of record, which comes first.
 OF_RECORD = "v1"
-_COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε (mean recovery)")
+_COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε")
 
 
 def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> int:
@@ -69,9 +69,9 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
         output.emit_json({"suites": lines, "page": page})
         return 0
     named = [line | {"model": model_name(line["model"])} for line in lines]
-    output.emit_table(
-        _COLUMNS, [[*(str(line[name]) for name in _COLUMNS[:-1]), "; ".join(line["levels"])] for line in named]
-    )
+    best = ("; ".join(answer["text"] for answer in line["answers"]) or "no row has a rank" for line in lines)
+    rows = [[*(str(line[name]) for name in _COLUMNS[:-1]), said] for line, said in zip(named, best, strict=True)]
+    output.emit_table(_COLUMNS, rows)
     output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
     return 0
 

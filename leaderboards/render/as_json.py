@@ -110,7 +110,7 @@ def _section_json(section: Section) -> dict[str, Any]:
     ]
     return {
         "group": asdict(section.group),
-        "answers": [{**asdict(answer), "says": answer.says} for answer in section.answers],
+        "answers": [asdict(answer) for answer in section.answers],
         "tasks": tables,
         "rankings": [_ranking_json(ranking) for ranking in section.rankings],
         "notes": list(section.notes),

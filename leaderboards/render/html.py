@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ from markupsafe import Markup
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import model_name
 from dpicl.leaderboards.compare.track import Track, build_tracks
-from dpicl.leaderboards.model.answers import named, overall
+from dpicl.leaderboards.model.answers import overall
 from dpicl.leaderboards.model.attacks import AttackBoard
-from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.pairs import Pairs
-from dpicl.leaderboards.model.standings import Ranking
-from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery_text, visible
+from dpicl.leaderboards.model.text import PER_QUERY_NOTE
 from dpicl.leaderboards.render import board_charts, page, track
 from dpicl.leaderboards.render.board_charts import AUC
 from dpicl.leaderboards.render.charts import fixed_looks, key
@@ -152,73 +152,18 @@ def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> st
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
-    """A line a section: suite, version, model, source, tasks, rows, the best at each ε, and the answer in words."""
+    """A line a section: suite, version, model, source, tasks, number of rows, and what the board says in brief."""
     return [
         {
             "suite": name,
             **{key: getattr(section.group, key) for key in ("version", "model", "source")},
-            **_summary(section),
+            "tasks": [table.task for table in section.tables],
+            "rows": len(list(section.rows)),
+            "answers": [asdict(answer) | {"text": str(answer)} for answer in overall(section.answers)],
         }
         for name, board in boards.items()
         for section in board.sections
     ]
-
-
-def _summary(section: Section) -> dict[str, Any]:
-    """best: the rows that may be first at an ε; nobody: where none is, in words. One of them says something.
-
-    levels: both, a line for each ε. answers: what the board says first: at the first ε, over all tasks where it can.
-    """
-    best = [
-        {
-            "epsilon": epsilon_text(one.epsilon),
-            "label": one.label,
-            "signs": one.signs,
-            "recovery": recovery_text(one.recovery),
-            "tied": one.rank.low < one.rank.high,
-            "of": ranking.scope,
-        }
-        for ranking in section.rankings
-        for one in ranking.standings
-        if one.rank is not None and one.rank.first and (one.recovery or 0) > 0
-    ]
-    nobody = [said for ranking in section.rankings for said in _nobody(ranking)]
-    return {
-        "tasks": [table.task for table in section.tables],
-        "rows": len(list(section.rows)),
-        "best": best,
-        "nobody": nobody if best or nobody else ["no row has a rank"],
-        "levels": _levels(best, nobody),
-        "answers": [answer.says for answer in overall(section.answers)],
-    }
-
-
-def _levels(best: Sequence[Mapping[str, Any]], nobody: Sequence[str]) -> list[str]:
-    """'ε = 1: voting (107%) and tang (89%) are tied; 2 of 3 tasks: agnews and dbpedia': a line an ε."""
-    places: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for one in best:
-        places.setdefault((one["epsilon"], one["of"]), []).append(one)
-    said = [
-        f"ε = {epsilon}: {named([_named(one) for one in own])}{' are tied' if len(own) > 1 else ''}; {of}"
-        for (epsilon, of), own in places.items()
-    ]
-    return [*said, *(nobody if best or nobody else ["no row has a rank"])]
-
-
-def _named(one: Mapping[str, Any]) -> str:
-    return f"{visible(one['label'])}{one['signs']} ({one['recovery']})"
-
-
-def _nobody(ranking: Ranking) -> Iterator[str]:
-    """Where nobody is best: no mean recovery at all, or none above 0% at an ε."""
-    if not ranking.tasks:
-        yield f"{ranking.title}: {ranking.says}"
-        return
-    for epsilon in dict.fromkeys(one.epsilon for one in ranking.standings if not one.is_baseline and one.epsilon > 0):
-        placed = [one for one in ranking.standings if one.epsilon == epsilon and one.rank is not None]
-        if not any((one.recovery or 0) > 0 for one in placed):
-            what = "no mean recovery is above 0%" if placed else "no row has a mean recovery"
-            yield f"ε = {epsilon_text(epsilon)}: {what} ({ranking.scope})"
 
 
 def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dpicl.harness.attacks.results import ATTAINED, AttackResult, External
 from dpicl.harness.core.vocabulary import NOTIONS, model_name
+from dpicl.leaderboards.model.answers import COLUMNS as ANSWERS
 from dpicl.leaderboards.model.attacks import (
     AttackBoard,
     AttackTable,
@@ -41,7 +42,7 @@ from dpicl.leaderboards.model.text import (
     score_text,
     visible,
 )
-from dpicl.leaderboards.render.console import LABEL_WIDTH, plain_console, print_heading, print_notes, print_tables
+from dpicl.leaderboards.render.console import LABEL_WIDTH, grid, plain_console, print_heading, print_notes, print_tables
 
 _KEPT = 2  # columns that begin every part of a table of rows: the mechanism and its ε
 _LONGEST_ANSWER = 2_000
@@ -72,9 +73,12 @@ def _section(console: Console, section: Section, attacks: bool, details: bool) -
     facts = f"model {visible(model_name(group.model))}, {group.source} records, δ = {group.delta:g}"
     console.print(Text(f"{facts}, neighbours: {NOTIONS[group.notion].words}"))
     console.print()
-    for answer in section.answers:
-        if answer.epsilon == section.answers[0].epsilon:
-            console.print(Text(visible(answer.says, _LONGEST_ANSWER)))
+    first = [answer.cells for answer in section.answers if answer.epsilon == section.answers[0].epsilon]
+    if first:
+        table = grid(ANSWERS, [[visible(cell, _LONGEST_ANSWER) for cell in line] for line in first])
+        for column in table.columns:
+            column.justify = "left"
+        console.print(table)
     if lines := headroom_lines(section.tables):
         print_heading(console, TITLE)
         print_tables(console, COLUMNS, lines, keep=2)

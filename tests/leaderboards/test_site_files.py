@@ -103,8 +103,9 @@ def test_all_suites_are_listed_with_the_best_at_every_epsilon(tmp_path):
     boards = {"quick": build_board(plain_results()), "other": build_board(other)}
     assert write_all(boards, tmp_path, {}, {}, build_attacks([], [])) == tmp_path / "index.html"
     found = Page((tmp_path / "index.html").read_text("utf-8"))
-    assert "tang (50%) and prism (25%) are tied" in found.words and "ε = 8: tang (75%)" in found.words
-    assert "ε = 1: pta (75%)" in found.words
+    assert "ε = 1, agnews: tang (0.600) and prism (0.500), 2 of 2 tied" in found.words
+    assert "ε = 8, agnews: tang (0.700), the only row" in found.words
+    assert "ε = 1, agnews: pta (0.700) and esa (0.500), 2 of 2 tied" in found.words
     assert {"./quick/index.html", "./other/index.html", "attacks/index.html"} <= set(found.links)
     for link in found.links:
         assert (tmp_path / link.partition("#")[0]).exists()

@@ -112,9 +112,10 @@ def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
     for name in ("quick", "v1"):
         suite = load_suite(find_suite(name))
+        shared = {"task_version": 2, "test_records": suite.test_records, "train_records": suite.train_records}
         for result in ends(suite=name, source="synthetic"):
             reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-            cell = result.cell.model_copy(update={"suite_version": suite.version})
+            cell = result.cell.model_copy(update={"suite_version": suite.version, **shared})
             made = {"suite": reference, "cell": cell, "cell_id": cell.id}
             Store(tmp_path, name).write(result.model_copy(update=made))
     answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dpicl.leaderboards.model.answers import COLUMNS as ANSWER_COLUMNS
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.headroom import COLUMNS, NOTE, TITLE, headroom_lines
@@ -35,6 +36,7 @@ def section_view(section: Section, addresses: Addresses, looks: Mapping[str, int
     rows = list(section.rows)
     return {
         "section": section,
+        "answer_columns": ANSWER_COLUMNS,
         "pictures": {level: list(_pictures(section, level, looks)) for level in _levels(section)},
         "markers": {label: Markup() if addresses.together else key(style) for label, style in looks.items()},
         "legend": [(label, addresses.mechanism(label), key(style)) for label, style in sorted(here.items())],

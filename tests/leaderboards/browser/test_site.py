@@ -115,13 +115,13 @@ def test_filters_hold_for_plots_rankings_and_answers_and_keep_the_baselines(site
     assert {name for name, _ in marks} == {"zero_shot", "tang", "real_demonstrations"}
     assert {epsilon for name, epsilon in marks if name == "tang"} == {"", "1"}
     assert {text.split()[0] for text in shown(browser, "section.task figcaption")} == {"trec"}
-    assert not [text for text in shown(browser, ".answer li") if text.startswith(("agnews", "samsum"))]
+    assert not [text for text in shown(browser, ".answer tbody th") if text.startswith(("agnews", "samsum"))]
     open_page(site / "index.html", "#epsilon=8")
     levels = browser.execute_script(
         "return Array.from(document.querySelectorAll('.answer > [data-level]'))"
         ".filter((e) => e.checkVisibility()).map((e) => e.dataset.level)"
     )
-    assert set(levels) == {"8"} and shown(browser, ".answer details[open] li")
+    assert set(levels) == {"8"} and shown(browser, ".answer details[open] tbody th")
 
 
 def test_the_first_screen_has_the_answer_with_its_picture_then_the_filters(site, open_page):
@@ -130,11 +130,11 @@ def test_the_first_screen_has_the_answer_with_its_picture_then_the_filters(site,
         browser = open_page(site / "index.html")
         assert "quick" in browser.title and "quick" in element(browser, "h1").text
         assert "ε = 1" in element(browser, ".answer .lead").text
-        answers = shown(browser, ".answer > div li")
-        assert any("agnews" in text and "first of 4" in text for text in answers)
+        answers = shown(browser, ".answer > div tbody tr")
+        assert any("agnews" in text and "of 4 tied" in text for text in answers)
         tops = [
             element(browser, name).rect["y"]
-            for name in (".answer li", ".answer figure svg", "#filters", "section.task")
+            for name in (".answer tbody tr", ".answer figure svg", "#filters", "section.task")
         ]
         assert tops == sorted(tops) and tops[0] < 300
         assert width == 390 or tops[1] < 900

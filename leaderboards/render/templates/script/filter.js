@@ -43,7 +43,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const { task, epsilon: own } = figure.dataset;
       tell(figure, (task !== undefined && !tasks.has(task)) || (epsilon && own !== undefined && own !== epsilon));
     }
-    for (const answer of document.querySelectorAll(".answer li")) {
+    for (const answer of document.querySelectorAll(".answer tr[data-tasks]")) {
       tell(answer, !answer.dataset.tasks.split(" ").some((task) => tasks.has(task)));
     }
     for (const level of document.querySelectorAll(".answer > [data-level]")) {
