@@ -97,16 +97,16 @@ def probe(connection: Connection, salt: str) -> Probed:
         dialect.forced = next(iter(tokens.encode(" the")), 0)
     elif type(dialect) is OpenAI and isinstance(tokens, OwnTokens):
         dialect.texts = tokens.texts()
-    prompts, tried = fixed(tokens, salt if cache else None), partial(_tried, connection)
+    prompts = fixed(tokens, salt if cache else None)
     tops = dialect.tops if settings.top is None else [settings.top, *(n for n in dialect.tops if 0 < n < settings.top)]
     top = listed = 0
     found = None
     for top in tops:
-        if found := tried(partial(dialect.log_probs, prompt=prompts[0], top=top)):
-            ids = [(at * dialect.vocab_size) // (dialect.lists + 1) for at in range(dialect.lists)]
-            if ids and tried(partial(dialect.log_probs, prompt=prompts[0], top=1, listed=ids)):
-                listed = len(ids)  # servers that do not know how ignore or refuse them
+        if found := _tried(connection, partial(dialect.log_probs, prompt=prompts[0], top=top)):
             break
+    if found and dialect.lists:  # servers that do not know how to list ids ignore or refuse them
+        ids = [(at * dialect.vocab_size) // (dialect.lists + 1) for at in range(dialect.lists)]
+        listed = len(ids) if _tried(connection, partial(dialect.log_probs, prompt=prompts[0], top=1, listed=ids)) else 0
     top_tokens, top = (len(found.tokens), top) if found else (0, 0)
     if type(dialect) is OpenAI:
         dialect.least = top

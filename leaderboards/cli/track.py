@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.core.errors import ResultError
-from dpicl.harness.core.paths import real_path, shipped_suites
+from dpicl.harness.core.paths import real_path
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.api import submissions_of
 from dpicl.leaderboards.cli.compare import add_cell_flags
 from dpicl.leaderboards.compare.pairing import Filter, filtered
 from dpicl.leaderboards.compare.sides import Side, read_results
 from dpicl.leaderboards.compare.track import build_tracks
-from dpicl.leaderboards.model.submissions import on_the_board
 from dpicl.leaderboards.render import track
 from dpicl.leaderboards.render.page import refuse_among
 
@@ -46,7 +43,6 @@ def add(subparsers: Subparsers) -> None:
         _name,
         False,
     )
-    parser.add_argument("--no-submissions", action="store_true", help="leave out submitted methods")
     parser.add_argument("--html", type=Path, metavar="DIR", help="also write the page DIR/track.html, with plots")
 
 
@@ -55,21 +51,6 @@ def _name(text: str) -> tuple[str, str]:
     if not equals or not release.strip() or not name.strip():
         raise argparse.ArgumentTypeError(f"write RELEASE=NAME, such as hf:team/model@1a2b=v2, not '{text[:100]}'")
     return release.strip(), name.strip()
-
-
-def _submitted(results: Sequence[Result]) -> list[Result]:
-    """The results of submissions to the versions of the suites that these are of, under their titles."""
-    versions = {(one.suite.name, str(one.suite.version), one.suite.hash) for one in results}
-    found: list[Result] = []
-    for suite in sorted({name for name, _, _ in versions} & set(shipped_suites())):
-        found += on_the_board(submissions_of(None, output.message, None, suite))[0]
-    there = {(one.cell_id, one.created) for one in results}
-    return [
-        one
-        for one in found
-        if (one.suite.name, str(one.suite.version), one.suite.hash) in versions
-        and (one.cell_id, one.created) not in there
-    ]
 
 
 def _track(arguments: argparse.Namespace) -> int:
@@ -89,7 +70,6 @@ def _track(arguments: argparse.Namespace) -> int:
     folders = ", ".join(map(str, arguments.results))
     if not results:
         raise ResultError(f"There is no result under {folders}; run more, or give another folder.")
-    results += [] if arguments.no_submissions else _submitted(results)
     wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon, arguments.model)))
     kept = filtered(Side("the results", folders, tuple(results)), wanted).results
     tracks = build_tracks(kept, arguments.by, dict(arguments.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpicl.leaderboards.model.families import Difference
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
@@ -106,10 +106,14 @@ def levels(tables: Sequence[TaskTable]) -> list[float]:
 def _over_tasks(
     ranking: Ranking, level: Level, own: Sequence[Standing], all_of: Mapping[Level, object]
 ) -> BoardAnswer | None:
-    rows = {(one.label, level[0]): one for one in own if one.rank is not None}
+    rows: dict[Hashable, Standing] = {(one.label, level[0]): one for one in own if one.rank is not None}
     controls = [one for one in ranking.standings if one.epsilon == 0 and not one.is_baseline]
     where = f"{ranking.scope}{_queries(level, all_of)}, by mean recovery"
-    return _answer(ranking, level[0], where, ranking.tasks, rows, controls, lambda one: one.recovery or 0.0)
+    return _answer(ranking, level[0], where, ranking.tasks, rows, controls, _recovery)
+
+
+def _recovery(one: Standing) -> float:
+    return one.recovery or 0.0
 
 
 def _on_task(table: TaskTable, level: Level, own: Sequence[Row], all_of: Mapping[Level, object]) -> BoardAnswer | None:
@@ -118,8 +122,12 @@ def _on_task(table: TaskTable, level: Level, own: Sequence[Row], all_of: Mapping
         return BoardAnswer(level[0], table.task, (table.task,), (), "no headroom")
     sign = -1 if table.lower_is_better(table.metric) else 1
     controls = [row for row in table.rows if row.epsilon == 0 and not row.unranked]
-    rows = {row.key: row for row in own}
-    return _answer(table, level[0], where, (table.task,), rows, controls, lambda row: sign * row.score)
+    rows: dict[Hashable, Row] = {row.key: row for row in own}
+
+    def worth(row: Row) -> float:
+        return sign * row.score
+
+    return _answer(table, level[0], where, (table.task,), rows, controls, worth)
 
 
 def _answer(
@@ -129,13 +137,13 @@ def _answer(
     tasks: tuple[str, ...],
     rows: Mapping[Hashable, T],
     controls: Sequence[T],
-    worth: Callable[[T], float],
+    worth: Callable[[Any], float],
 ) -> BoardAnswer | None:
     """The answer for some ranked rows of one level, by their names in families. worth: the larger, the better."""
     if not rows:
         return None
-    told = {name: row for name, row in rows.items() if compared(place, name)} or rows
-    prompting = {name: row for name, row in told.items() if not _by_embeddings(row)} or told
+    told: Mapping[Hashable, T] = {name: row for name, row in rows.items() if compared(place, name)} or rows
+    prompting: Mapping[Hashable, T] = {name: row for name, row in told.items() if not _by_embeddings(row)} or told
     best = dict(sorted(_unbeaten(place, prompting).items(), key=lambda item: -worth(item[1])))
     most = max(map(worth, best.values()))
     others = [*controls, *(row for row in told.values() if row not in prompting.values())]

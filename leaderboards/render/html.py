@@ -15,14 +15,13 @@ from markupsafe import Markup
 
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import model_name
-from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.answers import overall
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.pairs import Pairs
 from dpicl.leaderboards.model.text import PER_QUERY_NOTE
-from dpicl.leaderboards.render import board_charts, page, track
+from dpicl.leaderboards.render import board_charts, page
 from dpicl.leaderboards.render.board_charts import AUC
 from dpicl.leaderboards.render.charts import fixed_looks, key
 from dpicl.leaderboards.render.site.addresses import Addresses
@@ -89,8 +88,6 @@ def pages(
     looks = fixed_looks(row.label for section in (*board.sections, *board.retired) for row in section.rows)
     nav = [("Board", "index.html")]
     nav += [("Retired versions", "retired.html")] if board.retired else []
-    tracks = _tracks(board)
-    nav += [("Across releases", "track.html")] if tracks else []
     shared: dict[str, Any] = {"nav": [*nav, *links], "downloads": True, "suite": _suite_of(board)}
     files = {
         "index.html": page.render(
@@ -109,8 +106,6 @@ def pages(
     if board.retired:
         views = [section_view(section, addresses, looks) for section in board.retired]
         files["retired.html"] = page.render("retired.html", views=views, per_query_note=PER_QUERY_NOTE, **shared)
-    if tracks:
-        files["track.html"] = track.render_page(tracks, shared["nav"])
     details: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for section in (*board.sections, *board.retired):
         frozen = any(section is one for one in board.retired)
@@ -133,16 +128,6 @@ def pages(
 def _suite_of(board: Board) -> str:
     """What titles call the board: the suite of its newest section."""
     return next((section.group.suite for section in (*board.sections, *board.retired)), "no results")
-
-
-def _tracks(board: Board) -> tuple[Track, ...]:
-    """Scores across releases of the model; none where no row was run with two of them."""
-    results = [result for section in board.sections for row in section.rows for result in row.results]
-    models = [(result.manifest.model, result.manifest.dtype) for result in results]
-    if len({(model.name, model.sha256, model.revision, dtype) for model, dtype in models}) < 2:
-        return ()
-    tracks = build_tracks(results, by="model")
-    return tracks if any(len(track.points) > 1 for track in tracks) else ()
 
 
 def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> str:

@@ -75,10 +75,10 @@ def _section(console: Console, section: Section, attacks: bool, details: bool) -
     console.print()
     first = [answer.cells for answer in section.answers if answer.epsilon == section.answers[0].epsilon]
     if first:
-        table = grid(ANSWERS, [[visible(cell, _LONGEST_ANSWER) for cell in line] for line in first])
-        for column in table.columns:
+        lead = grid(ANSWERS, [[visible(cell, _LONGEST_ANSWER) for cell in line] for line in first])
+        for column in lead.columns:
             column.justify = "left"
-        console.print(table)
+        console.print(lead)
     if lines := headroom_lines(section.tables):
         print_heading(console, TITLE)
         print_tables(console, COLUMNS, lines, keep=2)

@@ -108,12 +108,11 @@ def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     return gathered(found)
 
 
-def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
-    """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
+def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = ()) -> str:
+    """The whole page as text. links: (name, address) of pages beside it."""
     styles = fixed_looks(track.label for track in tracks)
     return page.render(
         "track.html",
-        root,
         tracks=tracks,
         releases=tracks[0].releases if tracks else (),
         by_commit=any(release.commit for track in tracks for release in track.releases),

@@ -195,17 +195,3 @@ def test_retired_versions_stand_apart_and_are_frozen():
     assert "Frozen." in Page(files[row]).words
     assert "pta" not in files["board.csv"]
     assert len(json.loads(files["board.json"])["retired"]) == 1
-
-
-def test_scores_across_releases_have_a_page_when_a_row_was_run_with_two_models():
-    def other(result):
-        model = result.manifest.model.model_copy(update={"name": "other", "sha256": "d" * 64})
-        return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
-
-    newer = [*ends(model="other"), make_result("tang", 0.7, model="other")]
-    files = site_of([*plain_results(), *map(other, newer)])
-    assert "track.html" in Page(files["index.html"]).links
-    assert "index.html" in Page(files["track.html"]).links
-    assert "0.700" in Page(files["track.html"]).words
-    assert "track.html" not in site_of(plain_results())
-    assert "track.html" not in site_of([*ends(), other(make_result("tang", 0.7, model="other"))])
