@@ -101,7 +101,7 @@ def board(
     """
     changes = Changes(models=models, source=source, test_records=test_records)
     files = [Path(each) for each in plugins]
-    selection = select(str(suite), Path(results), files, changes, reveal=True)
+    selection = select(str(suite), Path(results), files, changes)
     folder = None if isinstance(submissions, bool) else Path(submissions)
     own = [] if submissions is False else submissions_of(folder, message, str(suite), selection.suite.name)
     return board_view(selection, own, retired, message)

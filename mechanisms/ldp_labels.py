@@ -14,7 +14,7 @@ mode). The chances of a label to come out differ by e^epsilon between two own la
 label: pure epsilon-local DP with delta = 0, exactly. A record is shown once, and each answers for itself alone, so k
 costs nothing. **The texts are not protected at all**, nor that they are in the set: another notion of privacy than
 every other mechanism here has, so its rows stand in a table of their own. It is refused for restricted records and with
-`noise: secure`.
+secure noise.
 """
 
 from __future__ import annotations

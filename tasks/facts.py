@@ -2,8 +2,8 @@
 
 A fact surfaces in a text that holds its password: animal and thing in this order, after case and punctuation
 are taken away. How many records hold a fact is counted in the private records themselves, so it is right whatever limit
-a run has. This looks at private records past the ledger: it is a measurement on invented ones, and the task does not go
-with secure noise (`metadata.scores_private`).
+a run has. This looks at private records past the ledger: it is a measurement on invented ones
+(`metadata.scores_private`).
 """
 
 from __future__ import annotations

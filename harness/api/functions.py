@@ -42,7 +42,7 @@ from dpicl.harness.attacks.audit import check as check_audit
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.results import Access, AttackResult
 from dpicl.harness.conformance.kit import check_mechanism
-from dpicl.harness.core.cell import large_delta
+from dpicl.harness.core.cell import Noise, large_delta
 from dpicl.harness.core.errors import DpiclError, UsageError, require_known
 from dpicl.harness.core.messages import count, message
 from dpicl.harness.core.seeds import accounted_delta
@@ -65,7 +65,7 @@ from dpicl.harness.run.progress import counting
 from dpicl.harness.run.releasing import calibrated, per_query_epsilon, planned_shots, sizes_of
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.session import run_missing
-from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
+from dpicl.harness.run.suite import Mode, Source, made_suite
 from dpicl.harness.run.workbench import Workbench
 from dpicl.harness.run.worker import Job
 

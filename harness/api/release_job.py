@@ -13,7 +13,7 @@ from dpicl.harness import models
 from dpicl.harness.api.given import Given, GivenMechanism, given_mechanism
 from dpicl.harness.api.released import PrivateRelease, try_places
 from dpicl.harness.api.values import several
-from dpicl.harness.core.cell import ReleaseConfig
+from dpicl.harness.core.cell import Noise, ReleaseConfig
 from dpicl.harness.core.errors import Concealed, ModelError, UsageError, require_known
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import PublicTask, Task
@@ -27,7 +27,6 @@ from dpicl.harness.run.own import OwnRecords, declared_sizes, load_own, queries_
 from dpicl.harness.run.pipeline import manifest_of
 from dpicl.harness.run.prepared_state import require_readable, state_text
 from dpicl.harness.run.releasing import release
-from dpicl.harness.run.suite import Noise
 
 NOISES: tuple[Noise, ...] = ("secure", "seeded")
 

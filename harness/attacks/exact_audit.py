@@ -103,8 +103,6 @@ def exact_audit(
         raise UsageError(f"An exact audit of {row.mechanism.name} says nothing here: {reason}.")
     if job.copies > 1 and job.deal != "alone":
         raise UsageError("Copies of a canary are audited alone; leave --deal out, or --copies.")
-    if row.cell.secure:
-        raise UsageError("An audit publishes what follows from records: it is not made on records under secure noise.")
     runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)
     costly = row.mechanism.kind == "demonstrations" and job.deal == "sampled"
     found, tried = runs.strongest(_MOST_WHOLE if costly else None, report)

@@ -83,7 +83,7 @@ class AuditedRow:
     @property
     def delta(self) -> float:
         """At which it is accounted."""
-        return self.cell.release.accounted_delta
+        return self.cell.delta
 
 
 class ExactRuns:

@@ -306,10 +306,6 @@ _SHARED = {
         metavar="|".join(_NOISES),
         help="secure: for private records, from the operating system's entropy; needs --size",
     ),
-    "--reveal-records": _flag(
-        action="store_true",
-        help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
-    ),
     "--total-epsilon": _flag(
         type=positive,
         metavar="E",
@@ -352,7 +348,7 @@ def add_results_flags(parser: Parser) -> None:
 def add_selection_flags(parser: Parser) -> None:
     """Which cells; each flag stands in for the suite's own list, and may be repeated."""
     add_results_flags(parser)
-    parser.share("--reveal-records", "--epsilon", "--option")
+    parser.share("--epsilon", "--option")
     parser.repeated("--task", "T", "task")
     parser.repeated("--mechanism", "M", "row of the suite, or any mechanism")
     parser.repeated("--seed", "S", "seed", whole(0))
@@ -372,7 +368,7 @@ def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -
 
 
 def selected(arguments: argparse.Namespace) -> Selection:
-    """What the flags of a command select; a command without --reveal-records makes no release: it shows what is there.
+    """What the flags of a command select.
 
     Raises UsageError for anything that is not known or does not fit.
     """
@@ -390,7 +386,6 @@ def selected(arguments: argparse.Namespace) -> Selection:
         test_records=arguments.limit,
     )
     options = [OptionChange(*item) for item in getattr(arguments, "option", [])]
-    reveal = getattr(arguments, "reveal_records", True)
-    found = select(arguments.suite, arguments.results, arguments.plugin, changes, options, reveal)
+    found = select(arguments.suite, arguments.results, arguments.plugin, changes, options)
     part = getattr(arguments, "shard", None)
     return found if part is None else replace(found, cells=shard(found.cells, *part))

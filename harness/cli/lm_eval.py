@@ -43,21 +43,18 @@ def add(subparsers: Subparsers) -> None:
     parser.set_defaults(passes_on=True)
     parser.add_argument("--mechanism", required=True, metavar="M", help="any mechanism; see `dpicl list mechanisms`")
     parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="for all documents of a task")
-    parser.share(
-        "--delta", "--model", "--seed", "--shots", "--noise", "--reveal-records", "--source", "--option", "--plugin"
-    )
+    parser.share("--delta", "--model", "--seed", "--shots", "--source", "--option", "--plugin")
     parser.count("--size", "N", "declared number of private records a class (without classes: in all)")
 
 
 def _lm_eval(arguments: argparse.Namespace) -> int:
-    names = ("mechanism", "epsilon", "delta", "model", "seed", "noise", "source", "shots", "size", "reveal_records")
+    names = ("mechanism", "epsilon", "delta", "model", "seed", "source", "shots", "size")
     settings = {
         **{name: getattr(arguments, name) for name in names},
         "plugins": [str(path) for path in arguments.plugin],
         "options": options_of(arguments.mechanism, arguments.option),
     }
     os.environ["DPICL_SOURCE"] = arguments.source  # for dpicl.tasks.loaders, which lm-eval calls
-    os.environ["DPICL_NOISE"] = arguments.noise
     own = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]
     own += ["--include_path", str(lm_eval_model.TASKS), *(["--show_config"] if arguments.json else [])]
     if not arguments.json:

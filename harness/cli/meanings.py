@@ -34,7 +34,7 @@ FLAGS = {
     **dict.fromkeys(("--set", "--options", "--hyperparameters"), "--option"),
     **dict.fromkeys(("--force", "--overwrite", "--rerun"), "--again"),
     **dict.fromkeys(("--plugins", "--include_path", "--include-path"), "--plugin"),
-    **dict.fromkeys(("--noise", "--secure"), "A suite says it: write `noise: secure` and `sizes` in its file"
+    **dict.fromkeys(("--noise", "--secure"), "Secure noise is for records of your own: `dpicl release`"
                     " (docs/quickstart.md)."),
     **dict.fromkeys(("--delta", "--sizes", "--train-records"), "A suite says it, under the key of that name, in its"
                     " file (docs/quickstart.md)."),

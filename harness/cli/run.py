@@ -24,8 +24,7 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.evaluation.inference import LEVEL
-from dpicl.harness.run import planned_budget, sizing
-from dpicl.harness.run.budget import Prospect
+from dpicl.harness.run import sizing
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.headroom import Headroom, headrooms
@@ -34,7 +33,6 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.store import Damaged
-from dpicl.harness.run.workbench import Workbench
 from dpicl.harness.run.worker import CellProgress, Done, Job
 
 
@@ -65,7 +63,7 @@ def add(
         action="store_true",
         help="run again what has results of other records; the old files are set aside and kept",
     )
-    run.share("--total-epsilon", "--shard")
+    run.share("--shard")
     add_engine_flags(run)
     run.set_defaults(follow=wandb, wandb=False)
     if wandb_flags is not None:
@@ -73,7 +71,7 @@ def add(
         wandb_flags(run, "wandb-")
     plan = add_command(subparsers, "plan", "dpicl plan quick --epsilon 1", _plan)
     add_selection_flags(plan)
-    plan.share("--total-epsilon", "--shard")
+    plan.share("--shard")
     plan.add_argument(
         "--detect",
         type=float,
@@ -99,14 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     found = presence(selection.cells, results, Fingerprints())
     there, missing = found.there, _to_do(arguments, selection, found)
-    planned_budget.require_admitted(_budgets(arguments, selection, missing))
-    job = Job(
-        selection.reference,
-        arguments.results,
-        tuple(arguments.plugin),
-        reveal=arguments.reveal_records,
-        total_epsilon=arguments.total_epsilon,
-    )
+    job = Job(selection.reference, arguments.results, tuple(arguments.plugin))
     live = arguments.follow(arguments, selection, missing) if arguments.wandb else None
 
     def follow(event: CellProgress | Done) -> None:
@@ -127,21 +118,6 @@ def _untuned(selection: Selection) -> str:
         return ""
     command = shlex.join(["dpicl", "tune", selection.asked])
     return f"Nothing is chosen yet from the grids of {', '.join(rows)}; run `{command}` first, or take `tune` out."
-
-
-def _budgets(arguments: argparse.Namespace, selection: Selection, cells: Sequence[Cell]) -> list[Prospect]:
-    """What the cells cost the private sets that they concern, said on stderr. Raises UsageError for a limit where no
-    cell is about private records."""
-    if arguments.total_epsilon is not None and not _secure(selection):
-        raise UsageError(
-            "--total-epsilon is about private records, and no cell here has secure noise (`noise: secure` in the"
-            " suite); leave it out."
-        )
-    bench = Workbench(selection.mechanisms, reveal=arguments.reveal_records)
-    found = planned_budget.planned(cells, bench, arguments.total_epsilon)
-    for each in found:
-        output.message(planned_budget.said(each))
-    return found
 
 
 def _check_wandb(arguments: argparse.Namespace) -> None:
@@ -173,14 +149,13 @@ def _summary(
                 "results": arguments.results,
                 "counts": {status: counts[status] for status in ("done", "present", "skipped", "failed")},
                 "cells": [_finished_json(done, selection) for done in finished],
-                "seconds": None if _secure(selection) else round(seconds, 2),
+                "seconds": round(seconds, 2),
             }
         )
     elif len(failed) < len(finished) or there:
-        spent = "" if _secure(selection) else f", in {output.duration(seconds)}"
         output.emit(
             f"{output.count(counts['done'], 'cell')} done, {counts['present']} were there, {counts['skipped']} skipped,"
-            f" {counts['failed']} failed{spent}. Results: {selection.store.folder}"
+            f" {counts['failed']} failed, in {output.duration(seconds)}. Results: {selection.store.folder}"
         )
         if not failed:
             output.emit(f"Next: {_next(arguments, selection)}")
@@ -195,7 +170,7 @@ def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
     return {
         **_cell_json(done.cell),
         "status": done.status,
-        "seconds": None if done.cell.secure else round(done.seconds, 2),
+        "seconds": round(done.seconds, 2),
         "score": done.score,
         "message": done.message or None,
         "path": selection.store.path(done.cell) if done.status in ("done", "present") else None,
@@ -230,11 +205,6 @@ def _stale_advice(arguments: argparse.Namespace) -> str:
     return f"`{again}` runs them again and keeps the old files in set_aside, another --results folder keeps both"
 
 
-def _secure(selection: Selection) -> bool:
-    """Whether how long something took is withheld."""
-    return any(cell.secure for cell in selection.cells)
-
-
 def _plan(arguments: argparse.Namespace) -> int:
     if arguments.power is not None and arguments.detect is None:
         raise UsageError("--power goes with --detect; add --detect 0.03, or leave it out.")
@@ -249,7 +219,6 @@ def _plan(arguments: argparse.Namespace) -> int:
     status |= dict.fromkeys(left_out, "skipped")
     because = {each.cell.id: each.reason for each in found.stale} | left_out
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
-    budgets = _budgets(arguments, selection, missing)
     costs = Costs(results, selection.mechanisms)
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
@@ -270,7 +239,6 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "tokens": tokens,
                 "seconds": total,
                 "headroom": [{**asdict(one), "rewards": one.rewards} for one in headroom],
-                "budgets": [planned_budget.as_json(each) for each in budgets],
                 "cells": [
                     {
                         **_cell_json(cell),
@@ -285,7 +253,6 @@ def _plan(arguments: argparse.Namespace) -> int:
                 ],
             }
         )
-        planned_budget.require_admitted(budgets)
         return 0
     shown = [cell for cell in selection.cells if cell.id not in left_out]
     _plan_table(shown, status, {key: value.tokens for key, value in estimates.items()})
@@ -303,7 +270,6 @@ def _plan(arguments: argparse.Namespace) -> int:
         output.emit(f"Stale: computed on different data (fingerprint mismatch: {why(found.stale)}).")
         output.emit(f"Next: {_stale_advice(arguments)}.")
         return 0
-    planned_budget.require_admitted(budgets)
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
     output.emit(_untuned(selection) or f"Next: {run if missing else selection.command('board')}")
     return 0

@@ -172,7 +172,7 @@ class RecordingNoise:
 
 
 class UnseededNoise(RecordingNoise, SecureNoise):
-    """The same, as a mechanism sees it with `noise: secure`."""
+    """The same, as a mechanism sees it with secure noise."""
 
     seeded = False
 

@@ -91,18 +91,13 @@ class Cell(BaseModel):
     shots: Count
     test_records: Positive | None
     train_records: Positive | None
-    noise: Noise
+    noise: Literal["seeded"]
     mode: Mode
     plugin: str | None = None
     queries: Positive | None = None
     sizes: dict[str, Positive] | None = None
     private_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     development: bool = False
-
-    @property
-    def secure(self) -> bool:
-        """Whether the records are treated as private: only what was charged to the budget is published."""
-        return self.noise == "secure"
 
     @property
     def release(self) -> ReleaseConfig:
@@ -143,12 +138,4 @@ def large_delta(delta: float, records: int) -> str:
     return (
         f"delta = {delta:g} is above 1/{records:,}, one over the number of records: publishing one of them at random"
         " would be as private"
-    )
-
-
-def refusal(row: str) -> str:
-    """Why a row at epsilon = infinity does not go with secure noise."""
-    return (
-        f"{row} at epsilon = inf would publish what follows from private records without any noise, and noise: secure"
-        " keeps them private; leave it out, or give --reveal-records to `dpicl run` and `dpicl plan`."
     )

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from dpicl.harness.core.errors import ResultError
+from dpicl.harness.core.paths import private_folder
 
 #: What file systems without hard links answer.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -119,3 +120,11 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def own_folder() -> Path:
+    """`private_folder`, there and its owner's alone, also after a power cut. Raises OSError."""
+    folder = private_folder()
+    make_folder(folder)
+    folder.chmod(0o700)
+    return folder

@@ -2,7 +2,7 @@
 
 A run has separate streams for sampling, noise, labels and evaluation, so that a change in one part never shifts
 another. Benchmarks on public data use seeded noise: anybody can re-run a row. **A published noise seed voids
-differential privacy**: who knows it can subtract the noise. For private data use ``noise: secure``, which takes both
+differential privacy**: who knows it can subtract the noise. For private data use secure noise, which takes both
 the noise and the sampling randomness (amplification needs them secret too) from the operating system's entropy, and
 writes no seed.
 """

@@ -12,22 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from os import devnull
-from typing import Any, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
-from dpicl.harness.core.errors import Concealed, UsageError
-from dpicl.harness.data import sources as data_sources
-from dpicl.harness.data.config import check_source, load_config, source_spec
-from dpicl.harness.data.task import Task
+from dpicl.harness.core.errors import Concealed
 
 T = TypeVar("T")
 
 _RELEASE = (
     "The release failed, and with secure noise no error is shown, since it may quote a private record. To see it, run"
-    " the same mechanism with `noise: seeded` on public records."
-)
-_READING = (
-    "The records of {name} cannot be read, and with secure noise no error is shown, since it may tell about one of"
-    " them. To see it, run zero_shot in a suite with `noise: seeded`, where nobody else reads the screen."
+    " the same mechanism with --noise seeded on public records."
 )
 
 
@@ -48,24 +41,6 @@ def concealed(secure: bool, call: Callable[[], T], sentence: str = _RELEASE) -> 
     if stopped:
         raise KeyboardInterrupt
     raise Concealed(sentence)
-
-
-def load_task(name: str, source: str, secure: bool, **limits: Any) -> Task:
-    """`Task.load`. With ``secure`` an error of it tells nothing about the records, but what is missing is named.
-
-    Raises UsageError for secure noise on a task whose scores are made from private records (`metadata.scores_private`).
-    """
-    config = load_config(name)
-    if secure and config["metadata"].get("scores_private"):
-        raise UsageError(
-            f"The scores of {name} tell which private record holds what, and no epsilon pays for that; leave it out"
-            " with noise: secure."
-        )
-    spec = source_spec(config)
-    source = data_sources.resolve(source, spec)
-    check_source(spec, source)
-    data_sources.check_there(spec, source)
-    return concealed(secure, lambda: Task.load(name, source, **limits), _READING.format(name=name))
 
 
 @contextmanager

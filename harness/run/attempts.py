@@ -19,9 +19,9 @@ class Attempts:
     all."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
-        self._fresh: defaultdict[tuple[str, bool], deque[Cell]] = defaultdict(deque)
+        self._fresh: defaultdict[str, deque[Cell]] = defaultdict(deque)
         for cell in cells:
-            self._fresh[cell.model, cell.secure].append(cell)
+            self._fresh[cell.model].append(cell)
         self._again: deque[Cell] = deque()
         self._deaths: Counter[str] = Counter()  # by the cell's id
 
@@ -35,12 +35,12 @@ class Attempts:
         loaded: the model that the worker has, whose cells it gets first. busy: the models of the other workers; of the
         rest it gets that one of which most cells wait for each of them.
         """
-        lengths = {key: len(cells) for key, cells in self._fresh.items() if cells}
+        lengths = {model: len(cells) for model, cells in self._fresh.items() if cells}
         if not lengths:
             return self._again.popleft()
         shares = Counter(busy)
-        key = max(lengths, key=lambda key: (key[0] == loaded, lengths[key] / (1 + shares[key[0]])))
-        return self._fresh[key].popleft()
+        best = max(lengths, key=lambda model: (model == loaded, lengths[model] / (1 + shares[model])))
+        return self._fresh[best].popleft()
 
     def lost(self, cell: Cell, how: str) -> str | None:
         """The worker of a cell has died. Returns what to say where the cell is given up, else None."""

@@ -25,6 +25,7 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import BudgetExceeded, ResultError, UsageError, unknown
+from dpicl.harness.core.files import own_folder
 from dpicl.harness.core.json_text import plain
 from dpicl.harness.core.locks import held
 from dpicl.harness.core.messages import count, rounded_up
@@ -32,7 +33,6 @@ from dpicl.harness.core.paths import private_folder, uncounted_budgets
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.over_releases import total
-from dpicl.harness.run.fingerprints import own_folder
 from dpicl.harness.run.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
 
 _log = logging.getLogger(__name__)
@@ -92,16 +92,6 @@ class SetStanding:
         return None if self.limit is None else max(0.0, self.limit - self.sum_epsilon)
 
 
-@dataclass(frozen=True)
-class Prospect:
-    """What releases would make of a private set. before: None for a set that is not there yet. refused: why they would
-    not be admitted; '' where they would."""
-
-    before: SetStanding | None
-    after: SetStanding
-    refused: str
-
-
 def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tuple[str, ...]:
     """Puts a release on the ledger of every set that it concerns, and returns their names.
 
@@ -121,29 +111,6 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
         for ledger in charged:
             ledger.write()
     return tuple(ledger.name for ledger in charged)
-
-
-def prospects(planned: Sequence[tuple[Sequence[Record], Sequence[NewRelease], ChargeTo]]) -> list[Prospect]:
-    """What releases would make of every set that they concern; nothing is written.
-
-    planned: records, what is to be released from them, and whom it is charged to; in order.
-    Raises UsageError for a limit above the one that was stated, ResultError for a damaged ledger.
-    """
-    before = {ledger.name: ledger for ledger in read_all()}
-    now = dict(before)
-    for records, releases, to in planned:
-        hashes, known = _hashes(records)
-        for release in releases:
-            entry = _entry(release)
-            for ledger in () if release.free else _chosen(list(now.values()), known, to):
-                limited = _limited(ledger, to.total_epsilon, release.delta)
-                now[ledger.name] = limited.charged(entry, hashes)
-    found = []
-    for name, ledger in now.items():
-        if ledger is not before.get(name):
-            earlier = standing(before[name]) if name in before else None
-            found.append(Prospect(earlier, standing(ledger), _refusal(ledger)))
-    return found
 
 
 def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> SetStanding:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError, require_known
 
 ENGINES = ("inline", "local", "ray")
@@ -34,13 +32,3 @@ class EngineSettings:
                 raise UsageError(
                     f"--{name} goes with --engine {' or '.join(_ENGINES_OF[name])}, not with '{engine}'; leave it out."
                 )
-
-
-def refuse_secure(cells: Iterable[Cell]) -> None:
-    """Raises UsageError for secure noise on several machines: what a private set has spent is kept on one of them, and
-    others would not see it."""
-    if any(cell.secure for cell in cells):
-        raise UsageError(
-            "With noise: secure the ledger of a private set lies on one machine, and nodes of a cluster would not see"
-            " what it has spent; use --engine inline or local."
-        )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpicl.harness import models
-from dpicl.harness.core.cell import Cell, refusal
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import PluginError, UsageError, unknown
 from dpicl.harness.core.plugins import Registered
-from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.strict_yaml import Place
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, option_types, resolve_options
@@ -35,21 +33,15 @@ def expand(
     mechanisms: Mapping[str, Registered],
     tasks: Mapping[str, Callable[[str], TaskFacts]],
     options: Sequence[OptionChange] = (),
-    reveal: bool = False,
 ) -> list[Cell]:
     """The cells of a suite, in the order in which they are run: those that measure headroom, then all others, by model,
     task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own.
 
-    mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts. reveal:
-        whether secure noise may stand beside epsilon = infinity, which publishes what follows from the records.
-    Raises UsageError, with file and line where there is one, for unknown names, for options that do not fit, for a task
-    that no model of the suite goes with, and for secure noise without declared sizes or at too small a delta.
+    mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts.
+    Raises UsageError, with file and line where there is one, for unknown names, for options that do not fit, and for a
+    task that no model of the suite goes with.
     """
     _check_names(suite, mechanisms, tasks)
-    try:
-        accounted_delta(suite.delta, suite.noise)
-    except UsageError as error:
-        raise suite.error(("delta",), str(error)) from None
     _check_changes(suite, mechanisms, options)
     cells: list[Cell] = []
     readers = {task: _models_of(suite, i, task) for i, task in enumerate(suite.tasks)}
@@ -60,7 +52,7 @@ def expand(
             for i, entry in enumerate(suite.mechanisms):
                 if not entry.does(task, model if model in suite.models else ""):
                     continue
-                cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes, reveal)
+                cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes)
     return sorted(cells, key=lambda cell: not cell.development)
 
 
@@ -74,17 +66,11 @@ def _models_of(suite: Suite, position: int, task: str) -> list[str]:
 def declared_sizes(suite: Suite, task: str, classes: Sequence[str]) -> dict[str, int] | None:
     """n of every class ('' without classes) that the suite declares; None where it declares none.
 
-    Raises UsageError for sizes that do not fit the classes, and for none with secure noise.
+    Raises UsageError for sizes that do not fit the classes.
     """
     declared: int | dict[str, int] | None = suite.sizes.get(task)
     form = f"{{{task}: {{{', '.join(f'{label}: N' for label in classes)}}}}}" if classes else f"{{{task}: N}}"
     if declared is None:
-        if suite.noise == "secure":
-            raise suite.error(
-                ("noise",),
-                f"noise: secure needs the declared sizes of {task}, since counts of private records are private:"
-                f" add `sizes: {form}` with numbers that everybody may know.",
-            )
         return None
     if isinstance(declared, int):
         return dict.fromkeys(classes or [""], declared)
@@ -103,7 +89,6 @@ def _cells_of(
     model: str,
     changes: Sequence[OptionChange],
     sizes: dict[str, int] | None,
-    reveal: bool,
 ) -> Iterator[Cell]:
     place: Place = ("mechanisms", position)
     wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
@@ -113,17 +98,11 @@ def _cells_of(
             resolve_options(registered.cls, task, {**given, **setting})
         options = resolve_options(registered.cls, task, given)
         own_epsilon = _own_epsilon(build(registered.cls, options))
-        if suite.noise == "secure" and options.get("sampling_seed") is not None:
-            raise UsageError(
-                "Option sampling_seed makes the sampling randomness public; leave it out with noise: secure."
-            )
     except UsageError as error:
         raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
     epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
-        if suite.noise == "secure" and math.isinf(epsilon) and not reveal:
-            raise suite.error(place, refusal(entry.row))
         seeds = [(seed, False) for seed in suite.seeds_of(task, epsilon)]
         if entry.name in REFERENCES:
             seeds += [(seed, True) for seed in suite.baseline_seeds]

@@ -1,37 +1,31 @@
 """Which records a result was made from, and which ones a run would use now.
 
-A fingerprint is a hash over all records as loaded (dpicl.harness.data.splits). It stands in the result file, but not
-with secure noise: there it would tell two neighbouring sets apart. Such a result's fingerprint stays on this machine,
-keyed with a secret of this machine, in a file beside that secret (`private_folder`).
+A fingerprint is a hash over all records as loaded (dpicl.harness.data.splits). It stands in the result file.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
-import os
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dpicl.harness.core import json_text, seeds
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DataError, ResultError
-from dpicl.harness.core.files import content_of, make_folder, put_whole, regular, sync_folder
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.core.files import own_folder, put_whole, regular
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import local, reading, tables, task
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data import splits as record_sets
-from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import TASKS, load_config, source_spec, task_folders
 from dpicl.harness.data.task import Task
-from dpicl.harness.run.results import WITHHELD, Result
+from dpicl.harness.run.results import Result
 
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
@@ -46,13 +40,11 @@ class NotRead(DataError):
 
 
 def task_of(cell: Cell) -> Task:
-    """The task of a cell with its records, whose fingerprint is kept. Raises DataError, and Concealed with secure
-    noise."""
+    """The task of a cell with its records, whose fingerprint is kept. Raises DataError."""
     before = _kept_under(cell)
-    task = load_task(
+    task = Task.load(
         cell.task,
         cell.source,
-        cell.secure,
         limit_train=cell.train_records,
         limit_test=cell.test_records,
         seed=_RECORDS_SEED,
@@ -103,8 +95,8 @@ class Fingerprints:
     _known: dict[tuple[Any, ...], AtHand] = field(default_factory=dict)
 
     def at_hand(self, cell: Cell) -> AtHand:
-        """Raises DataError where the source is missing (NotRead: not fetched), and Concealed with secure noise."""
-        key = (*_asked(cell), cell.secure)
+        """Raises DataError where the source is missing (NotRead: not fetched)."""
+        key = _asked(cell)
         if key not in self._known:
             self._known[key] = _at_hand(cell, self.download)
         return self._known[key]
@@ -115,44 +107,12 @@ class Fingerprints:
         Raises as `at_hand`.
         """
         now = self.at_hand(result.cell)
-        if result.manifest.data.fingerprint != WITHHELD:
-            same = result.manifest.data.fingerprint == now.fingerprint
-        elif made_from := _noted(result):
-            same = _keyed(now.fingerprint) == made_from
-        else:
-            return "this machine does not know which private records they were made from"
-        if same:
+        if result.manifest.data.fingerprint == now.fingerprint:
             return ""
         ids = result.documents[result.main_metric].ids
         return (
             "the test records changed" if _hash_of(sorted(ids)) != now.test else "the train or public records changed"
         )
-
-
-def fingerprint_of(result: Result) -> str:
-    """The fingerprint in a result; with secure noise the keyed one of this machine, or WITHHELD where it has none."""
-    found = result.manifest.data.fingerprint
-    return found if found != WITHHELD else _noted(result) or WITHHELD
-
-
-def noted(result: Result, fingerprint: str) -> Result:
-    """A result with secure noise as it may be written: this machine has noted which records it was made from.
-
-    fingerprint: of these records.
-
-    Where the same numbers were made in the same second from other records, it is dated a second later, so that each of
-    the two is noted. Raises ResultError where nothing can be noted: the result would count for any records.
-    """
-    keyed = _keyed(fingerprint)
-    while _noted(result) not in (None, keyed):
-        later = datetime.fromisoformat(result.created) + timedelta(seconds=1)
-        result = result.model_copy(update={"created": later.isoformat(timespec="seconds")})
-    try:
-        (own_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
-        sync_folder(private_folder())  # without the note, the result would be of unknown records
-    except OSError as error:
-        raise _unusable(error) from error
-    return result
 
 
 def _at_hand(cell: Cell, download: bool) -> AtHand:
@@ -204,48 +164,3 @@ def _file_hash(path: Path) -> str:
 
 def _hash_of(parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _key_of(result: Result) -> str:
-    """What names a result on this machine, wherever its file is: its cell, when it was made, what came out."""
-    outcomes = {metric: [own.ids, own.outcomes] for metric, own in sorted(result.documents.items())}
-    return _hash_of([result.cell_id, result.created, outcomes])[:32]
-
-
-def _noted(result: Result) -> str | None:
-    """The keyed fingerprint of the private records from which this machine made a result."""
-    return next((path.suffix[1:] for path in private_folder().glob(f"{_key_of(result)}.*")), None)
-
-
-def _keyed(fingerprint: str) -> str:
-    return hmac.new(machine_key(), fingerprint.encode(), hashlib.sha256).hexdigest()
-
-
-def machine_key() -> bytes:
-    """This machine's key: 32 random bytes, made once. Raises ResultError where it cannot be kept."""
-    try:
-        path = own_folder() / "key"
-        if not path.exists():
-            with suppress(FileExistsError):  # another one was faster: its key counts
-                put_whole(path, os.urandom(32).hex(), new=True, private=True)
-        key = content_of(path).decode()
-        if not _SHA256.fullmatch(key):  # a shorter one would be no secret
-            raise ValueError(f"{path.name} is damaged; put a copy of it back")
-        return bytes.fromhex(key)
-    except (OSError, ValueError) as error:
-        raise _unusable(error) from error
-
-
-def _unusable(error: Exception) -> ResultError:
-    return ResultError(
-        f"Cannot use {private_folder()} ({error}); with secure noise it must hold which records a result was made from."
-        " Fix that: another folder would begin another budget."
-    )
-
-
-def own_folder() -> Path:
-    """`private_folder`, there and its owner's alone, also after a power cut. Raises OSError."""
-    folder = private_folder()
-    make_folder(folder)
-    folder.chmod(0o700)
-    return folder

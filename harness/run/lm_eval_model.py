@@ -7,7 +7,6 @@ then reads the demonstrations before every query.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,10 +16,9 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from pydantic import ValidationError
 
-from dpicl.harness.core.cell import ReleaseConfig, refusal
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.vocabulary import Query
-from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import classes
 from dpicl.harness.data.task import TASKS as TASKS
 from dpicl.harness.data.task import Task, list_tasks, load_config
@@ -47,8 +45,7 @@ class MechanismRun:
     """One mechanism on one model, and what it has released so far, by lm-eval's name of the task.
 
     options: as in a suite, over the published ones of the task. source: of the records. size: the declared number of
-    private records a class (without classes: in all); None: they are counted, which secure noise does not allow.
-    reveal: whether secure noise may come with an infinite epsilon.
+    private records a class (without classes: in all); None: they are counted.
     """
 
     mechanism: type[Mechanism]
@@ -57,7 +54,6 @@ class MechanismRun:
     source: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     size: int | None = None
-    reveal: bool = False
     releases: dict[str, Release] = field(default_factory=dict)
 
     def release(self, lm_eval_name: str, queries: Sequence[Query] | None = None) -> Release:
@@ -69,7 +65,7 @@ class MechanismRun:
         mechanism = build(self.mechanism, resolve_options(self.mechanism, name, dict(self.options)))
         groups = classes(load_config(name)) or ("",)
         sizes = None if self.size is None else dict.fromkeys(groups, self.size)
-        task = load_task(name, self.source, self.config.secure, sizes=sizes)
+        task = Task.load(name, self.source, sizes=sizes)
         if reason := skip_reason(mechanism, task.public_view()):
             raise UsageError(f"{mechanism.name} cannot do {name}: {reason}")
         self.releases[lm_eval_name] = made = release(
@@ -79,7 +75,6 @@ class MechanismRun:
             self.config,
             queries,
             outputs=lambda: OutputCache(outputs_folder()),
-            reveal=self.reveal,
         )
         return made
 
@@ -148,8 +143,7 @@ class DpiclModel(LM):
         """A MechanismLM or DemonstrationLM. additional_config: lm-eval's batch sizes (not used: slots make their own
         batches) and device."""
         settings = dict(arg_dict)
-        known = {"mechanism", "epsilon", "delta", "model", "seed", "noise", "source", "options", "shots", "plugins"}
-        known |= {"size", "reveal_records"}
+        known = {"mechanism", "epsilon", "delta", "model", "seed", "source", "options", "shots", "plugins", "size"}
         for name in settings:
             if name not in known and name != "trust_remote_code":
                 raise unknown("model argument", name, known)
@@ -172,29 +166,18 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
     mechanism = find_mechanism(
         str(settings["mechanism"]), load_mechanisms([Path(path) for path in settings.get("plugins", ())])
     )
-    noise, size = str(settings.get("noise", "seeded")), settings.get("size")
-    if noise == "secure" and size is None:
-        raise UsageError(
-            "Secure noise needs the declared number of private records a class (without classes: in all), which"
-            " everybody may know; give --size N (from Python: size=N)."
-        )
     given = {
         "epsilon": check_epsilon(settings["epsilon"]) if mechanism.knob else float(settings["epsilon"]),
         "delta": check_delta(settings.get("delta", 1e-5)),
-        "noise": noise,
         **{name: int(settings[name]) for name in ("seed", "shots") if name in settings},
     }
     try:
         config = ReleaseConfig.model_validate(given)
     except ValidationError as error:
         raise UsageError(f"The model arguments do not fit: {first_problem(error)}.") from None
-    reveal = bool(settings.get("reveal_records", False))
-    if config.secure and math.isinf(config.epsilon) and not reveal:
-        raise UsageError(refusal(mechanism.name))
-    dtype = "float32" if noise == "secure" else None
-    model = models.load(str(settings.get("model", "embedded")), device=device, dtype=dtype)
-    source, options = str(settings.get("source", "auto")), settings.get("options") or {}
-    return MechanismRun(mechanism, model, config, source, options, None if size is None else int(size), reveal)
+    model = models.load(str(settings.get("model", "embedded")), device=device)
+    size, source, options = settings.get("size"), str(settings.get("source", "auto")), settings.get("options") or {}
+    return MechanismRun(mechanism, model, config, source, options, None if size is None else int(size))
 
 
 def lm_of(run: MechanismRun) -> LM:

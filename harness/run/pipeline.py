@@ -2,9 +2,7 @@
 
 The release, and the epsilon that is proved for it, are made in dpicl.harness.run.releasing. A result holds numbers,
 settings and released text, and nothing that is private: a released text is stored only when its epsilon is finite, and
-when the task's `restricted` does not forbid it. With secure noise the records are treated as private: then
-whatever depends on them and was not charged to the budget (seconds, tokens read, memory, fingerprint) is withheld, and
-sizes are the declared ones.
+when the task's `restricted` does not forbid it.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ from dpicl.harness.privacy.calibration import Calibration, slack_of
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.slack import loose
 from dpicl.harness.run import manifest
-from dpicl.harness.run.planned_budget import payer_of
 from dpicl.harness.run.releasing import Release, release
 from dpicl.harness.run.results import (
     WITHHELD,
@@ -82,8 +79,8 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         task = bench.task(cell)
         if reason := named_failure(mechanism, lambda: skip_reason(mechanism, task.public_view())):
             raise Skipped(reason)
-        model = bench.model(cell.model, cell.secure)
-    made_with = manifest_of(task, model, cell.secure, cell.plugin)  # before a mechanism gets hold of the model
+        model = bench.model(cell.model)
+    made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
     meter = Meter()
     made = release(
         mechanism,
@@ -93,8 +90,6 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         outputs=bench.outputs,
         report=report,
         phase=clock.phase,
-        reveal=bench.reveal,
-        charge_to=payer_of(cell, bench.total_epsilon),
     )
     with clock.phase("load"):
         bench.load_scorers(cell, made.prompt, made.answers)
@@ -166,7 +161,7 @@ def _result(
         skipped_metrics=dict(evaluation.skipped),
         higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
         manifest=made_with.model_copy(update={"embedding": embedding_of(mechanism, evaluation.embedding)}),
-        cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if cell.secure else cost,
+        cost=cost,
         created=now(),
     )
 
@@ -233,7 +228,10 @@ def embedding_of(mechanism: Mechanism, read: str | None) -> Embedding | None:
 
 
 def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: str | None = None) -> Manifest:
-    """What a reader needs to run it again. plugin: sha256 of the file that the mechanism came with, if it did."""
+    """What a reader needs to run it again; with secure noise without what follows from the records.
+
+    plugin: sha256 of the file that the mechanism came with, if it did.
+    """
     commit, dirty = manifest.commit()
     identity = model.identity
     return Manifest(

@@ -17,8 +17,10 @@ import binascii
 import hashlib
 import hmac
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -30,11 +32,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ResultError, UnsupportedEvent, UsageError
 from dpicl.harness.core.field_types import Count, Delta, Epsilon
-from dpicl.harness.core.files import put_whole
+from dpicl.harness.core.files import content_of, own_folder, put_whole
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data.splits import letters, normalised
 from dpicl.harness.privacy.events import from_json
-from dpicl.harness.run.fingerprints import machine_key, own_folder
 from dpicl.harness.run.results import Moment, first_problem
 
 #: Bytes of the hash of a record: two of 10 million records are one with probability 2^-50.
@@ -42,6 +43,8 @@ HASH_BYTES = 12
 #: Bytes of a ledger: 16 for each record that its set ever had.
 LARGEST = 4_000_000_000
 L = TypeVar("L", bound="_Line")
+#: 64 hexadecimal digits.
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 
@@ -263,3 +266,25 @@ def _key_check() -> str:
 
 def _path(name: str) -> Path:
     return private_folder() / f"budget-{name}.jsonl"
+
+
+def machine_key() -> bytes:
+    """This machine's key: 32 random bytes, made once. Raises ResultError where it cannot be kept."""
+    try:
+        path = own_folder() / "key"
+        if not path.exists():
+            with suppress(FileExistsError):  # another one was faster: its key counts
+                put_whole(path, os.urandom(32).hex(), new=True, private=True)
+        key = content_of(path).decode()
+        if not _SHA256.fullmatch(key):  # a shorter one would be no secret
+            raise ValueError(f"{path.name} is damaged; put a copy of it back")
+        return bytes.fromhex(key)
+    except (OSError, ValueError) as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> ResultError:
+    return ResultError(
+        f"Cannot use {private_folder()} ({error}); it must hold the budgets of private sets. Fix that: another"
+        " folder would begin another budget."
+    )

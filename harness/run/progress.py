@@ -21,12 +21,10 @@ _QUIET_SECONDS = 30.0
 class TimeLeft:
     """How long the rest will take, from the estimates of a plan, corrected by what the finished cells really took.
 
-    estimates: cell id -> seconds in one process (None: nothing is known). withheld: with secure noise, where they
-        depend on the records, nothing is said.
+    estimates: cell id -> seconds in one process (None: nothing is known).
     """
 
-    def __init__(self, estimates: Mapping[str, float | None], workers: int, withheld: bool = False) -> None:
-        self._withheld = withheld
+    def __init__(self, estimates: Mapping[str, float | None], workers: int) -> None:
         self._waiting = dict(estimates)
         self._workers = workers
         self._expected = self._spent = 0.0
@@ -54,8 +52,6 @@ class TimeLeft:
         return total / min(self._workers, max(1, len(self._waiting)))
 
     def text(self) -> str:
-        if self._withheld:
-            return "time left: withheld"
         left = self.seconds()
         return "time left: known after the first cell" if left is None else f"about {duration(left)} left"
 
@@ -63,7 +59,6 @@ class TimeLeft:
 @contextmanager
 def shown(total: int, left: TimeLeft) -> Iterator[Report]:
     """The function that an engine reports to, while a bar or lines are shown."""
-    # this stderr, also while dpicl.harness.data.concealed turns sys.stderr away
     console = Console() if Console().is_jupyter else Console(file=sys.stderr)
     if console.is_jupyter or sys.stderr.isatty():
         with _bar(total, left, console) as report:
@@ -76,8 +71,7 @@ def outcome(done: Done) -> str:
     """A finished cell in one line."""
     match done.status:
         case "done":
-            spent = "" if done.cell.secure else f" in {duration(done.seconds)}"  # withheld: it depends on the records
-            said = f"{done.score:.3f}{spent}"
+            said = f"{done.score:.3f} in {duration(done.seconds)}"
         case "failed" | "skipped":
             said = f"{done.status}: {done.message}"
         case "busy":

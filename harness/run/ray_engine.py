@@ -28,7 +28,7 @@ from dpicl.harness.core.messages import count
 from dpicl.harness.core.plugins import version_of
 from dpicl.harness.run import manifest
 from dpicl.harness.run.attempts import TRIES, lost
-from dpicl.harness.run.engine_settings import EngineSettings, refuse_secure
+from dpicl.harness.run.engine_settings import EngineSettings
 from dpicl.harness.run.worker import AT_ONCE, Job, Outcome, Recorder, Report, Worker, limit_threads, run_portion
 from dpicl.harness.run.worker_process import portable
 
@@ -50,7 +50,6 @@ class Ray:
     settings: EngineSettings = field(default_factory=EngineSettings)
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
-        refuse_secure(cells)
         with connected(self.settings.address) as ray:
             run = _Run(ray, self, cells, job, report, wait_for_locks)
             try:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpicl.harness.core.cell import ReleaseConfig, large_delta, refusal
+from dpicl.harness.core.cell import ReleaseConfig, large_delta
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.core.seeds import NoiseSource, PublicStreams, Streams, streams
 from dpicl.harness.core.vocabulary import (
@@ -188,7 +188,6 @@ def release(
     outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
     report: Report = silent,
     phase: Phase = lambda _: nullcontext(),
-    reveal: bool = False,
     charge_to: ChargeTo | None = None,
 ) -> Release:
     """Calibrates to the config's epsilon and releases once; with an answer mechanism, or a prepared one, the answers to
@@ -197,11 +196,10 @@ def release(
     outputs: opens the cache of what slots answered and of embeddings; not called with secure noise, nor for
         demonstrations of a mechanism that embeds nothing.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
-    reveal: whether secure noise may come with an infinite epsilon. charge_to: the private set that pays where noise is
-        secure (None: one of the task's name), before a record is read.
+    charge_to: the private set that pays where noise is secure (None: one of the task's name), before a record is read.
     Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
     target: then nothing is returned. With secure noise raises UsageError without declared sizes, for an infinite
-    epsilon that is not wanted, and where the part of delta that is set aside does not pay for floating point;
+    epsilon, and where the part of delta that is set aside does not pay for floating point;
     BudgetExceeded where the limit of the private set would be passed; Concealed for every error that comes after that.
     """
     if mechanism.kind is None:
@@ -213,7 +211,7 @@ def release(
         report = silent  # how far a release is may depend on the records
         config.require_small_delta(task.size)
     shots, asked, sizes = declared(mechanism, task, config, queries)
-    calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
+    calibration, stated = _calibrated(mechanism, sizes, config, phase)
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
         raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
     charged_to: tuple[str, ...] = ()
@@ -259,9 +257,9 @@ def declared(
     to stay private, or were chosen by what it keeps private; DataError for a group without records.
     """
     if config.secure and task.declared is None:
-        raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
+        raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give --size.")
     if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
-        why = "noise: secure keeps texts private" if config.secure else f"the records of {task.name} are restricted"
+        why = "secure noise keeps texts private" if config.secure else f"the records of {task.name} are restricted"
         raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
     if mechanism.notion != RECORD_CENTRAL and task.chosen_by_label:
         raise UsageError(
@@ -406,14 +404,12 @@ def sizes_of(mechanism: Mechanism, task: Task, shots: Sequence[str], queries: in
     return task.sizes(shots) if mechanism.by_label else Sizes({None: task.size}, {None: len(shots)})
 
 
-def _calibrated(
-    mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase, reveal: bool
-) -> tuple[Calibration, Stated]:
+def _calibrated(mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase) -> tuple[Calibration, Stated]:
     epsilon, delta = config.epsilon, config.accounted_delta
     with phase("calibrate"):
         found = named_failure(mechanism, lambda: calibrated(mechanism, sizes, epsilon, delta, config.mode))
-    if config.secure and math.isinf(found.bounds.upper) and not reveal:
-        raise UsageError(refusal(mechanism.name))
+    if config.secure and math.isinf(found.bounds.upper):
+        raise UsageError(f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out.")
     if config.secure:
         require_share(found.event, epsilon)
     with phase("account"):
@@ -498,6 +494,6 @@ def _sampling(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
         return randomness.source("sampling")
     if randomness.secure:
         raise UsageError(
-            "Option sampling_seed makes the sampling randomness public, and noise: secure keeps it secret; drop one."
+            "Option sampling_seed makes the sampling randomness public, and secure noise keeps it secret; drop one."
         )
     return streams(own).source("sampling")

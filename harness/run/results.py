@@ -33,7 +33,7 @@ SCHEMA_VERSION: Final = 1
 _ROUNDING = 1e-6
 #: Rows of a ledger.
 _MOST_ROWS = 5000
-#: Stands for the fingerprint of private records, with secure noise.
+#: Stands for the fingerprint of private records on a privacy card.
 WITHHELD: Final = "withheld"
 #: Metrics of which lower is better in files from before `Result.higher_is_better`.
 _LOWER_UNSAID = frozenset({"genre_distance", "year_distance", "word_distance", "repeats"})
@@ -323,7 +323,7 @@ class Manifest(Part):
 
 
 class Cost(Part):
-    """seconds: by phase, wall clock. peak_memory_mb: of the whole process so far. Zero with secure noise (withheld)."""
+    """seconds: by phase, wall clock. peak_memory_mb: of the whole process so far."""
 
     seconds: dict[str, Amount]
     tokens_read: Count

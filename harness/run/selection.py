@@ -59,16 +59,15 @@ def select(
     plugins: Sequence[Path] = (),
     changes: Changes | None = None,
     options: Sequence[OptionChange] = (),
-    reveal: bool = False,
 ) -> Selection:
-    """Reads the suite of that name or path and expands it; see `expand` for reveal.
+    """Reads the suite of that name or path and expands it.
 
     Raises UsageError for anything that is not known or does not fit.
     """
     mechanisms = load_mechanisms(plugins)
     read = load_suite(find_suite(suite))
     made = changed(read, changes or Changes(), mechanisms)
-    found = selection_of(made, mechanisms, results, options, reveal, suite)
+    found = selection_of(made, mechanisms, results, options, suite)
     return replace(found, plugins=tuple(plugins), changes=changes or Changes())
 
 
@@ -77,12 +76,11 @@ def selection_of(
     mechanisms: dict[str, Registered],
     results: Path,
     options: Sequence[OptionChange] = (),
-    reveal: bool = False,
     asked: str = "",
 ) -> Selection:
     """The cells of a suite and the store of its results. Raises UsageError as `select` does."""
     check_models(suite)
-    cells = expand(suite, mechanisms, task_facts(), options, reveal)
+    cells = expand(suite, mechanisms, task_facts(), options)
     return Selection(asked or suite.name, suite, mechanisms, cells, Store(results, suite.name))
 
 

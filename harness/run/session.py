@@ -37,8 +37,7 @@ def run_missing(
     costs = Costs(known, selection.mechanisms)
     ordered = costs.in_order(missing)
     seconds = {key: estimate.seconds for key, estimate in costs.estimates(ordered).items()}
-    withheld = any(cell.secure for cell in selection.cells)
-    left = TimeLeft(seconds, getattr(engine, "workers", None) or 1, withheld)
+    left = TimeLeft(seconds, getattr(engine, "workers", None) or 1)
 
     def waiting(cells: int) -> None:
         if progress:
@@ -59,5 +58,5 @@ def require_there(cells: Sequence[Cell]) -> None:
     for name in dict.fromkeys(cell.model for cell in cells):
         models.require_there(name)
     records = Fingerprints()
-    for cell in {(c.task, c.source, c.train_records, c.test_records, c.secure): c for c in cells}.values():
+    for cell in {(c.task, c.source, c.train_records, c.test_records): c for c in cells}.values():
         records.at_hand(cell)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.run.engine_settings import refuse_secure
 
 
 def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:
@@ -14,9 +13,8 @@ def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:
 
     A function of the cells alone, whatever is done of them: each is in one part, parts differ by one cell at most, and
     a part has the cells of as few models as that allows. Among those of one model chance (their ids) decides, so that
-    slow mechanisms are spread over all parts. Raises UsageError for cells with secure noise.
+    slow mechanisms are spread over all parts.
     """
-    refuse_secure(cells)
     models = {model: place for place, model in enumerate(dict.fromkeys(cell.model for cell in cells))}
     dealt = sorted(cells, key=lambda cell: (models[cell.model], cell.id))
     first, last = ((len(cells) * end) // of for end in (number - 1, number))

@@ -17,7 +17,7 @@
     train_records: 1000          # a class (tasks without classes: in all); leave out for all
     private_share: 0.8           # the part of the private records that each seed draws anew; leave out for all
     queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
-    sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
+    sizes: {agnews: 3000}        # declared numbers of private records (a class)
     margin: 0.03                 # two rows that differ by less are equivalent (two one-sided tests); of recovery, too
     superseded: {1: why}         # earlier versions whose results no longer hold; boards show the reason with them
     tasks: [agnews, dbpedia]
@@ -58,7 +58,7 @@ from pydantic import (
     model_validator,
 )
 
-from dpicl.harness.core.cell import Mode, Noise, Options
+from dpicl.harness.core.cell import Mode, Options
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.messages import capitalized
@@ -86,6 +86,15 @@ def _declared(value: Any) -> int | dict[str, int]:
     if not numbers or not all(type(number) is int and 0 < number <= _MOST_RECORDS for number in numbers):
         raise ValueError(f"must be a whole number from 1 to {_MOST_RECORDS:,}, or one for each class")
     return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
+
+
+def _not_secure(value: Any) -> Any:
+    if value == "secure":
+        raise ValueError(
+            "is not secure in a suite, whose results are published: release from records of your own with"
+            " `dpicl release` (docs/quickstart.md), and write `noise: seeded` here"
+        )
+    return value
 
 
 TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
@@ -130,7 +139,7 @@ class Suite(BaseModel):
     epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]
     delta: TargetDelta = 1e-5
     shots: Shots = 4
-    noise: Noise = "seeded"
+    noise: Annotated[Literal["seeded"], BeforeValidator(_not_secure)] = "seeded"
     mode: Mode = "proved"
     test_records: Number | None = None
     train_records: Number | None = None

@@ -43,16 +43,12 @@ class Workbench:
 
     mechanisms: the registry. keep_tasks, keep_models, keep_draws: how many stay loaded; the one not used
         for longest goes first.
-    reveal: whether secure noise may come with an infinite epsilon. total_epsilon: what all releases of a private set
-        may cost together (None: as was stated before).
     """
 
     mechanisms: Mapping[str, Registered[Mechanism]]
     keep_tasks: int = 8
     keep_models: int = 1
     keep_draws: int = 32
-    reveal: bool = False
-    total_epsilon: float | None = None
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _drawn: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
@@ -72,11 +68,9 @@ class Workbench:
         key = (_task_key(cell), share, cell.seed)
         return self._kept(self._drawn, key, self.keep_draws, lambda: whole.drawn(share, cell.seed))
 
-    def model(self, name: str, secure: bool = False) -> LanguageModel:
-        """The model of a name; with secure noise in full precision."""
-        dtype = "float32" if secure else None
+    def model(self, name: str) -> LanguageModel:
         with self._loading.held():  # a job that measures a model lets others go on
-            return self._kept(self._models, (name, dtype), self.keep_models, lambda: models.load(name, dtype=dtype))
+            return self._kept(self._models, name, self.keep_models, lambda: models.load(name))
 
     def _kept(self, cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
         """What is loaded, or is loaded now. What could not be loaded once is not tried again for every cell."""
@@ -119,7 +113,7 @@ class Workbench:
 
     def _embedding(self, cell: Cell) -> str:
         """The embedding model of `acc_nearest` and `acc_logistic`."""
-        name = self.model(cell.model, cell.secure).identity.name
+        name = self.model(cell.model).identity.name
         return SIMULATED if name.partition(":")[0] == SIMULATED else EMBEDDED
 
     def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
@@ -147,7 +141,7 @@ class Workbench:
         reason why the others are skipped."""
         from dpicl.harness.evaluation import lm_eval_bridge, nearest
 
-        task, model = self.task(cell), self.model(cell.model, cell.secure)
+        task, model = self.task(cell), self.model(cell.model)
         wanted = task.main_metric in BY_EMBEDDING
         try:
             found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
@@ -158,10 +152,9 @@ class Workbench:
         if not self._classifies(cell, prompt):
             return found
         name = self._embedding(cell)
-        cache = OutputCache(None) if cell.secure else self.outputs()
 
         def embed(texts: Sequence[str]) -> np.ndarray:
-            return embedded(texts, name, cache, model.identity.name, task.name)
+            return embedded(texts, name, self.outputs(), model.identity.name, task.name)
 
         try:
             said = nearest.classified(task, prompt.demonstrations, embed)
@@ -178,4 +171,4 @@ def _task_key(cell: Cell) -> tuple[Any, ...]:
     sizes = None if cell.sizes is None else tuple(cell.sizes.items())
     codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
     limits = (cell.train_records, cell.test_records, cell.development)
-    return cell.task, cell.source, limits, cell.secure, sizes, codes
+    return cell.task, cell.source, limits, sizes, codes

@@ -22,7 +22,7 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, DpiclError, ResultError, told
 from dpicl.harness.core.together import clock, together
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.fingerprints import Fingerprints, noted
+from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.pipeline import Skipped, run_cell
 from dpicl.harness.run.results import Result, SuiteReference
 from dpicl.harness.run.store import Store
@@ -48,8 +48,7 @@ class CellProgress:
 class Done:
     """A cell is over.
 
-    message: the error or the reason of a skip. busy: another run has its lock. seconds: 0 with secure noise, where they
-    depend on the records. worker_died: why it failed.
+    message: the error or the reason of a skip. busy: another run has its lock. worker_died: why it failed.
     """
 
     cell: Cell
@@ -65,16 +64,12 @@ Report = Callable[[CellProgress | Done], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
-    whether secure noise may come with an infinite epsilon.
-    total_epsilon: of all releases of a private set."""
+    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default."""
 
     suite: SuiteReference
     results: Path
     plugins: tuple[Path, ...] = ()
     threads: int = 0
-    reveal: bool = False
-    total_epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,16 +90,14 @@ class Worker:
     bench: Workbench = field(init=False)
 
     def __post_init__(self) -> None:
-        self.bench = Workbench(
-            load_mechanisms(self.job.plugins), reveal=self.job.reveal, total_epsilon=self.job.total_epsilon
-        )
+        self.bench = Workbench(load_mechanisms(self.job.plugins))
 
     def compute(self, cell: Cell, report: Report) -> Outcome:
         """Runs a cell. Reads and writes no results folder."""
         start = clock()
 
         def spent() -> float:
-            return 0.0 if cell.secure else clock() - start
+            return clock() - start
 
         def progress(done: int, total: int, unit: str) -> None:
             report(CellProgress(cell, done, total, unit))
@@ -120,7 +113,7 @@ class Worker:
         except DpiclError as error:
             return Outcome(Done(cell, "failed", spent(), message=told(error)))
         except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
-            return Outcome(Done(cell, "failed", spent(), message=unknown_failure(error, cell.secure)))
+            return Outcome(Done(cell, "failed", spent(), message=unknown_failure(error)))
 
 
 @dataclass
@@ -152,8 +145,6 @@ class Recorder:
                     f"Node {node} has other records of {done.cell.task} than this machine, so its result was not kept;"
                     " give every node the same records under the same DPICL_DATA."
                 )
-            if done.cell.secure:
-                result = noted(result, outcome.fingerprint)
             return done if self.store.write_first(result) else Done(done.cell, "present")
         except ResultError:
             raise  # the folder is the same for every cell
@@ -195,23 +186,20 @@ class LocalWorker:
             return over or self.recorder.keep(self.worker.compute(cell, report))
 
 
-def unknown_failure(error: Exception, secure: bool) -> str:
-    """One sentence on an error that is none of ours, and where it was raised. secure: without what it says, which may
-    quote a record."""
+def unknown_failure(error: Exception) -> str:
+    """One sentence on an error that is none of ours, and where it was raised."""
     *_, last = traceback.extract_tb(error.__traceback__)
-    said = type(error).__name__ if secure else f"{type(error).__name__}: {told(error, 300)}"
     return (
-        f"{said} ({Path(last.filename).name}, line {last.lineno}); where this is no code of your own (functions of a"
-        " task, a model), please report it."
+        f"{type(error).__name__}: {told(error, 300)} ({Path(last.filename).name}, line {last.lineno}); where this is no"
+        " code of your own (functions of a task, a model), please report it."
     )
 
 
 def portions(cells: Sequence[Cell], most: int | None = None) -> Iterator[list[Cell]]:
-    """The cells in portions that may run together: those of one model, at most so many. Alone runs a cell with secure
-    noise, which must not print."""
-    for key, group in groupby(cells, key=lambda cell: (cell.model, cell.secure)):
+    """The cells in portions that may run together: those of one model, at most so many."""
+    for _, group in groupby(cells, key=lambda cell: cell.model):
         several = list(group)
-        size = 1 if key[1] else most or len(several)
+        size = most or len(several)
         yield from (several[start : start + size] for start in range(0, len(several), size))
 
 

@@ -89,7 +89,7 @@ def _results(
     for source in sorted({result.cell.source for result in current}):
         chosen = suite.model_copy(update={"models": models, "source": source})
         facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
-        cells += expand(chosen, mechanisms, facts, reveal=True)  # whether the records are here or not
+        cells += expand(chosen, mechanisms, facts)
     selection = Selection(suite.name, suite, dict(mechanisms), cells, store)
     return *standing(results, selection, output.message), selection
 

@@ -19,7 +19,7 @@ from dp_accounting.pld import pld_privacy_accountant as pld
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
 from dpicl.harness.core.errors import DpiclError, PluginError, UsageError
-from dpicl.harness.core.seeds import accounted_delta, streams
+from dpicl.harness.core.seeds import streams
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, resolve_options
@@ -246,8 +246,7 @@ def _recomputed(result: Result) -> tuple[str, float, str]:
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     try:
         event = from_json(result.privacy.event)
-        delta = accounted_delta(result.cell.delta, result.cell.noise)
-        upper, second, used = within(_SECONDS, lambda: account(event, delta))
+        upper, second, used = within(_SECONDS, lambda: account(event, result.cell.delta))
     except (DpiclError, TookTooLong) as error:
         return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0, "no accountant"
     except Exception as error:  # an accountant that breaks on untrusted numbers proves nothing

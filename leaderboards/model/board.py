@@ -19,9 +19,8 @@ from dpicl.harness.core.errors import require_known
 from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.harness.evaluation.inference import MARGIN
 from dpicl.harness.run.expand import Cell
-from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.headroom import measure_headroom
-from dpicl.harness.run.results import WITHHELD, Result
+from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import BASELINES, READER, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
@@ -169,12 +168,6 @@ def _section(
     if group.simulated:
         said = "The model is simulated: these numbers test the machinery and say nothing about any mechanism"
         notes.append(Note(Weight.MODEL, "", said))
-    if any(fingerprint_of(result) == WITHHELD for result in results):
-        said = (
-            "Results with secure noise withhold the fingerprint of their records: that they are all from the same"
-            " private records is not checked here"
-        )
-        notes.append(Note(Weight.DOUBT, "", said))
     if said := NOTIONS[group.notion].said:
         notes.append(Note(Weight.MODEL, "", f"{said}. These rows are compared with no others"))
     if group.up_to_rounding:

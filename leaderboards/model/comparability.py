@@ -18,7 +18,6 @@ from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.core.cell import Cell, Options
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.data.config import NOT_EVERYWHERE
-from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite
 
@@ -40,7 +39,7 @@ def in_order(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[
 _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "suite content": lambda r: r.suite.hash,
     "source of records": lambda r: (r.cell.source, r.manifest.data.source),
-    "records": fingerprint_of,
+    "records": lambda r: r.manifest.data.fingerprint,
     "sizes of the private classes": lambda r: tuple(sorted(r.manifest.data.sizes.items())),
     "declared sizes": lambda r: None if r.cell.sizes is None else tuple(r.cell.sizes.items()),
     "records a class": lambda r: r.cell.train_records,
@@ -57,7 +56,6 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "mechanism": lambda r: r.cell.mechanism,
     "options": lambda r: json.dumps(r.cell.options, sort_keys=True),
     "plug-in file": lambda r: r.cell.plugin,
-    "kind of noise": lambda r: r.cell.noise,
     "number of queries": lambda r: (r.cell.queries, r.privacy.queries),
     "ε": lambda r: None if r.cell.mechanism in BASELINES else r.cell.epsilon,
     "δ": lambda r: r.cell.delta,
@@ -79,7 +77,7 @@ TASK = (
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "declared sizes", "prompts", "number of shots", "records a class", "metric")
-ROW = ("mechanism", "options", "plug-in file", "kind of noise", "number of queries")
+ROW = ("mechanism", "options", "plug-in file", "number of queries")
 REFERENCE = (
     *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
     *("model weights", "metric", "set of metrics", "directions of the metrics", "test records of every metric"),
@@ -93,7 +91,7 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
     **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
     **dict.fromkeys(
-        ("records a class", "share of the private records", "declared sizes", "kind of noise", "notion of privacy"),
+        ("records a class", "share of the private records", "declared sizes", "notion of privacy"),
         _SUITE,
     ),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",

@@ -70,9 +70,8 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
         cell = row.results[0].cell
         done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
-        # An audit draws seeded noise and publishes what it finds: never advise one on records that must stay private.
         known_exactly = row.results[0].privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound
-        wanted = 0 < row.epsilon < math.inf and not (done or cell.secure or known_exactly)
+        wanted = 0 < row.epsilon < math.inf and not (done or known_exactly)
         command = _audit_command(group, cell, known) if wanted else ""
         own_powers = {one.id: known_powers[one.id] for one in audit.attacks if one.id in known_powers}
         return replace(row, audit=replace(audit, settings=settings, powers=own_powers, command=command))
@@ -107,10 +106,9 @@ def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str
     """The command that audits a row's mechanism at its epsilon.
 
     It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
-    The noise of an audit is seeded and its results are public, so an audit never uses records that must stay private.
     """
     words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
-    words += ["--model", group.model, "--source", "synthetic" if cell.secure else group.source]
+    words += ["--model", group.model, "--source", group.source]
     if group.delta != DEFAULT_DELTA:
         words += ["--delta", f"{group.delta:g}"]
     for name, value in sorted(cell.options.items()):

@@ -85,8 +85,8 @@ def _without_ranks(table: TaskTable) -> TaskTable:
 
 
 def _over_public(row: Row, public: Row, real: Row | None) -> float | None:
-    """Recovery over the seeds of all three; None without any, with secure noise, or where there is nothing to gain."""
-    if real is None or row.secure or row.real_data is None:
+    """Recovery over the seeds of all three; None without any, or where there is nothing to gain."""
+    if real is None or row.real_data is None:
         return None
     seeds = set(row.seeds) & set(public.seeds) & set(real.seeds)
     if not seeds:

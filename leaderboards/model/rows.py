@@ -26,9 +26,6 @@ from dpicl.leaderboards.model.text import epsilon_text, queries_text, score_text
 MINIMUM_GAIN = 0.05
 _ROUNDING = 1e-9
 
-#: Why a row with secure noise has no recovery.
-SECURE_NOTE = "with secure noise there is none, since it would follow from the row at ε = ∞"
-
 BySeed = Mapping[int, Result]
 
 
@@ -108,11 +105,6 @@ class Row:
     def at_an_end(self) -> bool:
         """Whether it belongs to no privacy level: a reference baseline, or a control at ε = 0."""
         return self.is_baseline or self.epsilon == 0
-
-    @property
-    def secure(self) -> bool:
-        """Whether it was run with secure noise: its records stay private, and what follows from them is withheld."""
-        return any(result.cell.secure for result in self.results)
 
     @property
     def reported(self) -> float | None:
@@ -205,15 +197,9 @@ def _row(by_seed: BySeed, baselines: Mapping[str, BySeed], interval: tuple[float
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     low, high = interval
-    # With secure noise a recovery would follow from the row at ε = ∞ of private records, which no ledger covers.
-    secure = any(result.cell.secure for part in (by_seed, *baselines.values()) for result in part.values())
-    zero_shot, real_data = (
-        None if secure else _over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA)
-    )
+    zero_shot, real_data = (_over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA))
     score = fmean(map(score_of, results))
-    recovery, note = None, SECURE_NOTE
-    if not secure:
-        recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
+    recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
     proved = max(result.privacy.epsilon_proved for result in results)
     return Row(
         label=first.cell.label,

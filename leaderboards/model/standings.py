@@ -107,8 +107,7 @@ class TaskTable:
     def absent(self) -> dict[str, str]:
         """Reference baselines that should have a row and have none -> their ε."""
         there = {ZERO_SHOT: self.zero_shot, REAL_DATA: self.real_data}
-        wanted = _baselines(any(row.secure for row in self.all_rows))
-        return {name: epsilon for name, epsilon in wanted.items() if there[name] is None}
+        return {name: epsilon for name, epsilon in _BASELINES.items() if there[name] is None}
 
     @property
     def kind(self) -> str:
@@ -377,13 +376,12 @@ def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:
     return "; ".join(said(note, titles) for note, titles in found.items())
 
 
-def _baselines(secure: bool) -> dict[str, str]:
-    """The reference baselines of a table -> their ε. With secure noise none shows private records at ε = ∞."""
-    return {ZERO_SHOT: "0"} if secure else {ZERO_SHOT: "0", REAL_DATA: "∞"}
+#: The reference baselines of a table -> their ε.
+_BASELINES = {ZERO_SHOT: "0", REAL_DATA: "∞"}
 
 
 def _missing(group: Group, task: str, baselines: Mapping[str, BySeed], results: Sequence[Result]) -> Iterable[Missing]:
-    for name, epsilon in _baselines(any(result.cell.secure for result in results)).items():
+    for name, epsilon in _BASELINES.items():
         if lacking := {result.cell.seed for result in results} - baselines[name].keys():
             what = f"{name} (ε = {epsilon}) on {task}, {'seed' if len(lacking) == 1 else 'seeds'} {seeds_text(lacking)}"
             yield Missing(what, group.run_command(task, name))

@@ -182,9 +182,8 @@ def _line(result: Result, row: Row, table: TaskTable) -> dict[str, float | str]:
     }
     if privacy.knob is not None:
         numbers[f"knob/{privacy.knob.name}"] = privacy.knob.value
-    if not result.cell.secure:  # else they are withheld, and the file's zeros mean nothing
-        numbers |= {"seconds": sum(cost.seconds.values()), "tokens_read": cost.tokens_read}
-        numbers |= {f"seconds/{phase}": value for phase, value in cost.seconds.items()}
+    numbers |= {"seconds": sum(cost.seconds.values()), "tokens_read": cost.tokens_read}
+    numbers |= {f"seconds/{phase}": value for phase, value in cost.seconds.items()}
     return {**_finite(numbers), "epsilon_text": epsilon_text(result.cell.epsilon), "cell": result.cell_id}
 
 
@@ -203,9 +202,7 @@ def _over_seeds(row: Row, table: TaskTable) -> dict[str, float | str]:
 
 
 def _of_seed(result: Result, table: TaskTable) -> dict[str, float | None]:
-    """The reference baselines' scores at the seed of a result, and its recovery; nothing with secure noise."""
-    if result.cell.secure:
-        return {}
+    """The reference baselines' scores at the seed of a result, and its recovery."""
     zero_shot, real_data = (
         next((score_of(other) for other in (row.results if row else ()) if other.cell.seed == result.cell.seed), None)
         for row in (table.zero_shot, table.real_data)
@@ -238,9 +235,8 @@ def _summary(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, float]
         "largest_proved_epsilon": max((row.proved for row in rows if math.isfinite(row.proved)), default=None),
         "results": len(results),
     }
-    if not any(result.cell.secure for result in results):
-        found["seconds_total"] = sum(sum(result.cost.seconds.values()) for result in results)
-        found["tokens_read_total"] = sum(result.cost.tokens_read for result in results)
+    found["seconds_total"] = sum(sum(result.cost.seconds.values()) for result in results)
+    found["tokens_read_total"] = sum(result.cost.tokens_read for result in results)
     return _finite(found)
 
 

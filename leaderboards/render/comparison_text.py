@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from dpicl.harness.run.fingerprints import fingerprint_of
-from dpicl.harness.run.results import WITHHELD
 from dpicl.leaderboards.compare.pairing import Unmatched
 from dpicl.leaderboards.compare.sides import Change
 from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison, Summary
@@ -112,12 +110,6 @@ def notes(comparison: Comparison) -> list[str]:
     found += gathered(
         Note(Weight.SEEDS, str(cell.key), f": {cell.note}", unit="cells") for cell in comparison.cells if cell.note
     )
-    results = (*comparison.base.results, *comparison.candidate.results)
-    if any(fingerprint_of(result) == WITHHELD for result in results):
-        found.append(
-            "Results with secure noise withhold the fingerprint of their records: that both sides used the same ones"
-            " is not checked."
-        )
     return found
 
 

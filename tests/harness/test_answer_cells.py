@@ -136,11 +136,6 @@ def test_options_that_make_no_sense_are_refused_when_the_suite_is_read(run, mech
     assert answer.code == 2 and message in answer.err and "answers.yaml" in answer.err
 
 
-def test_secure_noise_and_public_coins_are_refused_when_the_suite_is_read(run):
-    answer, _ = run("voting", "agnews", suite=SUITE + "noise: secure\nsizes: {{agnews: 80}}\n")
-    assert answer.code == 2 and "sampling_seed makes the sampling randomness public" in answer.err
-
-
 def test_a_mechanism_that_cannot_do_a_task_says_why(run):
     answer, results = run("esa", "agnews", flags=["--epsilon", 1, "--seed", 0])
     assert answer.code == 0 and results == {}

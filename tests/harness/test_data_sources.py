@@ -13,7 +13,7 @@ from dpicl.harness.data.splits import normalised
 from dpicl.harness.data.tables import LONGEST_LINE
 from dpicl.harness.data.task import Task, load_config
 from tests.harness.helpers import assert_shown_nowhere, write
-from tests.harness.secure_suite import LABELS
+from tests.harness.local_suite import LABELS
 
 pytestmark = pytest.mark.usefixtures("new_corpora")
 

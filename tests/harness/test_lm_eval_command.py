@@ -31,7 +31,7 @@ def _synthetic(own_cache, monkeypatch):
     monkeypatch.setenv("DPICL_SOURCE", "synthetic")
 
 
-@pytest.mark.parametrize("wrong", [{"noise": "Secure"}, {"seed": -1}, {"shots": -1}], ids=str)
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"shots": -1}], ids=str)
 def test_what_no_release_can_be_made_for_is_refused(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
         make_run({**SETTINGS, **wrong})

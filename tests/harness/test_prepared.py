@@ -20,7 +20,6 @@ from dpicl.harness.core.errors import BudgetExceeded, Concealed, PluginError, Us
 from dpicl.harness.core.vocabulary import FinalPrompt, Query
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run import lm_eval_model
 from dpicl.harness.run.lm_eval_model import MechanismRun, lm_of
 from dpicl.harness.run.pipeline import run_cell
 from dpicl.harness.run.releasing import release
@@ -162,7 +161,7 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
 
 
 def test_lm_eval_gets_its_answers(own_cache, agnews, monkeypatch):
-    monkeypatch.setattr(lm_eval_model, "load_task", lambda *given, **more: agnews)
+    monkeypatch.setattr(Task, "load", lambda *given, **more: agnews)
     run = MechanismRun(EmbeddingCentroids, models.load("sim"), CONFIG, "synthetic", {"embedding": "sim"})
     queries = [Query("0", "a match of two teams"), Query("1", "shares fall")]
     assert set(run.respond("dpicl_agnews", queries)) == {"0", "1"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ import pytest
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data.task import Task
-from dpicl.harness.run import fingerprints
-from dpicl.harness.run.fingerprints import Fingerprints, fingerprint_of
+from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import at_hand
 from dpicl.harness.run.results import SuiteReference
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.worker import Job, LocalWorker
-from tests.harness.secure_suite import rows_of, suite, write_records
+from tests.harness.local_suite import rows_of, suite, write_records
 
 TRAIN = rows_of("train", 30)
 OTHER = [{"text": "a record that was not there", "label": "World"}]
@@ -30,7 +28,7 @@ def lab(dpicl, tmp_path, monkeypatch):
     class Lab:
         results = tmp_path / "results"
         data = tmp_path / "data"
-        path = suite(tmp_path, "zero_shot", "prism", noise="seeded")
+        path = suite(tmp_path, "zero_shot", "prism", seeds="[0]")
 
         def records(self, train=TRAIN, test=None, folder=None):
             monkeypatch.setenv("DPICL_DATA", str(write_records(folder or self.data, train, test)))
@@ -39,7 +37,7 @@ def lab(dpicl, tmp_path, monkeypatch):
             return dpicl(command, self.path, "--results", self.results, *flags)
 
         def store(self):
-            return Store(self.results, "private")
+            return Store(self.results, "own")
 
     found = Lab()
     found.records()
@@ -50,7 +48,6 @@ def statuses(answer) -> list[str]:
     return [cell["status"] for cell in answer.json["cells"]]
 
 
-@pytest.mark.parametrize("noise", ["seeded", "secure"])
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -62,8 +59,7 @@ def statuses(answer) -> list[str]:
         ({"train": [*TRAIN, *OTHER], "test": rows_of("check", 2)}, "test"),
     ],
 )
-def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, change, reason):
-    lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise)
+def test_results_of_other_records_are_stale_everywhere(lab, change, reason):
     assert lab("run").code == 0
     assert "2 were there" in lab("run").out
     assert "different data" not in lab("board").out
@@ -134,9 +130,8 @@ def test_a_source_that_is_missing_stops_a_run_before_anything_is_written(lab, mo
     assert not lab.results.exists()
 
 
-@pytest.mark.parametrize("noise", ["seeded", "secure"])
-def test_two_sets_of_records_never_share_a_row(lab, tmp_path, noise):
-    lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise, seeds="[0, 1]")
+def test_two_sets_of_records_never_share_a_row(lab, tmp_path):
+    lab.path = suite(tmp_path, "zero_shot", "prism", seeds="[0, 1]")
     lab("run", "--seed", 0)
     lab.records([*TRAIN, *OTHER])
     lab("run", "--seed", 1)
@@ -149,50 +144,6 @@ def test_two_sets_of_records_never_share_a_row(lab, tmp_path, noise):
     board = lab("board", "--json").json
     assert all(len(row["seeds"]) == 1 for row in board["sections"][0]["tasks"][0]["rows"])
     assert any("other records" in note for note in board["sections"][0]["notes"])
-
-
-def test_a_board_elsewhere_says_that_private_sets_are_not_compared(lab, tmp_path, monkeypatch):
-    """Another machine does not have the key, nor what was noted with it."""
-    lab.path = suite(tmp_path, "zero_shot", "prism")
-    lab("run")
-    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "another machine"))
-    lab.data.rename(tmp_path / "gone")
-    assert any("secure noise withhold" in note for note in lab("board", "--json").json["sections"][0]["notes"])
-    (tmp_path / "gone").rename(lab.data)
-    plan = lab("plan", "--json")
-    assert statuses(plan) == ["stale", "stale"] and "does not know" in plan.json["cells"][0]["reason"]
-    assert lab("run").code == 2
-
-
-def test_the_fingerprint_of_private_records_is_nowhere_in_the_results_and_keyed_on_this_machine(lab, tmp_path):
-    lab.path = suite(tmp_path, "prism")
-    lab("run")
-    (result,), _ = lab.store().load_all()
-    plain = Task.load("agnews", "local", limit_test=4).fingerprint
-    keyed = fingerprint_of(result)
-    assert keyed not in (plain, "withheld")
-    for file in lab.results.rglob("*"):
-        assert not file.is_file() or (plain not in file.read_text() and keyed not in file.read_text())
-    assert stat.S_IMODE(private_folder().stat().st_mode) == 0o700
-    for file in private_folder().iterdir():
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert lab.results not in private_folder().parents
-
-
-def test_two_private_sets_with_the_same_numbers_in_one_second_are_told_apart(lab, tmp_path):
-    lab.path = suite(tmp_path, "zero_shot")
-    lab("run")
-    folder = lab.results
-    (first,), _ = lab.store().load_all()
-    lab.records([*TRAIN, *OTHER])
-    lab.results = tmp_path / "second"
-    lab("run")
-    assert statuses(lab("plan", "--json")) == ["present"]
-    lab.results = folder
-    assert statuses(lab("plan", "--json")) == ["stale"]
-    lab.records()
-    assert statuses(lab("plan", "--json")) == ["present"]
-    assert fingerprint_of(first) != "withheld"
 
 
 def test_a_moved_results_folder_is_still_known(lab, tmp_path):
@@ -251,7 +202,7 @@ def test_a_board_fetches_nothing_from_the_hub(lab, monkeypatch):
 def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(lab, monkeypatch):
     cell = cell_of(lab)
     lab.records(rows_of("train", 31))
-    read = fingerprints.load_task
+    read = Task.load
 
     def slow(*words, **flags):
         task = read(*words, **flags)
@@ -259,7 +210,7 @@ def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(l
         return task
 
     with monkeypatch.context() as patch:
-        patch.setattr(fingerprints, "load_task", slow)
+        patch.setattr(Task, "load", slow)
         Fingerprints().at_hand(cell)
     for each in (32, 31):
         lab.records(rows_of("train", each))
@@ -301,7 +252,7 @@ def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, 
 
 
 def test_the_board_of_a_part_says_how_much_is_there_and_what_is_skipped_is_no_work(lab, tmp_path):
-    lab.path = suite(tmp_path, "zero_shot", "prism", "esa", noise="seeded")
+    lab.path = suite(tmp_path, "zero_shot", "prism", "esa")
     plan = lab("plan", "--json").json
     assert [cell["status"] for cell in plan["cells"] if cell["mechanism"] == "esa"] == ["skipped"]
     assert (plan["missing"], plan["skipped"]) == (2, 1)

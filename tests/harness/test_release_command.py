@@ -1,4 +1,4 @@
-"""`dpicl release`, `dpicl answer`, `dpicl budget`, and what plan and run say of the budget: on the simulated model."""
+"""`dpicl release`, `dpicl answer` and `dpicl budget`, on the simulated model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import dpicl as package
 from dpicl.harness.api import release_job
 from dpicl.harness.core.cell import large_delta
 from dpicl.harness.core.errors import ModelError
-from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.harness.data.task import Task
 from dpicl.harness.models import simulated
@@ -22,7 +21,7 @@ from dpicl.harness.run import card, formats
 from dpicl.harness.run.card import card_markdown
 from dpicl.harness.run.own import written_config
 from tests.harness.helpers import refuse
-from tests.harness.secure_suite import rows_of, suite, write_records
+from tests.harness.local_suite import rows_of
 
 LABELS = ("billing", "technical", "refund")
 SMALL = ("--option", "slots=4", "--option", "tokens=3", "--option", "top_k=10")
@@ -290,46 +289,6 @@ def test_from_python(desk):
     assert stands["releases"] == 2 and 1 < stands["epsilon"] < stands["sum_epsilon"] <= 2
     with pytest.raises(package.UsageError, match="nothing"):
         package.budget("nothing")
-
-
-# --- plan and run ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def board(desk, monkeypatch) -> Path:
-    """A suite of private cells: two seeds of two mechanisms."""
-    monkeypatch.setenv("DPICL_DATA", str(write_records(desk / "data", rows_of("train", 30))))
-    return suite(desk, "zero_shot", "tang", "prism", seeds="[0, 1]")
-
-
-def test_plan_and_run_say_what_cells_cost_together_and_refuse_beyond_the_limit(dpicl, board, desk):
-    flags = (board, "--results", desk / "results")
-    planned = dpicl("plan", *flags, "--json")
-    assert planned.code == 0, planned.err
-    (prospect,) = planned.json["budgets"]
-    together = prospect["after"]["epsilon"]
-    assert prospect["before"] is None and prospect["after"]["releases"] == 4
-    assert 1 < together < 4 and prospect["after"]["sum_epsilon"] == pytest.approx(4, rel=0.02)
-    assert rounded_up(together) in planned.err
-    limit = ("--total-epsilon", 3.9)
-    refused = dpicl("plan", *flags, *limit, "--json")
-    assert refused.code == 2 and not refused.json["budgets"][0]["admitted"]
-    assert dpicl("run", *flags, *limit).code == 2
-    assert dpicl("budget", "--json").json == {"private_sets": []}
-    done = dpicl("run", *flags, "--total-epsilon", 4.1, "--json")
-    assert done.json["counts"]["done"] == 6, done.err
-    (stands,) = package.budget()
-    assert stands["releases"] == 4 and stands["epsilon"] == pytest.approx(together, rel=1e-6)
-    assert stands["total_epsilon"] == 4.1
-    assert dpicl("plan", *flags, "--json").json["budgets"] == []  # what is there is not paid again
-    more = dpicl("run", *flags, "--seed", 7, "--mechanism", "tang")
-    assert more.code == 2 and "agnews" in more.err
-    assert package.budget("agnews")[0]["left"] == pytest.approx(4.1 - stands["sum_epsilon"])
-
-
-def test_a_limit_is_about_private_records(dpicl, board, desk, sim_suite):
-    answer = dpicl("plan", sim_suite, "--results", desk / "results", "--total-epsilon", 3)
-    refuse(answer, "--total-epsilon")
 
 
 @pytest.mark.parametrize(

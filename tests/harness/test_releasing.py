@@ -270,5 +270,5 @@ def test_labels_that_are_dropped_get_no_text_and_no_noise_of_theirs():
     assert {row["partition"] for row in made.ledger.to_json()} == set(task.labels) - {"Abbreviation"}
     with pytest.raises(UsageError, match="Abbreviations"):
         released(Tang(slots=4, tokens=3, dropped=("Abbreviations",)), task, config)
-    with pytest.raises(PluginError, match="labels"):
+    with pytest.raises(UsageError, match="no label"):
         released(Tang(slots=4, tokens=3, dropped=task.labels), task, config)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -346,16 +345,3 @@ def test_a_row_with_paper_accounting_is_not_called_proved():
     (page,) = [text for name, text in pages(board).items() if name.startswith("rows/tang")]
     assert "accounting paper" in Page(page).words
     assert "accounting proved" not in Page(page).words
-
-
-def test_withheld_costs_are_not_shown_as_nothing():
-    first = make_result("tang", 0.6)
-    cell = first.cell.model_copy(update={"noise": "secure"})
-    cost = first.cost.model_copy(update={"seconds": {}, "tokens_read": 0, "peak_memory_mb": 0.0})
-    files = pages(build_board([*ends(), first.model_copy(update={"cell": cell, "cell_id": cell.id, "cost": cost})]))
-    (page,) = [Page(text) for name, text in files.items() if name.startswith("rows/tang")]
-    assert "cost withheld" in page.words and "0 tokens" not in page.words
-    compared = json.loads(Page(files["compare.html"]).scripts[-1])
-    (row,) = json.loads(page.scripts[-1]).values()
-    place, *values = row["numbers"]
-    assert dict(zip(compared["names"][place], values, strict=True))["tokens read a seed"] == "withheld"

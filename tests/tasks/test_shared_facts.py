@@ -13,8 +13,6 @@ import pytest
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data.concealed import load_task
-from dpicl.harness.data.config import load_config
 from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate
 from dpicl.harness.models.simulated import SimulatedLM
@@ -129,12 +127,6 @@ def test_real_records_surface_single_facts_and_noise_does_not(task):
         ReleaseConfig(epsilon=1.0, delta=1e-5, shots=3),
     )
     assert evaluate(task, SimulatedLM(), private.demonstrations).aggregates["surfaces_1"] == 0
-
-
-def test_secure_noise_is_refused():
-    with pytest.raises(UsageError, match="secure"):
-        load_task("shared_facts", "auto", secure=True)
-    assert load_config("shared_facts")["metadata"]["scores_private"]
 
 
 # --- the bound ---------------------------------------------------------------------------------------------------

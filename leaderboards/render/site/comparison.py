@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import Any
 
 from dpicl.harness.core.vocabulary import model_name
-from dpicl.harness.run.results import WITHHELD
 from dpicl.leaderboards.compare.named_rows import row_name
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.board import Board, Section
@@ -115,8 +114,8 @@ def _numbers(row: Row) -> dict[str, str]:
     if row.audit.best is not None:
         found["audited ε"] += f" ({attack_name(row.audit.best)})"
     return found | {
-        "seconds a seed": WITHHELD if row.secure else f"{seconds:,.0f}",
-        "tokens read a seed": WITHHELD if row.secure else f"{tokens:,.0f}",
+        "seconds a seed": f"{seconds:,.0f}",
+        "tokens read a seed": f"{tokens:,.0f}",
     }
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from dpicl.harness.core.vocabulary import model_name
-from dpicl.harness.run.results import WITHHELD, LedgerRow, Result
+from dpicl.harness.run.results import LedgerRow, Result
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.attacks import options_text
 from dpicl.leaderboards.model.board import Section
@@ -101,9 +101,7 @@ def command(group: Group, row: Row) -> str:
 
 
 def _cost(row: Row) -> dict[str, str]:
-    """Time, tokens and memory in words; with secure noise they are withheld, and the files' zeros mean nothing."""
-    if row.secure:
-        return {"cost": WITHHELD}
+    """Time, tokens and memory in words."""
     costs = [result.cost for result in row.results]
     seconds = fmean(sum(cost.seconds.values()) for cost in costs)
     tokens, memory = fmean(cost.tokens_read for cost in costs), max(cost.peak_memory_mb for cost in costs)
@@ -135,7 +133,7 @@ def _seed(result: Result) -> dict[str, Any]:
         "score": result.scores[result.main_metric],
         "proved": result.privacy.epsilon_proved,
         "knob": None if knob is None else knob.value,
-        "seconds": WITHHELD if result.cell.secure else f"{sum(result.cost.seconds.values()):.0f}",
+        "seconds": f"{sum(result.cost.seconds.values()):.0f}",
         "created": result.created,
         "file": f"{result.cell_id}.json",
     }

@@ -206,7 +206,6 @@ REFUSED = [
     ("options", lambda r: with_cell(r, options={"slots": 5})),
     ("number of queries", lambda r: with_cell(r, queries=100)),
     ("records a class", lambda r: with_cell(r, train_records=7)),
-    ("kind of noise", lambda r: with_cell(r, noise="secure")),
 ]
 
 

@@ -121,14 +121,6 @@ def test_the_audited_epsilon_stands_in_line_and_summary(results: list[Result]) -
     assert [line.get("epsilon_audited") for line in row.rows] == [0.4, None]
 
 
-def test_withheld_costs_are_not_published_as_zero() -> None:
-    result = make_result()
-    cell = result.cell.model_copy(update={"noise": "secure"})
-    secure = result.model_copy(update={"cell": cell, "cell_id": cell.id})
-    row = row_of([secure])
-    assert not {"seconds", "tokens_read"} & set(row.rows[0]) and "seconds_total" not in row.summary
-
-
 def test_released_texts_are_in_the_result_files_alone_and_the_machine_nowhere(results: list[Result]) -> None:
     what = plan(results)
     rows = json.dumps([vars(row) for row in what.rows])

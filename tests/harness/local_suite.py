@@ -1,4 +1,4 @@
-"""A suite with secure noise on records of a test's own, and an entropy source that a test can repeat."""
+"""A suite on records of a test's own, with declared sizes, and an entropy source that a test can repeat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 LABELS = ("World", "Sports", "Business", "Technology")
 SUITE = """
-name: private
+name: own
 version: 1
 source: local
 model: sim
@@ -18,7 +18,6 @@ seeds: [0]
 epsilons: [{epsilon}]
 delta: 1e-5
 shots: 2
-noise: secure
 test_records: 4
 {sizes}
 tasks: [agnews]
@@ -30,10 +29,8 @@ ROWS = {
     "tang": "{name: tang, options: {slots: 4, examples_per_slot: 1, tokens: 3, top_k: 10}}",
     "pta": "{name: pta, options: {slots: 4, examples_per_slot: 1, tokens: 3}}",
     "prism": "{name: prism, options: {prompts: 8, tokens: 3}}",
-    "voting": "{name: voting, options: {slots: 4, examples_per_slot: 2}}",
     "esa": "{name: esa}",
     "zero_shot": "{name: zero_shot}",
-    "real": "{name: real_demonstrations}",
 }
 
 
@@ -42,7 +39,7 @@ def suite(folder: Path, *rows: str, sizes: str = SIZES, epsilon: str = "1", **ch
     text = SUITE.format(sizes=sizes, epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS[row]}" for row in rows))
     for key, value in changes.items():
         text = "\n".join(line for line in text.splitlines() if not line.startswith(f"{key}:")) + f"\n{key}: {value}\n"
-    path = folder / "private.yaml"
+    path = folder / "own.yaml"
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -63,6 +60,13 @@ def write_records(folder: Path, train: list[dict[str, str]], test: list[dict[str
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / "agnews" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
     return folder
+
+
+def private_release(records: Path, out: Path) -> list[object]:
+    """The words of a release from such records, as a file of a user's own."""
+    words = ["release", "tang", "--data", records, "--labels", ",".join(LABELS), "--size", 20, "--epsilon", 1]
+    options = ("slots=4", "examples_per_slot=1", "tokens=3", "top_k=10")
+    return [*words, "--model", "sim", "--out", out, *(f"--option={option}" for option in options)]
 
 
 def repeated_entropy() -> Callable[[int], bytes]:
