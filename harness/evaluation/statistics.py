@@ -17,8 +17,6 @@ Outcomes = Sequence[Sequence[float]] | np.ndarray
 DRAWS = 10_000
 #: Replicates that are held in memory at a time.
 _CHUNK = 1_000
-#: Tables that are resampled at a time.
-_TOGETHER = 32
 #: Weights of one shape of tables that are kept in memory (16 MB), since every row of a table draws the same ones.
 _MOST_KEPT = 2_000_000
 
@@ -46,21 +44,7 @@ def seeds_documents_interval(
     With one seed it is the bootstrap over documents, and says nothing about how other seeds would do.
     Raises UsageError when rows differ in length, are empty, hold a NaN, or the level is outside (0, 1).
     """
-    ((low, high),) = seeds_documents_intervals([outcomes], level, seed, draws)
-    return low, high
-
-
-def seeds_documents_intervals(
-    tables: Sequence[Outcomes] | np.ndarray, level: float = 0.95, seed: int = 0, draws: int = DRAWS
-) -> list[tuple[float, float]]:
-    """`seeds_documents_interval` of each of outcomes[p, S, D], from the same resamples and several times as fast.
-
-    Raises UsageError as that does, and for tables of different shapes.
-    """
-    stacked, found = _stacked(tables), list[tuple[float, float]]()
-    for part in _parts(stacked):
-        found += _percentiles(_means(part, seed, draws), level)
-    return found
+    return percentile_interval(seeds_documents_means(outcomes, seed, draws), level)
 
 
 def percentile_interval(means: np.ndarray, level: float = 0.95) -> tuple[float, float]:
@@ -68,7 +52,9 @@ def percentile_interval(means: np.ndarray, level: float = 0.95) -> tuple[float, 
 
     Raises UsageError when the level is outside (0, 1).
     """
-    return _percentiles(means[None], level)[0]
+    _check_level(level)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    return low, high
 
 
 def seeds_documents_means(outcomes: Outcomes, seed: int = 0, draws: int = DRAWS) -> np.ndarray:
@@ -76,7 +62,9 @@ def seeds_documents_means(outcomes: Outcomes, seed: int = 0, draws: int = DRAWS)
 
     Raises UsageError when rows differ in length, are empty or hold a NaN.
     """
-    means: np.ndarray = _means(_stacked([outcomes]), seed, draws)[0]
+    table = _table(outcomes)
+    seeds, documents = table.shape
+    means: np.ndarray = _sums(table, [_weights(seeds, documents, seed, draws)]) / table.size
     return means
 
 
@@ -95,34 +83,18 @@ def ratio_interval(
     of a ratio is unbounded when the denominator may be zero). So the limits are -inf and inf when there are too many
     such replicates. Raises UsageError as `seeds_documents_interval` does, and when the two differ in shape.
     """
-    ((low, high),) = ratio_intervals([numerator], denominator, level, seed, draws)
-    return low, high
-
-
-def ratio_intervals(
-    numerators: Sequence[Outcomes] | np.ndarray,
-    denominator: Outcomes,
-    level: float = 0.95,
-    seed: int = 0,
-    draws: int = DRAWS,
-) -> list[tuple[float, float]]:
-    """`ratio_interval` of each of numerators[p, S, D] over one denominator[S, D], from the same resamples."""
-    above, below = _stacked(numerators), _stacked([denominator])
+    above, below = _table(numerator), _table(denominator)
     _check_level(level)
-    _, seeds, documents = below.shape
-    if above.shape[1:] != below.shape[1:]:
+    if above.shape != below.shape:
         raise UsageError("The two means of a ratio need the same seeds and documents.")
+    seeds, documents = below.shape
+    drawn = list(_both_drawn(seeds, documents, seed, draws))
+    tops, bottoms = _sums(above, drawn), _sums(below, drawn)
+    defined = bottoms > 1e-9
+    ordered = np.sort(np.divide(tops, bottoms, out=np.full_like(tops, -np.inf), where=defined))
     first, last = math.floor((draws - 1) * (1 - level) / 2), math.ceil((draws - 1) * (1 + level) / 2)
-    bottoms = _sums(below, _both_drawn(seeds, documents, seed, draws))[0]
-    defined, found = bottoms > 1e-9, list[tuple[float, float]]()
     upper = last + int((~defined).sum())  # the place of the upper limit, where undefined ones are the lowest
-    for part in _parts(above):
-        tops = _sums(part, _both_drawn(seeds, documents, seed, draws))
-        ratios = np.divide(tops, bottoms, out=np.full_like(tops, -np.inf), where=defined)
-        ordered = np.sort(ratios, axis=1)
-        high = ordered[:, upper] if upper < draws else np.full(len(part), np.inf)
-        found += zip(ordered[:, first].tolist(), high.tolist(), strict=True)
-    return found
+    return float(ordered[first]), float(ordered[upper]) if upper < draws else math.inf
 
 
 def wilson_interval(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
@@ -179,65 +151,20 @@ def _drawn(generator: np.random.Generator, count: int, draws: int) -> np.ndarray
     return np.bincount(cells.ravel(), minlength=draws * count).reshape(draws, count).astype(np.float64)
 
 
-def _means(tables: np.ndarray, seed: int, draws: int) -> np.ndarray:
-    """float64[p, draws]: the replicates of the means of tables[p, S, D]."""
-    seeds, documents = tables.shape[1:]
-    means: np.ndarray = _sums(tables, [_weights(seeds, documents, seed, draws)]) / (seeds * documents)
-    return means
+def _sums(table: np.ndarray, drawn: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """float64[draws]: the replicates of the sum of table[S, D]. drawn: how often every seed and every document is in
+    each of some replicates."""
+    return np.concatenate([np.einsum("rd,rd->r", seeds @ table, documents) for seeds, documents in drawn])
 
 
-def _sums(tables: np.ndarray, drawn: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """float64[p, draws]: the replicates of the sums of tables[p, S, D]. drawn: how often every seed and every document
-    is in each of some replicates.
-
-    Sums of whole numbers are exact in float32 up to 2^24, in whatever order. So all tables are multiplied at once, and
-    each comes out as it would alone, to the last bit; others are summed one by one: rounding depends on the order.
-    """
-    if not _exact(tables):
-        parts = [[np.einsum("rd,rd->r", seeds @ own, documents) for own in tables] for seeds, documents in drawn]
-        return np.concatenate(parts, axis=1)
-    small = tables.astype(np.float32)
-    found = []
-    for by_seed, by_document in (tuple(np.ascontiguousarray(one.T, np.float32) for one in both) for both in drawn):
-        sums = np.zeros((len(tables), by_document.shape[1]), np.float32)
-        for number, weights in enumerate(by_seed):
-            sums += (small[:, number] @ by_document) * weights
-        found.append(sums)
-    return np.concatenate(found, axis=1).astype(np.float64)
-
-
-def _exact(tables: np.ndarray) -> bool:
-    """Whether these are whole numbers whose resampled sums float32 holds exactly."""
-    whole = bool((tables == np.rint(tables)).all())
-    return whole and float(np.abs(tables).max()) * tables[0].size < 2**24
-
-
-def _parts(tables: np.ndarray) -> Iterator[np.ndarray]:
-    """As many tables at a time as stay in the processor's cache."""
-    return (tables[start : start + _TOGETHER] for start in range(0, len(tables), _TOGETHER))
-
-
-def _percentiles(means: np.ndarray, level: float) -> list[tuple[float, float]]:
-    """The central `level` of each of replicates[p, draws], as `np.quantile` gives it, which takes longer to sort."""
-    _check_level(level)
-    ordered, limits = np.sort(means, axis=1), []
-    for share in ((1 - level) / 2, (1 + level) / 2):
-        place = (means.shape[1] - 1) * share
-        below = math.floor(place)
-        limits.append(np.quantile(ordered[:, below : below + 2], place - below, axis=1).tolist())
-    return list(zip(*limits, strict=True))
-
-
-def _stacked(tables: Sequence[Outcomes] | np.ndarray) -> np.ndarray:
-    """float64[p, S, D], checked."""
-    if any(len({len(row) for row in outcomes}) != 1 for outcomes in tables):
+def _table(outcomes: Outcomes) -> np.ndarray:
+    """float64[S, D], checked."""
+    if len({len(row) for row in outcomes}) != 1:
         raise UsageError("Seeds can be compared only on the same documents; each needs one outcome a document.")
-    if len({(len(outcomes), len(outcomes[0])) for outcomes in tables}) > 1:
-        raise UsageError("Tables that are resampled together need the same numbers of seeds and documents.")
-    stacked = np.asarray(tables, dtype=np.float64)
-    if stacked.ndim != 3 or stacked.size == 0 or np.isnan(stacked).any():
+    table = np.asarray(outcomes, dtype=np.float64)
+    if table.ndim != 2 or table.size == 0 or np.isnan(table).any():
         raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
-    return stacked
+    return table
 
 
 def _check_level(level: float) -> None:

@@ -7,7 +7,6 @@ when its epsilon is finite, and test records appear by id.
 from __future__ import annotations
 
 import json
-import marshal
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from dp_accounting import DpEvent
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from dpicl.harness.core import json_text
@@ -47,46 +46,16 @@ class Part(BaseModel):
 
 P = TypeVar("P", bound=BaseModel)
 
-#: The context of a content that was found sound before (`dpicl.harness.run.checked_files`): its types are looked at
-#: again, and what rests on several fields is not.
-_SOUND: Final = "sound"
-
-
-def _is_sound(info: ValidationInfo) -> bool:
-    return info.context == _SOUND
-
-
-#: Events, accountants and packages of results, which seeds of a row have in common: half of their memory.
-_OBJECTS: Final[dict[bytes, dict[str, Any]]] = {}
-_MOST_OBJECTS = 4000
-
-
-def _shared(value: dict[str, Any]) -> dict[str, Any]:
-    """An equal object that another result has, down to the order of its keys, if there is one."""
-    try:
-        content = marshal.dumps(value, 2)
-    except ValueError:  # not what JSON holds: of a result that was not read
-        return value
-    if len(_OBJECTS) >= _MOST_OBJECTS:
-        _OBJECTS.clear()
-    return _OBJECTS.setdefault(content, value)
-
-
-def _free(value: dict[str, Any], info: ValidationInfo) -> Any:
-    return _shared(value if _is_sound(info) else finite(value))
-
-
 #: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
-Free = Annotated[dict[str, Any], AfterValidator(_free)]
+Free = Annotated[dict[str, Any], AfterValidator(finite)]
 
 
-def _event(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    if not _is_sound(info):
-        try:
-            _parsed(value)
-        except UnsupportedEvent as error:
-            raise ValueError(str(error).rstrip(".")) from None
-    return _shared(value)
+def _event(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        _parsed(value)
+    except UnsupportedEvent as error:
+        raise ValueError(str(error).rstrip(".")) from None
+    return value
 
 
 def _parsed(value: dict[str, Any]) -> DpEvent:
@@ -104,8 +73,8 @@ def _from_json_text(text: str) -> DpEvent:
 Event = Annotated[dict[str, Any], AfterValidator(_event)]
 
 
-def _moment(value: str, info: ValidationInfo) -> str:
-    if not _is_sound(info) and datetime.fromisoformat(value).tzinfo is None:
+def _moment(value: str) -> str:
+    if datetime.fromisoformat(value).tzinfo is None:
         raise ValueError("a time needs its zone, such as 2026-01-02T03:04:05+00:00")
     return value
 
@@ -130,8 +99,8 @@ class Score(Part):
     high: Share
 
     @model_validator(mode="after")
-    def _ordered(self, info: ValidationInfo) -> Score:
-        if not _is_sound(info) and not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
+    def _ordered(self) -> Score:
+        if not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
             raise ValueError("the interval does not hold its score")
         return self
 
@@ -158,9 +127,7 @@ class Documents(Part):
     outcomes: Annotated[list[Share], AfterValidator(_shared_outcomes)]
 
     @model_validator(mode="after")
-    def _one_each(self, info: ValidationInfo) -> Documents:
-        if _is_sound(info):
-            return self
+    def _one_each(self) -> Documents:
         if len(self.ids) != len(self.outcomes):
             raise ValueError(f"it has {len(self.ids)} documents and {len(self.outcomes)} outcomes")
         if len(set(self.ids)) < len(self.ids):
@@ -184,8 +151,8 @@ class KnobValue(Part):
         return f"{self.name} = {min(self.by_label.values()):g} to {self.value:g}, by label"
 
     @model_validator(mode="after")
-    def _the_largest(self, info: ValidationInfo) -> KnobValue:
-        if _is_sound(info) and self.by_label and max(self.by_label.values()) != self.value:
+    def _the_largest(self) -> KnobValue:
+        if self.by_label and max(self.by_label.values()) != self.value:
             raise ValueError("its value is not the largest of those of its labels")
         return self
 
@@ -229,9 +196,7 @@ class Privacy(Part):
     notes: list[str] = []
 
     @model_validator(mode="after")
-    def _of_one_notion(self, info: ValidationInfo) -> Privacy:
-        if _is_sound(info):
-            return self
+    def _of_one_notion(self) -> Privacy:
         if self.notion not in NOTIONS or self.neighbours != NOTIONS[self.notion].neighbours:
             raise ValueError("the notion of privacy is not a known one with its neighbours")
         events = [_parsed(one) for one in (self.event, *(row.event for row in self.ledger))]
@@ -310,7 +275,7 @@ class Manifest(Part):
     commit: str | None
     dirty: bool | None
     python: str
-    packages: Annotated[dict[str, str], AfterValidator(_shared)]
+    packages: dict[str, str]
     model: Model
     data: Data
     prompts_hash: str
@@ -362,9 +327,7 @@ class Result(Part):
     created: Moment
 
     @model_validator(mode="after")
-    def _consistent(self, info: ValidationInfo) -> Result:
-        if _is_sound(info):
-            return self
+    def _consistent(self) -> Result:
         if self.cell.id != self.cell_id:
             raise ValueError("cell_id does not fit the cell; the file was edited")
         if (self.suite.name, self.suite.version) != (self.cell.suite, self.cell.suite_version):
@@ -443,11 +406,6 @@ def lines(value: Any, margin: str = "") -> str:
 def from_text(text: str) -> Result:
     """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
     return read_part(Result, text, SCHEMA_VERSION, "result file")
-
-
-def from_sound_text(text: str) -> Result:
-    """As `from_text`, several times as fast, for a content that it has read before without an error."""
-    return Result.model_validate_json(text, strict=True, context=_SOUND)
 
 
 def read_part(schema: type[P], text: str, version: int, what: str) -> P:

@@ -23,7 +23,6 @@ from dpicl.harness.core.files import make_folder, put_whole, unwritable, write_w
 from dpicl.harness.core.locks import held
 from dpicl.harness.core.memory import no_collection
 from dpicl.harness.core.paths import slug
-from dpicl.harness.run.checked_files import CheckedFiles
 from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 
 #: Beside a file that is no result: it is moved there, and not read again.
@@ -68,17 +67,15 @@ class Store:
     def load_all(self) -> tuple[list[Result], list[Damaged]]:
         """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
         results, damaged = [], []
-        checked = CheckedFiles()
         with no_collection():
             for path in self._files():
-                found: Result | Damaged | None = read_file(path, checked.read)
+                found: Result | Damaged | None = read_file(path, from_text)
                 if isinstance(found, Result) and self._place(found.cell, found.cell_id) != path:
                     found = Damaged(path, "foreign: its name or folder does not fit its content")
                 if isinstance(found, Result):
                     results.append(found)
                 elif found is not None:
                     damaged.append(found)
-        checked.keep()
         return results, damaged
 
     def _place(self, cell: Cell, name: str) -> Path:
@@ -151,23 +148,22 @@ class Store:
         Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
         """
         path = self.path(result.cell)
-        with _examined(result) as text:
-            write_whole(path, text, self.results)
+        write_whole(path, readable(to_text, from_text, result), self.results)
         return path
 
     def write_first(self, result: Result) -> bool:
         """Writes one result, while the caller holds the cell's lock; False, without it, where there is one already, of
         another machine that shares the folder. Raises as `write`."""
         path = self.path(result.cell)
-        with _examined(result) as text:
-            if isinstance(found := read_file(path, from_text), Damaged):
-                self.set_aside([found])
-            try:
-                put_whole(path, text, new=True)
-            except FileExistsError:
-                return False
-            except OSError as error:
-                raise unwritable(self.results, error) from error
+        text = readable(to_text, from_text, result)
+        if isinstance(found := read_file(path, from_text), Damaged):
+            self.set_aside([found])
+        try:
+            put_whole(path, text, new=True)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise unwritable(self.results, error) from error
         return True
 
     def _remove_unfinished(self) -> None:
@@ -180,15 +176,6 @@ class Store:
             with self._held(cell) as mine:
                 for path in unfinished[cell] if mine else ():
                     path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _examined(result: Result) -> Iterator[str]:
-    """What `readable` gives, noted as examined, so that the next command need not do that again. Noted once it is
-    written: a cache that another process holds may keep one waiting, and a result must not wait for it."""
-    checked = CheckedFiles()
-    yield readable(to_text, checked.read, result)
-    checked.keep()
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

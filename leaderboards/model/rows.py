@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from dpicl.harness.evaluation.kept_intervals import ratio_intervals, seeds_documents_intervals
+from dpicl.harness.evaluation.statistics import ratio_interval, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
@@ -178,15 +178,12 @@ def recover(
 
 
 def make_rows(rows: Sequence[BySeed], baselines: Mapping[str, BySeed]) -> list[Row]:
-    """The rows of these results, one a seed. baselines: results of the reference baselines on the same documents.
-
-    Their intervals are resampled together: thousands one by one would take most of the time of a board."""
-    intervals = seeds_documents_intervals([[outcomes_of(own[seed])[1] for seed in sorted(own)] for own in rows])
+    """The rows of these results, one a seed. baselines: results of the reference baselines on the same documents."""
+    intervals = [seeds_documents_interval([outcomes_of(own[seed])[1] for seed in sorted(own)]) for own in rows]
     made = [_row(own, baselines, interval) for own, interval in zip(rows, intervals, strict=True)]
     recovered = [at for at, row in enumerate(made) if row.recovery is not None and not row.is_baseline]
-    for at, (low, high) in zip(
-        recovered, ratio_intervals([_gains(rows[at], baselines) for at in recovered]), strict=True
-    ):
+    for at in recovered:
+        low, high = ratio_interval(*_gains(rows[at], baselines))
         if math.isfinite(low) and math.isfinite(high):
             made[at] = replace(made[at], recovery_interval=(low, high))
     return made

@@ -37,8 +37,8 @@ def _few_draws() -> Iterator[None]:
     """Intervals are of no interest here, and of hundreds of rows they take minutes."""
     with pytest.MonkeyPatch.context() as patch:
         means, ratios = (partial(one, draws=50) for one in (seeds_documents_interval, ratio_interval))
-        patch.setattr(rows, "seeds_documents_intervals", lambda tables: [means(one) for one in tables])
-        patch.setattr(rows, "ratio_intervals", lambda pairs: [ratios(*one) for one in pairs])
+        patch.setattr(rows, "seeds_documents_interval", means)
+        patch.setattr(rows, "ratio_interval", ratios)
         yield
 
 
