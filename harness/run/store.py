@@ -95,7 +95,7 @@ class Store:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
         try:
             make_folder(self.folder / _LOCKS)
-            put_whole(self.folder / _LOCKS / ".gitignore", "*\n", synced=False)
+            (self.folder / _LOCKS / ".gitignore").write_text("*\n")  # in place: a kill leaves no temporary file
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:

@@ -20,6 +20,7 @@ from dpicl.harness import models
 from dpicl.harness.core import files
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, Concealed, DpiclError, ResultError, UsageError
+from dpicl.harness.core.files import own_folder
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.data.splits import letters, normalised
 from dpicl.harness.data.task import Task
@@ -28,9 +29,10 @@ from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range_choi
 from dpicl.harness.privacy.over_releases import joined, total
 from dpicl.harness.run import budget, private_ledger
 from dpicl.harness.run.budget import ChargeTo, NewRelease
-from dpicl.harness.run.private_ledger import read_all
+from dpicl.harness.run.private_ledger import machine_key, read_all
 from dpicl.harness.run.releasing import release
 from tests.examples import examples
+from tests.fuzz.kinds import write_ledger
 from tests.harness.local_suite import LABELS
 from tests.harness.parrot import Parrot
 
@@ -407,3 +409,19 @@ def test_nothing_but_a_plain_file_is_written_or_replaced(tmp_path, monkeypatch, 
     with pytest.raises(OSError, match=r"invalid file name|not a regular file"):
         files.put_whole(Path(place), "{}")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and Path("pipe").is_fifo()
+
+
+@pytest.mark.parametrize("content", ["", "ab", "ab" * 31, "ab" * 33, "AB" * 32, "zz" * 32, "\xb2" * 64])
+def test_a_key_that_is_not_whole_is_no_key(private, content):
+    (own_folder() / "key").write_text(content)
+    with pytest.raises(ResultError, match="key is damaged"):
+        machine_key()
+
+
+def test_a_ledger_with_a_key_in_other_characters_is_refused(private):
+    budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
+    (path,) = own_folder().glob("budget-*.jsonl")
+    head, *rest = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_bytes(write_ledger([{**head, "key": "\x80"}, *rest]))
+    with pytest.raises(ResultError, match="another key"):
+        read_all()

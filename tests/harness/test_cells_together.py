@@ -22,7 +22,7 @@ from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.run.workbench import Workbench
 from dpicl.harness.run.worker import CellProgress, Done, Job
-from tests.faults.deadly import MAY_DIFFER
+from tests.faults.harness import MAY_DIFFER
 from tests.harness.models.tiny import save_tiny_llama
 
 SUITE = """

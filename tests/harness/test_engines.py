@@ -27,7 +27,7 @@ from dpicl.harness.run.results import Result, SuiteReference
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.run.worker import CellProgress, Done, Job, Worker
-from tests.faults.deadly import MAY_DIFFER
+from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
 

@@ -20,7 +20,7 @@ from dpicl.harness.run.engines import make_engine
 from dpicl.harness.run.results import SuiteReference
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.worker import Job
-from tests.faults.deadly import MAY_DIFFER
+from tests.faults.harness import MAY_DIFFER
 from tests.leaderboards.factory import make_result
 
 pytestmark = pytest.mark.cluster

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.run.sharding import shard
 from dpicl.harness.run.store import Store
-from tests.faults.deadly import MAY_DIFFER
+from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result
 

@@ -18,7 +18,6 @@ from dpicl.harness.scaffold.writing import TASK, write_example
 from tests.fuzz.kinds import KINDS, RESULTS
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
-from tests.mutations import json_mutated, jsonl_mutated, yaml_mutated
 
 FEW, MANY = 30, 1250
 
@@ -39,7 +38,7 @@ def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Pa
     path = tmp_path / one.name
     files = one.files()
     for _ in range(count):
-        content = one.mutate(rng.choice(files), rng)
+        content = one.damaged(rng.choice(files), rng)
         path.write_bytes(content)
         try:
             one.use(path)
@@ -62,21 +61,18 @@ def test_commands_on_mutated_files_end_in_words(count: int, seed: int, tmp_path:
     attack, external = RESULTS / "attacks", results / "external" / "quick" / "one.json"
     base = min(attack.rglob("*.json"))
     places = {
-        "result": (
-            results / "sim_suite/sim/tang/agnews" / f"{result.cell_id}.json",
-            to_text(result).encode(),
-            json_mutated,
-        ),
-        "attack": (results / base.relative_to(RESULTS), base.read_bytes(), json_mutated),
-        "external": (external, make_external().model_dump_json().encode(), json_mutated),
-        "suite": (folder / "suite.yaml", sim_suite.read_bytes(), yaml_mutated),
+        "result": (results / "sim_suite/sim/tang/agnews" / f"{result.cell_id}.json", to_text(result).encode()),
+        "attack": (results / base.relative_to(RESULTS), base.read_bytes()),
+        "external": (external, make_external().model_dump_json().encode()),
+        "suite": (folder / "suite.yaml", sim_suite.read_bytes()),
     }
-    for path, content, _ in places.values():
+    for path, content in places.values():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     for _ in range(count):
-        path, content, mutate = places[rng.choice(list(places))]
-        path.write_bytes(mutate(content, rng))
+        kind = rng.choice(list(places))
+        path, content = places[kind]
+        path.write_bytes(KINDS[kind].damaged(content, rng))
         suite = folder / "suite.yaml"
         words = rng.choice(
             (
@@ -105,8 +101,8 @@ def test_runs_of_a_mutated_task_on_mutated_records_end_in_words(tmp_path: Path, 
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     for i in range(150):
         path = rng.choice([*sound, folder / "task.yaml", folder / "task.yaml"])
-        mutate = yaml_mutated if path.suffix == ".yaml" else jsonl_mutated
-        path.write_bytes(mutate(sound[path], rng))
+        kind = KINDS["task" if path.suffix == ".yaml" else "records"]
+        path.write_bytes(kind.damaged(sound[path], rng))
         monkeypatch.setattr(task_config, "_given", {})
         words = ["run", folder / "suite.yaml", "--plugin", folder, "--results", tmp_path / str(i)]
         answer = dpicl(*words, "--model", "sim", "--mechanism", "tang", "--seed", "0")
