@@ -306,10 +306,6 @@ def _calibrations() -> list[bytes]:
     return [(folder / "file.json").read_bytes()]
 
 
-def _exact() -> list[bytes]:
-    return _some("attacks/exact_audit/**/*.json", 4)
-
-
 WHEN = "2026-01-02T03:04:05+00:00"
 QUERIES = b"".join(json.dumps({"text": f"query {i}", "id": i}).encode() + b"\n" for i in range(4))
 
@@ -330,7 +326,6 @@ KINDS = {
     "side of a comparison": Kind(_results, use_side),
     "attack": Kind(lambda: _some("attacks/**/*.json", 8), use_attack),
     "external": Kind(lambda: [make_external().model_dump_json().encode()], use_external),
-    "exact audit": Kind(_exact, use_attack),
     "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,), **_YAML),
     "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], use_task, **_YAML),
     "records": Kind(lambda: [RECORDS.encode()], use_records, (DataError,), **_LINES),
