@@ -91,7 +91,7 @@ def _declared(value: Any) -> int | dict[str, int]:
 def _not_secure(value: Any) -> Any:
     if value == "secure":
         raise ValueError(
-            "is not secure in a suite, whose results are published: release from records of your own with"
+            "cannot be secure in a suite, whose results are published: release from records of your own with"
             " `dpicl release` (docs/quickstart.md), and write `noise: seeded` here"
         )
     return value

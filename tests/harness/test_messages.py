@@ -98,6 +98,7 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("leaderboard",), "Did you mean 'board'"),
         (("ls",), "Did you mean 'list'"),
         (("plan", "quick", "--noise", "secure"), "dpicl release"),
+        (("run", "quick", "--total-epsilon", "3"), "dpicl release"),
         (("plan", "quick", "--method", "tang"), "Did you mean '--mechanism'"),
         (("plan", "quick", "--dataset", "agnews"), "Did you mean '--task'"),
         (("run", "quick", "-o", "x"), "Did you mean '--results'"),
