@@ -34,8 +34,8 @@ FLAGS = {
     **dict.fromkeys(("--set", "--options", "--hyperparameters"), "--option"),
     **dict.fromkeys(("--force", "--overwrite", "--rerun"), "--again"),
     **dict.fromkeys(("--plugins", "--include_path", "--include-path"), "--plugin"),
-    **dict.fromkeys(("--noise", "--secure", "--reveal-records", "--total-epsilon"), "Secure noise and its budget are for"
-                    " records of your own: `dpicl release` (docs/quickstart.md)."),
+    **dict.fromkeys(("--noise", "--secure", "--reveal-records", "--total-epsilon"), "Secure noise and its budget are"
+                    " for records of your own: `dpicl release` (docs/quickstart.md)."),
     **dict.fromkeys(("--delta", "--sizes", "--train-records"), "A suite says it, under the key of that name, in its"
                     " file (docs/quickstart.md)."),
     **dict.fromkeys(("--device", "--gpu", "--cuda"), "The GPU is used where there is one; CUDA_VISIBLE_DEVICES= hides"
