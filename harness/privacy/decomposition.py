@@ -79,7 +79,10 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
 
 def gaussian_multiplier(counted: Mapping[dp.DpEvent, int]) -> float:
     """The noise multiplier of the one Gaussian that a composition of Gaussians equals: (sum n/sigma^2)^(-1/2)."""
-    precision = sum(n * (1 / event.noise_multiplier) ** 2 for event, n in counted.items())
+    try:
+        precision = sum(n * (1 / event.noise_multiplier) ** 2 for event, n in counted.items())
+    except OverflowError:
+        raise UnsupportedEvent("A noise multiplier below 1e-154 is too small to be accounted for.") from None
     return precision**-0.5 if precision else math.inf
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dpicl.harness import models
 from dpicl.harness.core import files
 from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import BudgetExceeded, Concealed, DpiclError, ResultError, UsageError
+from dpicl.harness.core.errors import BudgetExceeded, Concealed, DpiclError, ResultError, UnsupportedEvent, UsageError
 from dpicl.harness.core.files import own_folder
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.data.splits import letters, normalised
@@ -425,3 +425,8 @@ def test_a_ledger_with_a_key_in_other_characters_is_refused(private):
     path.write_bytes(write_ledger([{**head, "key": "\x80"}, *rest]))
     with pytest.raises(ResultError, match="another key"):
         read_all()
+
+
+def test_noise_that_no_float_can_account_for_is_unsupported():
+    with pytest.raises(UnsupportedEvent):
+        total([gaussian(4.0), dp.SelfComposedDpEvent(gaussian(1e-300), 10**9)], DELTA)
