@@ -146,7 +146,11 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
         value = gaussians.rough_epsilon(parts, delta, cells)
         return Bounds(0.0, value, value)
     if any(isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted):
-        return _smaller(counted, delta, cells)
+        found, pure = _smaller(counted, delta, cells), float(parameters.pure_epsilon(counted))
+        if pure >= found.upper:
+            return found
+        said = {"rule": "the sum of the largest losses, at every delta", "other_proof": {"epsilon": found.upper}}
+        return Bounds(0.0, pure, pure, said)
     return _curves_or_parameters(counted, delta, cells)
 
 

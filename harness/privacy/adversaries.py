@@ -16,13 +16,13 @@ which range is best depends on what is aimed at. Outputs are merged, which is po
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from scipy.special import beta, ndtr
+from scipy.special import beta, expit, ndtr
 from scipy.stats import laplace
 
 from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
@@ -242,11 +242,11 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             scale = component.noise_multiplier
             one = WorstPair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
         case LabelResponseDpEvent():  # of two labels
-            likely = 1 / (1 + math.exp(-component.epsilon))
-            one = WorstPair(np.array([likely, 1 - likely]), np.array([1 - likely, likely]))
+            likely, rest = expit(component.epsilon), expit(-component.epsilon)
+            one = WorstPair(np.array([likely, rest]), np.array([rest, likely]))
         case EpsilonDeltaDpEvent():
-            likely = (1 - component.delta) / (1 + math.exp(-component.epsilon))
-            rest = 1 - component.delta - likely
+            likely = (1 - component.delta) * expit(component.epsilon)
+            rest = (1 - component.delta) * expit(-component.epsilon)
             one = WorstPair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
         case AboveThresholdDpEvent():
             one = round_adversary(component.epsilon)
@@ -287,36 +287,32 @@ def round_adversary(epsilon: float) -> WorstPair:
     return WorstPair(outcomes(1.0), outcomes(math.exp(-epsilon)))
 
 
-def threshold_round(scale: float, moved: float, count: int) -> WorstPair:
-    """A round of AboveThreshold as it is published: Laplace noise of this scale on the threshold and twice as much on
-    every query, which one record moves by ``moved`` either way. Most queries fall with the record, and the last rises.
+def threshold_rounds(scale: float, moved: float) -> Iterator[WorstPair]:
+    """Rounds of AboveThreshold as it is published: Laplace noise of this scale on the threshold and twice as much on
+    every query, which one record moves by ``moved`` either way. Most queries fall with the record, and the last rises;
+    or the other way round. They differ in how many queries there are, and how far from the threshold.
 
-    Outcomes: one of the first is above, the last one is, none is. How many there are, and their distance from the
-    threshold, serve ``count`` rounds together, by mean and deviation of the loss. The noise of the threshold is in
-    cells.
+    Outcomes: one of the first is above, the last one is, none is. The integrals over the threshold's noise are by
+    Gauss-Legendre quadrature between its kinks, exact up to floating point.
     """
-    ends = np.linspace(-4 * REACH, 4 * REACH, 601)  # beyond, 1e-15 of the noise
-    noise, mass = (ends[1:] + ends[:-1]) / 2 * scale, np.diff(laplace.cdf(ends))
+    nodes, weights = np.polynomial.legendre.leggauss(20)
 
     def outcomes(first: float, last: float, number: int) -> np.ndarray:
-        quiet = np.exp(number * laplace.logcdf(noise - first, scale=2 * scale)) * mass
-        above = float((quiet * laplace.sf(noise - last, scale=2 * scale)).sum())
-        return np.maximum(0.0, [1 - quiet.sum(), above, quiet.sum() - above])
+        ends = np.unique([*np.linspace(-REACH, REACH, 18) * 4, *np.clip([0.0, first, last], -4 * REACH, 4 * REACH)])
+        half = np.diff(ends)[:, None] / 2
+        noise = (ends[:-1, None] + half + half * nodes).ravel()
+        mass = (half * weights).ravel() * laplace.pdf(noise)
+        below = number * laplace.logcdf(noise - first, scale=2)
+        quiet = np.exp(below) * mass
+        beside = [laplace.sf(noise - last, scale=2), laplace.cdf(noise - last, scale=2)]
+        return np.array([-np.expm1(below) @ mass, *(float(quiet @ one) for one in beside)])
 
-    def gain(pair: WorstPair) -> float:
-        loss = np.log(np.maximum(pair.present, 1e-300) / np.maximum(pair.absent, 1e-300))
-        mean = float(pair.present @ loss)
-        return count * mean + 4 * math.sqrt(count * float(pair.present @ (loss - mean) ** 2))
-
-    tried = (
-        WorstPair(
-            outcomes(first * scale - moved, last * scale + moved, number), outcomes(first * scale, last * scale, number)
-        )
-        for number in (0, 1, 2, 4, 10)
-        for first in range(-6, 3)
-        for last in range(-3, 4)
-    )
-    return max(tried, key=gain)
+    move = moved / scale
+    for number in (0, 1, 2, 4, 10):
+        for first in range(-6, 3) if number else (0,):
+            for last in range(-3, 4):
+                pair = WorstPair(outcomes(first - move, last + move, number), outcomes(first, last, number))
+                yield from (pair, WorstPair(pair.absent, pair.present))
 
 
 def choice_ends(size: float, t: float) -> WorstPair:

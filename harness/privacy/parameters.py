@@ -20,10 +20,15 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpicl.harness.privacy import gaussians
+from dpicl.harness.privacy import decomposition, gaussians
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.decomposition import is_sampled_gaussian
-from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
+from dpicl.harness.privacy.events import (
+    AboveThresholdDpEvent,
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    LabelResponseDpEvent,
+)
 
 #: Shares of delta that the parts may take; the rest is left to the composition.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
@@ -52,6 +57,26 @@ def amplify(epsilon: float, rate: float) -> float:
     if epsilon > 1:
         return epsilon + math.log1p((1 - rate) * math.expm1(-epsilon))
     return math.log1p(rate * math.expm1(epsilon))
+
+
+def pure_epsilon(components: Mapping[dp.DpEvent, int]) -> float:
+    """The sum of the largest losses of all components, which bounds epsilon at every delta; infinity where one has
+    none."""
+    return sum(n * _largest_loss(component) for component, n in components.items())
+
+
+def _largest_loss(component: dp.DpEvent) -> float:
+    match component:
+        case BoundedRangeDpEvent() | LabelResponseDpEvent() | EpsilonDeltaDpEvent(delta=0):
+            return component.epsilon
+        case AboveThresholdDpEvent():
+            return 2 * component.epsilon
+        case dp.LaplaceDpEvent():
+            return 1 / component.noise_multiplier
+        case dp.PoissonSampledDpEvent():
+            inside = pure_epsilon(decomposition.components(component.event, None))
+            return amplify(inside, component.sampling_probability) if math.isfinite(inside) else math.inf
+    return math.inf
 
 
 def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, cells: int = FULL) -> Bounds:

@@ -36,11 +36,13 @@ from dpicl.harness.privacy.adversaries import (
     Aim,
     Counted,
     WorstPair,
+    choice_ends,
     composed,
     following_pair,
     hockey,
     merged_gaussians,
     moment,
+    threshold_rounds,
 )
 from dpicl.harness.privacy.decomposition import NON_PRIVATE, components
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
@@ -55,6 +57,8 @@ STARTS: Mapping[int, tuple[float, ...]] = {1: (1.2, 2.5), -1: (-1.0,)}
 ROUNDS = 7
 #: Of more samples the adversary who looks back aims once, and where choices may fail no other one is tried beside.
 MOST_TRIED = 100
+#: Rounds of AboveThreshold whose epsilon is worked out.
+TRIED_ROUNDS = 40
 #: A share of the claim at which an adversary who looks back need not aim again.
 AIMED = 0.97
 #: Rounding of the composed losses, as a share of epsilon, and the probability that it is exceeded, as one of delta.
@@ -95,13 +99,40 @@ def checked_lower_bound(event: dp.DpEvent, delta: float, proved: float) -> float
 
     Raises AccountantsDisagree when the lower bound is above the proved one: then one of them is wrong.
     """
-    lower = lower_bound(event, delta, proved if math.isfinite(proved) else 100.0)
+    return below_proof(lower_bound(event, delta, proved if math.isfinite(proved) else 100.0), event, delta, proved)
+
+
+def below_proof(lower: float, event: dp.DpEvent, delta: float, proved: float) -> float:
+    """``lower``. Raises AccountantsDisagree when it is above what is proved."""
     if lower > proved:
         raise AccountantsDisagree(
             f"An adversary costs epsilon = {lower:.6g} at delta = {delta:g}, and {proved:.6g} is proved for {event!r}:"
             " one of them is wrong. Report these numbers."
         )
     return lower
+
+
+def rounds_bound(scale: float, moved: float, choice: float, count: int, delta: float, upper: float) -> float:
+    """The epsilon at delta that the best of `threshold_rounds` reaches in ``count`` rounds, each with a choice of
+    bounded range ``choice`` after it (0: none). The likeliest by mean and deviation of their loss are worked out.
+
+    Beyond `MOST` an adversary moves queries by less, or looks at fewer rounds.
+    """
+    moved = min(moved, MOST / 3 * scale)
+    count = max(1, min(count, int(MOST / (2 * moved / scale + choice))))
+    choices = [choice_ends(choice, share * choice) for share in (0.4, 0.5, 0.6)] if choice else [None]
+
+    def gain(pair: WorstPair) -> float:
+        loss = np.log(np.maximum(pair.present, 1e-300) / np.maximum(pair.absent, 1e-300))
+        mean = float(pair.present @ loss)
+        return count * mean + 4 * math.sqrt(count * max(0.0, float(pair.present @ (loss - mean) ** 2)))
+
+    rounds = sorted(threshold_rounds(scale, moved), key=gain)[-TRIED_ROUNDS:]
+    return max(
+        pairs_epsilon([(pair, count) for pair in (one, other) if pair is not None], delta, min(upper, MOST))
+        for one in rounds
+        for other in choices
+    )
 
 
 def loose(value: float | None) -> str | None:

@@ -15,9 +15,8 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.privacy.accountants import account_subsampled_gaussian, epsilon
-from dpicl.harness.privacy.adversaries import choice_ends, threshold_round
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
-from dpicl.harness.privacy.slack import checked_lower_bound, pairs_epsilon
+from dpicl.harness.privacy.slack import below_proof, checked_lower_bound, rounds_bound
 from dpicl.harness.reaccounting import published
 from dpicl.harness.reaccounting.settings import Setting
 
@@ -118,13 +117,17 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     claimed, choice = 2 / setting.noise, setting.epsilon0 or 0.0
     answer["round_epsilon"] = claimed * setting.moved
     release = [EpsilonDeltaDpEvent(claimed * setting.moved, 0.0), *([bounded_range_choice(choice)] if choice else [])]
-    proved, _ = _ends(setting, _event(setting, dp.ComposedDpEvent(tuple(release))))
+    event = _event(setting, dp.ComposedDpEvent(tuple(release)))
+    proved = next(_ends(setting, event))
     yield proved
     if setting.rate == 1:  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
-        pairs = [threshold_round(setting.noise, setting.moved, setting.steps)]
-        pairs += [choice_ends(choice, 0.6 * choice)] if choice else []
-        lower = pairs_epsilon([(pair, setting.steps) for pair in pairs], setting.delta, proved[1])
-        yield "lower", lower, "lower", f"{_ADVERSARY}, and chooses all queries of a round"
+        lower = rounds_bound(setting.noise, setting.moved, choice, setting.steps, setting.delta, proved[1])
+        yield (
+            "lower",
+            below_proof(lower, event, setting.delta, proved[1]),
+            "lower",
+            f"{_ADVERSARY}, and chooses all queries of a round",
+        )
         rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
         theorem = "zCDP of rounds and choices at the claimed sensitivity (Amin et al. 2024), by Renyi DP"
         yield "as_claimed", epsilon(dp.ZCDpEvent(rho), setting.delta).upper, "estimate", theorem

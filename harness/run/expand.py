@@ -74,8 +74,14 @@ def _models_of(suite: Suite, position: int, task: str) -> list[str]:
 def declared_sizes(suite: Suite, task: str, classes: Sequence[str]) -> dict[str, int] | None:
     """n of every class ('' without classes) that the suite declares; None where it declares none.
 
-    Raises UsageError for sizes that do not fit the classes, and for none with secure noise.
+    Raises UsageError for sizes that do not fit the classes, and for none, or a `private_share`, with secure noise.
     """
+    if suite.noise == "secure" and suite.private_share is not None:
+        raise suite.error(
+            ("private_share",),
+            "private_share draws records by a public coin, and noise: secure keeps it secret which are there; leave it"
+            " out.",
+        )
     declared: int | dict[str, int] | None = suite.sizes.get(task)
     form = f"{{{task}: {{{', '.join(f'{label}: N' for label in classes)}}}}}" if classes else f"{{{task}: N}}"
     if declared is None:

@@ -225,6 +225,7 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
         (TEXT.replace("seeds: [0, 1]", "seeds: [0, 1"), 6, "not valid YAML"),
         (TEXT.replace("version: 3\n", ""), 1, "'version' is missing"),
         (TEXT + "private_share: 1.0\n", 15, "less than 1"),
+        (TEXT + "noise: secure\nsizes: {agnews: 9, trec: 9}\nprivate_share: 0.5\n", 17, "leave it out"),
         (TEXT + "margin: 0\n", 15, "greater than 0"),
         ("- 1\n", 1, "set of keys"),
     ],

@@ -81,6 +81,11 @@ def test_the_family_wise_error_is_kept(scene: str) -> None:
     assert measured(scene, 5, 5, True, 120)["error"] <= 13 / 120
 
 
+def test_a_row_that_fails_at_one_seed_in_ten_is_not_seen_by_three_seeds() -> None:
+    """What docs/reading-the-board.md says is assumed: .9^3 of tables have no failure, and .47 a false verdict."""
+    assert measured("rare", 2, 3, True, 40)["error"] > 0.2
+
+
 def test_true_differences_are_found() -> None:
     assert measured("half", 2, 20, False, 20)["power"] > 0.8
 

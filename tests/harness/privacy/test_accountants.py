@@ -118,6 +118,13 @@ def test_zcdp_composes_with_sampled_gaussians() -> None:
     assert both.upper > epsilon(sampled, 1e-5).low
 
 
+@pytest.mark.parametrize("size", [80.0, 700.0])
+def test_choices_never_cost_more_than_the_sum_of_their_ranges(size: float) -> None:
+    assert epsilon(dp.SelfComposedDpEvent(BoundedRangeDpEvent(size), 2), 1e-5).upper <= 2 * size
+    sampled = dp.PoissonSampledDpEvent(0.5, dp.SelfComposedDpEvent(BoundedRangeDpEvent(size), 2))
+    assert epsilon(sampled, 1e-5).upper <= 2 * size + math.log(0.5) + 1e-9
+
+
 def test_groups_cost_what_the_worst_one_costs() -> None:
     event = parallel({"a": Gaussian(3.0), "b": Gaussian(2.0), "c": Gaussian(2.0)})
     bounds = epsilon(event, 1e-5)
