@@ -62,7 +62,7 @@ from dpicl.harness.run.engines import make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
-from dpicl.harness.run.releasing import calibrated, per_query_epsilon, planned_shots, sizes_of
+from dpicl.harness.run.releasing import calibrated, per_query_epsilon
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
@@ -193,7 +193,7 @@ def calibrate(
     built = build(cls, resolved)
     for kind, value, choices in (("mode", mode, MODES), ("noise", noise, NOISES), ("source", source, SOURCES)):
         require_known(kind, [value], choices)
-    if queries and cls.kind != "answers":
+    if queries and not cls.pays_per_query:
         raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
     if reason := skip_reason(built, Task.without_records(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
@@ -235,16 +235,12 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
     if size is None:
         loaded = Task.load(task, source, limit_test=1)
-        planned = planned_shots(mechanism, loaded, shots, np.random.default_rng(0))
-        return sizes_of(mechanism, loaded, planned, queries or 1)
-    if mechanism.kind == "answers":
-        return Sizes.of_queries(size, queries or 1)
-    groups: list[str | None] = list(classes(load_config(task))) if mechanism.by_label else []
-    if mechanism.kind == "prepared":
-        return Sizes(dict.fromkeys(groups or [None], size), {})
-    shown = planned_shots(mechanism, Task.without_records(task), shots, np.random.default_rng(0))
-    used: Counter[str | None] = Counter(shown) if groups else Counter({None: len(shown)})
-    return Sizes(dict.fromkeys(used, size), used)
+    else:
+        config = load_config(task)
+        groups = classes(config) if mechanism.by_label else ()
+        loaded = Task.of_records(config, (), dict.fromkeys(groups or [""], size))
+    planned = mechanism.plan_shots(loaded, shots, np.random.default_rng(0))
+    return mechanism.public_sizes(loaded, planned, queries or 1)
 
 
 @checked

@@ -82,7 +82,7 @@ def release(
     config = config_of(epsilon, delta, noise, seed, allow_large_delta, shots)
     kinds, said = ("demonstrations", "prepared"), "answers queries; use `dpicl answer` (dpicl.answer)"
     job = ReleaseJob.checked(given_of(mechanism, plugins, kinds, said), own, model, config, size, options)
-    if job.mechanism.kind == "prepared" and format is not None:
+    if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
     check_format(format or "jsonl", job.asked)
     made = job.run(Path(data), public, payer_of(private_set, data, total_epsilon), out=out)

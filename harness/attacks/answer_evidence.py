@@ -31,8 +31,8 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.messages import count
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import FinalPrompt
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism
-from dpicl.harness.mechanism.outputs import checked_answer, skip_reason
+from dpicl.harness.mechanism.bases import AnswerMechanism
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
@@ -78,8 +78,7 @@ class AnswerEvidence:
         """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""
         knob = calibration.knob
         ledger = Ledger(calibration.event, calibration.epsilon)
-        private = self._setup.private_set(None, ledger)
-        self._mechanism.scheme.sampler(private, self._mechanism.release(knob), 1)
+        self._setup.execution(self._seen, knob, None, ledger).sampler(self._mechanism)
         seen = {side: [draws[0] for draws in self._runs(knob, side, 1)] for side in SIDES}
         runs = [*seen[True], *seen[False]]
         gaussian = is_gaussian(ledger.event())
@@ -103,9 +102,9 @@ class AnswerEvidence:
 
     def assign(self, run: int, present: bool) -> Slots:
         """The slots of a run, with or without the canary."""
-        release = self._mechanism.release(self._mechanism.knob.non_private if self._mechanism.knob else 0.0)
-        private = self._setup.private_set(self.canary.record if present else None, None, run)
-        return self._mechanism.scheme.sampler(private, release, 1)(self.canary.query.text).slots
+        knob = self._mechanism.knob.non_private if self._mechanism.knob else 0.0
+        execution = self._setup.execution(self._seen, knob, self.canary.record if present else None, None, run)
+        return execution.sampler(self._mechanism)(self.canary.query.text).slots
 
     def _runs(self, knob: float, present: bool, times: int) -> Iterator[list[AuditRun]]:
         """Each run, with ``times`` draws of the noise."""
@@ -115,12 +114,20 @@ class AnswerEvidence:
 
     def _observe(self, slots: Slots, knob: float, noise: str) -> AuditRun:
         """Answers the query from these slots, with the noise of that name."""
-        randomness, recording = streams(self._settings.seed), Recording()
-        context = AnswerContext(self._seen, self._reader, knob, randomness.public)
-        own = self._mechanism.scheme.own_slots
-        sample = Sample(slots, self._mechanism.release(knob), randomness.source(noise), own_slots=own)
+        recording, own = Recording(), self._mechanism.scheme.own_slots
+        source = streams(self._settings.seed).source(noise)
+        sample = Sample(slots, self._mechanism.release(knob), source, own_slots=own)
+        execution = self._setup.execution(
+            self._seen,
+            knob,
+            None,
+            None,
+            queries=[self.canary.query],
+            reader=self._reader,
+            samples=lambda text: sample,
+        )
         with observing(recording):
-            answer = checked_answer(self._mechanism, self._mechanism.answer(self.canary.query, sample, context))
+            (answer,) = execution.run().answered or ()
         return AuditRun(recording.observed_releases, answer)
 
     def _directions(self, size: int) -> dict[str, Fit]:

@@ -45,8 +45,10 @@ from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.pipeline import Meter, manifest_of
-from dpicl.harness.run.releasing import Release, Stated, calibrated, no_kind
+from dpicl.harness.run.releasing import Release, Stated, calibrated
 from dpicl.harness.run.results import storable
+
+Evidence = AnswerEvidence | DemonstrationEvidence | PreparedEvidence
 
 #: Draws of the noise of the published bootstrap.
 TRIALS: Final = 400_000
@@ -62,7 +64,7 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
             f"The epsilon of {mechanism.name} is exact by its formula, ln(P(own label) / P(another one)), so there is"
             " nothing to bound from below; `dpicl check` compares the code with it."
         )
-    asked_itself = mechanism.kind != "answers" or task.kind == "generation"
+    asked_itself = not mechanism.pays_per_query or task.kind == "generation"
     if asked_itself and (reason := skip_reason(mechanism, task)):
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
@@ -96,7 +98,7 @@ class AuditJob:
 
     @property
     def _answers(self) -> bool:
-        return self.mechanism.kind != "demonstrations"
+        return not self.mechanism.releases_texts
 
     def setup(self, model: LanguageModel, outputs: OutputCache, report: Report) -> AuditSetup:
         """What the audit works with; of a task with groups, records of the one whose demonstration is released."""
@@ -105,6 +107,22 @@ class AuditJob:
         candidates = [record for record in task.train if not grouped or record.label == task.labels[0]]
         drawn = held_out(candidates, self.records, streams(self.settings.seed).stream("audit:records"))
         return AuditSetup(self.mechanism, task, *drawn, model, self.settings, outputs, report)
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What runs of a mechanism of each kind show."""
+
+    setup: AuditSetup
+
+    def demonstrations(self, mechanism: DemonstrationMechanism) -> Evidence:
+        return DemonstrationEvidence(mechanism, self.setup)
+
+    def answers(self, mechanism: AnswerMechanism) -> Evidence:
+        return AnswerEvidence(mechanism, self.setup)
+
+    def prepared(self, mechanism: PreparedMechanism) -> Evidence:
+        return PreparedEvidence(mechanism, self.setup)
 
 
 def audit(
@@ -119,15 +137,7 @@ def audit(
     start, meter = time.perf_counter(), Meter()
     mechanism, settings = job.mechanism, job.settings
     setup = job.setup(model, outputs or OutputCache(None), report)
-    runs: AnswerEvidence | DemonstrationEvidence | PreparedEvidence
-    if isinstance(mechanism, AnswerMechanism):
-        runs = AnswerEvidence(mechanism, setup)
-    elif isinstance(mechanism, DemonstrationMechanism):
-        runs = DemonstrationEvidence(mechanism, setup)
-    elif isinstance(mechanism, PreparedMechanism):
-        runs = PreparedEvidence(mechanism, setup)
-    else:
-        raise no_kind(mechanism)
+    runs = mechanism.execute(_Evidence(setup))
     for epsilon in epsilons:
         calibration = calibrated(mechanism, setup.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)

@@ -11,15 +11,14 @@ from typing import Any, Final, get_args
 from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.attacks.results import Access
 from dpicl.harness.core.errors import UsageError, require_known
-from dpicl.harness.core.seeds import NoiseSource, streams
+from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Partition, Record, Report, Sizes, silent
-from dpicl.harness.data.task import NEUTRAL_LABEL, Task
+from dpicl.harness.data.task import NEUTRAL_LABEL, PublicTask, Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import sized_options
 from dpicl.harness.models.base import LanguageModel
-from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.run.execution import Execution
 from dpicl.harness.run.output_cache import OutputCache
 
 ACCESSES: Final[tuple[str, ...]] = get_args(Access)
@@ -74,7 +73,7 @@ class AuditSettings:
 
     def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of the mechanism: audit sizes where nothing was given."""
-        sizes = DEMONSTRATION_SIZES if cls.kind == "demonstrations" else SIZES
+        sizes = DEMONSTRATION_SIZES if cls.releases_texts else SIZES
         return sized_options(cls, task, sizes, given)
 
     def described(self, mechanism: Mechanism) -> dict[str, Any]:
@@ -110,29 +109,34 @@ class AuditSetup:
     def sizes(self) -> Sizes:
         """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
         mechanism, number = self.mechanism, len(self.private)
-        if mechanism.kind == "answers":
+        if mechanism.pays_per_query:
             return Sizes.of_queries(number, 1)
         grouped = self.task.partitioned and mechanism.by_label
-        if mechanism.kind == "prepared":
+        if mechanism.reads_all:
             groups: list[Partition] = [record.label if grouped else None for record in (*self.private, self.other)]
             return Sizes(Counter(groups), {})
         group = self.label if grouped else None
         return Sizes({group: number}, {group: 1})
 
-    def private_set(
-        self, canary: Record | None, ledger: Ledger | None, *run: int, noise: NoiseSource | None = None
-    ) -> PrivateSet:
-        """The private records, and the canary where there is one, sampled as in every set of this run.
+    def execution(
+        self, task: PublicTask, knob: float, canary: Record | None, ledger: Ledger | None, *run: int, **given: Any
+    ) -> Execution:
+        """The mechanism on the private records, and the canary where there is one, sampled as in every one of this run.
 
-        ledger: None for an auditor's own runs, which have no budget. noise: None for a source of its own.
+        ledger: None for an auditor's own runs, which have no budget. given: other fields of an `Execution`.
         """
-        return PrivateSet(
-            [*self.private, *([canary] if canary else [])],
-            ledger or Ledger(None, math.inf),
-            sizes=self.sizes.records,
+        randomness = streams(self.settings.seed)
+        own: dict[str, Any] = {"noise": randomness.source("noise"), "public": randomness.public}
+        return Execution(
+            self.mechanism,
+            task,
+            self.model,
+            knob,
+            records=[*self.private, *([canary] if canary else [])],
+            sizes=self.sizes,
+            ledger=ledger or Ledger(None, math.inf),
             sampling=CoupledSampling(self.settings.seed, *run),
-            noise=noise or streams(self.settings.seed).source("noise"),
-            embed=embed_alone,
+            **{**own, **given},
         )
 
     def counted(self, present: bool) -> Iterator[int]:
@@ -145,7 +149,7 @@ class AuditSetup:
 def sample_size(mechanism: Mechanism) -> int:
     """The expected sample, by the mechanism's options; where they say none, it reads all records, as prepared
     mechanisms and private evolution do."""
-    if mechanism.kind == "prepared":
+    if mechanism.reads_all:
         return ALL_RECORDS
     size = getattr(mechanism, "prompts", None)
     if size is None:

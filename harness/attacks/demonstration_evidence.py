@@ -22,8 +22,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.messages import count
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism
-from dpicl.harness.mechanism.outputs import checked_prompt
+from dpicl.harness.mechanism.bases import DemonstrationMechanism
 from dpicl.harness.privacy.above_threshold import first_chances
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
@@ -97,13 +96,18 @@ class DemonstrationEvidence:
         """
         assert self._canary is not None or not present
         randomness = streams(noise_seed)
-        noise = randomness.source(f"audit:{self._settings.seed}:{run}")
-        private = self._setup.private_set(self._canary if present else None, ledger, run, noise=noise)
-        context = Context(self._task, self._model, (self._setup.label,), knob, randomness.public)
+        execution = self._setup.execution(
+            self._task,
+            knob,
+            self._canary if present else None,
+            ledger,
+            run,
+            noise=randomness.source(f"audit:{self._settings.seed}:{run}"),
+            public=randomness.public,
+            shots=(self._setup.label,),
+        )
         with observing(observer):
-            given = self._mechanism.release(private, context)
-        labels = context.task.labels
-        return "\n".join(checked_prompt(self._mechanism, given, context.shots, self._model, labels).texts)
+            return "\n".join(execution.run().prompt.texts)
 
     def _worst_case(self, knob: float) -> Record:
         """The canary; `_indices` is then what each noisy release was made to release.

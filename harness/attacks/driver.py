@@ -90,7 +90,7 @@ def jobs_of(
     Raises UsageError where the name or an option does not fit, or epsilons are missing.
     """
     cls = find_mechanism(name, mechanisms)
-    sizes = DEMONSTRATION_SIZES if cls.kind == "demonstrations" else ANSWER_SIZES
+    sizes = DEMONSTRATION_SIZES if cls.releases_texts else ANSWER_SIZES
     options = sized_options(cls, common.task.name, sizes, given)
     mechanism = build(cls, options)
     own = fixed_epsilon(mechanism)

@@ -59,7 +59,7 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
         return "it adds no noise whatever epsilon is"
     if mechanism.notion == LABEL_LOCAL:
         return "its epsilon is exact by its formula, ln(P(own label) / P(another one))"
-    if asked == "chosen" and mechanism.kind != "answers":
+    if asked == "chosen" and not mechanism.pays_per_query:
         return "it pays for no query, so none can be chosen (--asked)"
     if not 0 < epsilon < math.inf:
         return "without noise its epsilon is infinite"
@@ -106,7 +106,7 @@ def exact_audit(
     if row.cell.secure:
         raise UsageError("An audit publishes what follows from records: it is not made on records under secure noise.")
     runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)
-    costly = row.mechanism.kind == "demonstrations" and job.deal == "sampled"
+    costly = row.mechanism.releases_texts and job.deal == "sampled"
     found, tried = runs.strongest(_MOST_WHOLE if costly else None, report)
     upper = runs.bounds.upper
     if job.copies == 1:
@@ -174,7 +174,7 @@ def _label_only(row: AuditedRow, found: Seen, upper: float) -> float | None:
     """The same epsilon where of every sum the winner alone is seen; None where a sum is no vote on labels, and where
     several releases share one coin."""
     labels = len(row.task.labels)
-    votes = row.mechanism.kind == "answers" and 1 < labels <= _MOST_LABELS
+    votes = row.mechanism.pays_per_query and 1 < labels <= _MOST_LABELS
     if not votes or any(a.kind != "gaussian" or a.clean.size != labels for _, a, _ in found.pairs):
         return None
     if len(found.losses) < len(found.pairs) and any(rate < 1 for rate, _, _ in found.pairs):
@@ -189,7 +189,7 @@ def _notes(job: ExactJob, upper: float) -> list[str]:
     ]
     if job.asked == "chosen":
         notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
-    if job.row.mechanism.kind == "demonstrations":
+    if job.row.mechanism.releases_texts:
         notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
     if (k := job.copies) > 1:
         larger = job.row.delta * math.expm1(k * upper) / math.expm1(upper)

@@ -13,28 +13,19 @@ from dpicl.harness.attacks import exact_canaries
 from dpicl.harness.attacks.exact_worlds import Lengthening, Policy, Seen, World, noiseless, of_rank, seen
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.seeds import NoiseSource, streams
+from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Partition, Query, Record, Report, Sizes, silent
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import (
-    AnswerContext,
-    AnswerMechanism,
-    Context,
-    DemonstrationMechanism,
-    Mechanism,
-    PreparedContext,
-    PreparedMechanism,
-)
-from dpicl.harness.mechanism.outputs import checked_answer, checked_prepared, checked_prompt
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.privacy.sampling_schemes import JoiningScheme
+from dpicl.harness.run.execution import ALL_RECORDS, Execution, sampling_of
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader, embedded
-from dpicl.harness.run.releasing import ALL_RECORDS, calibrated, no_kind, planned_shots, sizes_of
+from dpicl.harness.run.releasing import calibrated
 
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
@@ -60,20 +51,17 @@ class AuditedRow:
     @cached_property
     def shots(self) -> tuple[str, ...]:
         """A label for each demonstration."""
-        if self.mechanism.kind != "demonstrations":
-            return ()
-        randomness = streams(self.cell.seed).stream("shots")
-        return planned_shots(self.mechanism, self.task, self.cell.shots, randomness)
+        return self.mechanism.plan_shots(self.task, self.cell.shots, streams(self.cell.seed).stream("shots"))
 
     @cached_property
     def queries(self) -> list[Query]:
         """The row's own, none of demonstrations."""
-        return [] if self.mechanism.kind == "demonstrations" else self.task.queries()
+        return [] if self.mechanism.releases_texts else self.task.queries()
 
     @cached_property
     def sizes(self) -> Sizes:
         """The public numbers that its epsilon depends on."""
-        return sizes_of(self.mechanism, self.task, self.shots, self.cell.queries or len(self.queries))
+        return self.mechanism.public_sizes(self.task, self.shots, self.cell.queries or len(self.queries))
 
     @property
     def budget(self) -> int:
@@ -110,7 +98,7 @@ class ExactRuns:
         found: list[tuple[float, int, int, Seen]] = []
         for at, canary in enumerate(candidates):
             for trial, queries in enumerate(trials):
-                for leads in (True, False) if row.mechanism.kind == "prepared" else (True,):
+                for leads in (True, False) if row.mechanism.reads_all else (True,):
                     shown = self._both(canary, queries, leads)
                     found.append((shown.strength, -at, -trial, shown))
             report(at + 1, len(candidates), "canaries")
@@ -138,15 +126,14 @@ class ExactRuns:
     @property
     def _chooses(self) -> bool:
         """Whether queries are asked, and chosen."""
-        return self._asked == "chosen" and isinstance(self._row.mechanism, AnswerMechanism)
+        return self._asked == "chosen" and self._row.mechanism.pays_per_query
 
     def _trials(self) -> list[list[Query]]:
         """The lists of queries on which every canary is tried."""
         queries = self._row.queries
         if self._chooses:
             return [[query] for query in queries[:_TRIAL]]
-        answers = isinstance(self._row.mechanism, AnswerMechanism)
-        return [queries[:_TRIAL] if answers and not self._joining else queries]
+        return [queries[:_TRIAL] if self._row.mechanism.pays_per_query and not self._joining else queries]
 
     def _longer(self, canary: Record, found: Seen) -> Seen:
         """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
@@ -176,65 +163,37 @@ class ExactRuns:
         slots: Sequence[int | None] = (),
     ) -> tuple[World, str]:
         """One world, and what its mechanism writes (demonstrations alone)."""
-        cell, mechanism = self._row.cell, self._row.mechanism
-        world = World(path, self._sampling(), self.label, len(canaries), slots)
-        private = PrivateSet(
-            [*self._others, *canaries],
-            Ledger(self.calibration.event, self.calibration.epsilon),
-            sizes=self._row.sizes.records,
-            sampling=world,
-            noise=streams(cell.seed).source("noise"),
-            observer=world,
-            embed=self._embed,
-        )
-        with observing(world):
-            match mechanism:
-                case DemonstrationMechanism():
-                    written = self._demonstrations(mechanism, private)
-                case AnswerMechanism():
-                    written = self._answers(mechanism, private, queries)
-                case PreparedMechanism():
-                    context = PreparedContext(self._public, self._reader, self.calibration.knob, self._streams.public)
-                    checked_prepared(mechanism, mechanism.prepare(private, context))
-                    written = ""
-                case _:
-                    raise no_kind(mechanism)
-        private.close()
-        return world, written
-
-    def _demonstrations(self, mechanism: DemonstrationMechanism, private: PrivateSet) -> str:
-        """The first text of the canary's group."""
-        context = Context(
+        row = self._row
+        world = World(path, sampling_of(row.mechanism, self._streams), self.label, len(canaries), slots)
+        execution = Execution(
+            row.mechanism,
             self._public,
             self._model,
-            self._shots,
             self.calibration.knob,
-            self._streams.public,
+            self.calibration.by_label,
+            records=[*self._others, *canaries],
+            sizes=row.sizes,
+            ledger=Ledger(self.calibration.event, self.calibration.epsilon),
+            sampling=world,
+            noise=self._streams.source("noise"),
+            public=self._streams.public,
+            observer=world,
             embed=self._embed,
-            knobs=self.calibration.by_label,
+            shots=self._shots,
+            queries=queries,
+            reader=None if row.mechanism.releases_texts else self._reader,
         )
-        given = checked_prompt(
-            mechanism, mechanism.release(private, context), self._shots, self._model, self._public.labels
-        )
-        return next(iter(given.texts), "")
-
-    def _answers(self, mechanism: AnswerMechanism, private: PrivateSet, queries: Sequence[Query]) -> str:
-        """Nothing is written: what a model makes of released things is no release."""
-        knob, budget = self.calibration.knob, self._row.budget
-        context = AnswerContext(self._public, self._reader, knob, self._streams.public)
-        sample_for = mechanism.scheme.sampler(private, mechanism.release(knob), budget)
-        for query in queries:
-            checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context))
-        return ""
+        with observing(world):
+            made = execution.run()  # nothing is written: what a model makes of released things is no release
+        return world, next(iter(made.prompt.texts), "")
 
     def _candidates(self) -> list[Record]:
         row = self._row
-        match row.mechanism.kind:
-            case "demonstrations":
-                texts = [self._world([], of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
-                return exact_canaries.of_texts(row.task, self.label, texts)
-            case "prepared":
-                return exact_canaries.of_prepared(row.task, row.queries, self.label)
+        if row.mechanism.releases_texts:
+            texts = [self._world([], of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
+            return exact_canaries.of_texts(row.task, self.label, texts)
+        if row.mechanism.reads_all:
+            return exact_canaries.of_prepared(row.task, row.queries, self.label)
         if joining := self._joining:
             rows = self._embed([query.text for query in row.queries], joining.embedding)
             return exact_canaries.of_joined(row.task, row.queries, rows, joining.threshold)
@@ -247,18 +206,13 @@ class ExactRuns:
 
     @cached_property
     def _reader(self) -> SlotReader:
+        """One for all worlds, which has read the public prompts of an answer mechanism."""
         asked, mechanism = (self._public, self._model, self._outputs), self._row.mechanism
         if not isinstance(mechanism, AnswerMechanism):
             return SlotReader(*asked, ALL_RECORDS, self._row.queries)
         reader = SlotReader(*asked, mechanism.scheme, self._row.queries, mechanism.record_tokens)
         reader.read_public()
         return reader
-
-    def _sampling(self) -> NoiseSource:
-        """The row's own, from its beginning."""
-        mechanism = self._row.mechanism
-        own = mechanism.sampling_seed if isinstance(mechanism, AnswerMechanism) else None
-        return (self._streams if own is None else streams(own)).source("sampling")
 
     def _embed(self, texts: Sequence[str], name: str) -> np.ndarray:
         return embedded(texts, name, self._outputs, self._model.identity.name, self._public.name)

@@ -57,7 +57,7 @@ class Exposure(Attack):
         self.require_at_most(candidates=10_000)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        if mechanism.kind != "demonstrations":
+        if not mechanism.releases_texts:
             return "it releases answers, and no text behind which a likelihood could be read"
         return cannot_answer(mechanism, task)
 

@@ -56,7 +56,7 @@ def said_yes(answer: str) -> float:
 
 def _in_words(mechanism: Mechanism, task: Task) -> bool:
     """Whether the answer is a text: of answer mechanisms that aggregate texts."""
-    return mechanism.kind != "demonstrations" and task.kind == "generation"
+    return not mechanism.releases_texts and task.kind == "generation"
 
 
 def _view(mechanism: Mechanism, task: Task) -> Task:

@@ -48,7 +48,7 @@ class Likelihood(Attack):
         self.require_at_least(generations=1, trials=4, words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        if mechanism.kind != "demonstrations":
+        if not mechanism.releases_texts:
             return "it releases answers, and no probability of a label"
         if not task.chooses:
             return f"the answers of {task.name} are no labels that have a probability"

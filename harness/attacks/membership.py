@@ -68,7 +68,7 @@ def follows_the_count(setup: AttackSetup, target: Target) -> bool:
     if target.mechanism.knob is None:
         return False  # no noise that could follow
     published: Mapping[Partition, int] = setup.sizes or {}
-    if target.mechanism.kind == "answers" or not target.mechanism.by_label:
+    if not target.mechanism.by_label:
         published = {None: sum(published.values())}
     return any(
         published.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
@@ -194,7 +194,7 @@ def shows_records(mechanism: Mechanism) -> bool:
     and its epsilon is infinite."""
     if mechanism.notion == LABEL_LOCAL:
         return True
-    return mechanism.kind == "demonstrations" and fixed_epsilon(mechanism) == math.inf
+    return mechanism.releases_texts and fixed_epsilon(mechanism) == math.inf
 
 
 def label_groups(setup: AttackSetup, records: Sequence[Record], labels: Sequence[str]) -> Iterator[tuple[Record, ...]]:
@@ -225,6 +225,6 @@ def _check(values: np.ndarray, setup: AttackSetup) -> None:
 def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:
     """Why a mechanism does not do the task, or (where it gives answers) does not answer what is asked in its place."""
     reason = skip_reason(mechanism, task)
-    if reason is None and seen is not None and mechanism.kind != "demonstrations":
+    if reason is None and seen is not None and not mechanism.releases_texts:
         reason = skip_reason(mechanism, seen)
     return reason

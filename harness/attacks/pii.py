@@ -65,7 +65,7 @@ class Pii(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "json":
             return f"{task.name} does not ask for new texts; use the task enron"
-        if mechanism.kind != "demonstrations":
+        if not mechanism.releases_texts:
             return skip_reason(mechanism, free_text(task, self.room))
         return cannot_answer(mechanism, task)
 

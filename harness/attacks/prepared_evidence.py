@@ -16,14 +16,13 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.messages import count
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Query, Record
-from dpicl.harness.mechanism.bases import PreparedContext, PreparedMechanism
-from dpicl.harness.mechanism.outputs import checked_prepared
+from dpicl.harness.mechanism.bases import PreparedMechanism
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.release_hooks import observing
+from dpicl.harness.run.execution import ALL_RECORDS
 from dpicl.harness.run.reader import SlotReader
-from dpicl.harness.run.releasing import ALL_RECORDS, answer_from
 
 
 class PreparedEvidence:
@@ -73,15 +72,14 @@ class PreparedEvidence:
         self, present: bool, knob: float, run: int, draw: int, ledger: Ledger | None = None
     ) -> tuple[list[Observation], str]:
         """The noisy releases of one run, and the answer about the canary. draw: of the noise, on each side its own."""
-        randomness, recording = streams(self._settings.seed), Recording()
-        noise = randomness.source(f"audit:{int(present)}:{run}:{draw}")
-        private = self._setup.private_set(self._canary if present else None, ledger, run, noise=noise)
-        context = PreparedContext(self._task, self._reader, knob, randomness.public)
+        noise, recording = streams(self._settings.seed).source(f"audit:{int(present)}:{run}:{draw}"), Recording()
+        canary = self._canary if present else None
+        execution = self._setup.execution(
+            self._task, knob, canary, ledger, run, noise=noise, queries=[self._query], reader=self._reader
+        )
         with observing(recording):
-            made = checked_prepared(self._mechanism, self._mechanism.prepare(private, context))
-        private.close()
-        answers = answer_from(self._mechanism, made, self._reader, [self._query])
-        return recording.observed_releases, answers[self._query.id]
+            made = execution.run()
+        return recording.observed_releases, made.answer([self._query])[self._query.id]
 
     def _black_box(self, knob: float, ledger: Ledger) -> AuditEvidence:
         draws = range(self._settings.redraws)

@@ -53,7 +53,7 @@ class Target:
     @property
     def answers_queries(self) -> bool:
         """Whether it gives answers, and the model is not asked with what was released."""
-        return self.mechanism.kind != "demonstrations"
+        return not self.mechanism.releases_texts
 
     def prompt(self) -> ReleasedPrompt:
         """What a demonstration mechanism released; released once. Raises UsageError for an answer mechanism."""

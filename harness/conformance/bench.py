@@ -1,18 +1,17 @@
 """The bench: one mechanism on one small task with the hostile model, and runs of it under observation.
 
-A run here does what dpicl.harness.run.releasing does (same classes, same order), with three differences: the private
-set, the noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that
-overspends can be observed (the check `budget` uses the real ledger); and a script may replace the noisy values.
+A run here is an execution (dpicl.harness.run.execution) as any other, with three differences: the private set, the
+noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be
+observed (the check `budget` uses the real ledger); and a script may replace the noisy values.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -41,24 +40,14 @@ from dpicl.harness.core.together import together
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, Partition, Query, Record, ReleasedPrompt, Sizes
 from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import (
-    AnswerContext,
-    AnswerMechanism,
-    Context,
-    DemonstrationMechanism,
-    Mechanism,
-    PreparedContext,
-    PreparedMechanism,
-)
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
-from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, checked_state, plain_text
-from dpicl.harness.models.embeddings import embed_alone
+from dpicl.harness.mechanism.outputs import checked_prompt, plain_text
 from dpicl.harness.privacy.calibration import Calibration
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
+from dpicl.harness.run.execution import Execution
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.releasing import ALL_RECORDS, answer_all, answer_from, calibrated, no_kind, sizes_of
+from dpicl.harness.run.releasing import calibrated
 
 #: The target of most runs, and the second one, for mistakes that depend on the knob.
 EPSILON, HIGH_EPSILON, DELTA = 1.0, 8.0, 1e-5
@@ -122,8 +111,7 @@ class Bench:
         #: Possible triggers in a text: see `dictionary`.
         found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
         self.words = [word for word in dict.fromkeys(found) if not marked(word)]
-        labels = mechanism.shot_labels(task) if isinstance(mechanism, DemonstrationMechanism) else None
-        self.shots = task.plan_shots(shots, np.random.default_rng(seed), labels)
+        self.shots = task.plan_shots(shots, np.random.default_rng(seed), mechanism.shot_labels(task))
         self.queries = _odd(list(task.queries()), self.words)
         self._outputs, self._calibrations = OutputCache(None), dict[tuple[bool, float], Calibration]()
         modules = modules_of(type(mechanism))
@@ -133,12 +121,12 @@ class Bench:
     @property
     def answers(self) -> bool:
         """Whether answers are released, and not demonstrations."""
-        return self.mechanism.kind != "demonstrations"
+        return not self.mechanism.releases_texts
 
     def sizes(self, single: bool = False) -> Sizes:
         """Public sizes of a run: of all queries or shots, or of a single one."""
         shots = self.shots[:1] if single else self.shots
-        return sizes_of(self.mechanism, self.task, shots, 1 if single else len(self.queries))
+        return self.mechanism.public_sizes(self.task, shots, 1 if single else len(self.queries))
 
     def calibration(self, single: bool = False, epsilon: float = EPSILON) -> Calibration:
         """To epsilon, for all queries or shots or for a single one; for a mechanism with a knob."""
@@ -206,76 +194,65 @@ class Bench:
         sampling, source = CoupledByRecord(how.sampling, how.crowding), Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         keeper = ReleaseKeeper(transcript, noise.given, how.script)
-        private = PrivateSet(
-            given,
-            Ledger(None, math.inf),
-            sizes=dict(self.sizes(how.single).records),
+        task = self.task.public_view()
+        execution = Execution(
+            mechanism,
+            task,
+            self.model,
+            knob,
+            knobs,
+            records=given,
+            sizes=self.sizes(how.single),
             sampling=sampling,
             noise=noise,
+            public=Streams(self.seed).public,
             observer=SampleNotes(places, sampling, ward, how.presence),
-            embed=embed_alone,
+            shots=self.shots[:1] if how.single else self.shots,
+            queries=self.queries[:1] if how.single else self.queries,
+            outputs=lambda: self._outputs,
+            reads=partial(ObservedReader, transcript.asked),
+            checked=partial(_shown, transcript),
+            report=lambda *done: transcript.progress.append(done),
         )
+
+        private = execution.private  # grouped by label before reads are observed
 
         def make() -> None:
             ward.observing = True
             with observing(keeper):
-                transcript.released, transcript.error = attempt(
-                    lambda: self._release(mechanism, private, knob, knobs, how.single, transcript)
-                )
+                transcript.released, transcript.error = attempt(lambda: _items(execution, transcript))
             private.close()
             ward.observing = False
 
         return transcript, make
 
-    def _release(
-        self,
-        mechanism: Mechanism,
-        private: PrivateSet,
-        knob: float,
-        knobs: Mapping[str, float],
-        single: bool,
-        transcript: Transcript,
-    ) -> tuple[Item, ...]:
-        task, public = self.task.public_view(), Streams(self.seed).public
 
-        def progress(*done: object) -> None:
-            transcript.progress.append(done)
+def _shown(transcript: Transcript, mechanism: Mechanism, given: Any, *asked: Any) -> ReleasedPrompt:
+    """The prompt as it was returned, with what is wrong with it in the transcript."""
+    try:
+        checked_prompt(mechanism, given, *asked)
+    except PluginError as error:
+        transcript.refused = str(error)
+    return given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)
 
-        queries = self.queries[:1] if single else self.queries
-        if isinstance(mechanism, AnswerMechanism):
-            reader = ObservedReader(task, self.model, self._outputs, mechanism.scheme, queries, mechanism.record_tokens)
-            reader.asked = transcript.asked
-            context = AnswerContext(task, reader, knob, public)
-            return tuple(answer_all(mechanism, queries, private, context, len(queries), progress).items())
-        if isinstance(mechanism, PreparedMechanism):
-            reader = ObservedReader(task, self.model, self._outputs, ALL_RECORDS, queries)
-            reader.asked = transcript.asked
-            prepared = mechanism.prepare(private, PreparedContext(task, reader, knob, public))
-            private.close()
-            answering = checked_prepared(mechanism, prepared)
-            answers = answer_from(mechanism, answering, reader, queries, progress)
-            if (state := checked_state(mechanism, answering)) is None:
-                return tuple(answers.items())
-            restored = mechanism.restore(state, PreparedContext(task, reader, knob, public))
-            if answer_from(mechanism, restored, reader, queries) != answers:
-                transcript.refused = "What `restore` makes of its saved state gives other answers than it."
-            numbers = tuple(f"{array.shape} {array.tolist()}" for array in state.values())
-            return (*answers.items(), (STATE, *state, *numbers))
-        if not isinstance(mechanism, DemonstrationMechanism):
-            raise no_kind(mechanism)
-        shots = self.shots[:1] if single else self.shots
-        given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress, knobs=knobs))
-        try:
-            checked_prompt(mechanism, given, shots, self.model, task.labels)
-        except PluginError as error:
-            transcript.refused = str(error)
-        prompt = given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)
-        told = [] if prompt.instruction is None else [(INSTRUCTION, plain_text(prompt.instruction, mechanism))]
-        shown = prompt.demonstrations
+
+def _items(execution: Execution, transcript: Transcript) -> tuple[Item, ...]:
+    """What a run released. What a prepared mechanism restores of its state answers as it does."""
+    mechanism, made = execution.mechanism, execution.run().written()
+    if made.answers is None:
+        instruction = made.prompt.instruction
+        told = [] if instruction is None else [(INSTRUCTION, plain_text(instruction, mechanism))]
+        shown = made.prompt.demonstrations
         return (
             *told,
             *((plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in shown),
         )
+    if made.state is None or made.restore is None:
+        return tuple(made.answers.items())
+    if replace(made, made=made.restore(made.state)).answer(execution.queries) != made.answers:
+        transcript.refused = "What `restore` makes of its saved state gives other answers than it."
+    numbers = tuple(f"{array.shape} {array.tolist()}" for array in made.state.values())
+    return (*made.answers.items(), (STATE, *made.state, *numbers))
 
 
 def small_options(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:

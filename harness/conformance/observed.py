@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -140,7 +141,9 @@ class SampleNotes:
 class ObservedReader(SlotReader):
     """Notes the public prompts that the model is asked to answer."""
 
-    asked: list[str]
+    def __init__(self, asked: list[str], *given: Any) -> None:
+        super().__init__(*given)
+        self.asked = asked
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         self.asked.extend(prompts)

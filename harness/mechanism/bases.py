@@ -16,15 +16,17 @@ epsilon.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, PoissonSampledDpEvent
 
+from dpicl.harness.core.errors import PluginError
 from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.seeds import PublicStreams, shot_streams
 from dpicl.harness.core.together import active, together
@@ -38,15 +40,17 @@ from dpicl.harness.core.vocabulary import (
     ReleasedPrompt,
     Sizes,
 )
-from dpicl.harness.data.task import PublicTask
+from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
-from dpicl.harness.privacy.events import merge_groups
+from dpicl.harness.privacy.events import flatten, merge_groups
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
 
 #: The records of one prompt.
 Slot = Sequence[PrivateRecord]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,22 @@ Kind = Literal["demonstrations", "answers", "prepared"]
 Needs = Literal["nothing", "texts", "reader", "log-probabilities", "candidates"]
 
 
+class ByKind(Protocol[T_co]):
+    """Something that is done with a mechanism of each kind; `Mechanism.execute` picks its own."""
+
+    def demonstrations(self, mechanism: DemonstrationMechanism) -> T_co: ...
+
+    def answers(self, mechanism: AnswerMechanism) -> T_co: ...
+
+    def prepared(self, mechanism: PreparedMechanism) -> T_co: ...
+
+
+#: A guess at the tokens of one record with its prompt; real records have 15 (TREC) to 120 (AG News).
+RECORD_TOKENS = 80
+#: A class size that any expected sample fits into.
+_MANY = 10**7
+
+
 class Mechanism(Pluggable):
     """What all kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
 
@@ -129,6 +149,40 @@ class Mechanism(Pluggable):
     #: epsilon with its own number of records. It then releases with `Context.for_label`, and what `events` says of a
     #: label follows from that label's sizes alone.
     knob_per_label: ClassVar[bool] = False
+    #: Of its kind: whether it releases texts once, which stand in every prompt; whether each answer costs epsilon;
+    #: whether all records are read once, for a state that answers any query.
+    releases_texts: ClassVar[bool] = False
+    pays_per_query: ClassVar[bool] = False
+    reads_all: ClassVar[bool] = False
+
+    def execute(self, by: ByKind[T]) -> T:
+        """What ``by`` does with a mechanism of this kind. Raises PluginError for one of none."""
+        raise self._no_kind()
+
+    def plan_shots(self, task: PublicTask, shots: int, generator: np.random.Generator) -> tuple[str, ...]:
+        """The label of every text that is released for a prompt of ``shots``, by public randomness; none where no text
+        is. Raises PluginError for a mechanism that wants fewer, or other labels than the task has."""
+        return ()
+
+    def shot_labels(self, task: PublicTask) -> Sequence[str]:
+        """The labels that texts are released for: the task's, unless the method leaves some out. A public choice, which
+        follows from the options and the task's file."""
+        return task.labels
+
+    def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
+        """The public numbers that an epsilon depends on: of these shots, or Q queries.
+
+        Raises DataError for a group without records.
+        """
+        raise self._no_kind()
+
+    def tokens_estimate(self, shots: int, queries: int) -> int:
+        """About how many tokens the model reads for a release and so many queries of an evaluation."""
+        raise self._no_kind()
+
+    def _no_kind(self) -> PluginError:
+        kinds = "neither a DemonstrationMechanism nor an AnswerMechanism nor a PreparedMechanism"
+        return PluginError(f"Mechanism '{self.name}' is {kinds}.")
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> DpEvent:
@@ -155,24 +209,46 @@ class Mechanism(Pluggable):
 
         An answer mechanism always has one group.
         """
-        return self.kind != "answers"
+        return not self.pays_per_query
 
 
 class DemonstrationMechanism(Mechanism):
     """Releases k synthetic demonstrations, or an instruction, once; any number of queries is then free."""
 
     kind = "demonstrations"
+    releases_texts = True
     needs: ClassVar[Needs] = "candidates"
+
+    def execute(self, by: ByKind[T]) -> T:
+        return by.demonstrations(self)
+
+    def plan_shots(self, task: PublicTask, shots: int, generator: np.random.Generator) -> tuple[str, ...]:
+        count: object = self.released(shots, task)
+        if not isinstance(count, int) or isinstance(count, bool) or count < shots:
+            raise PluginError(f"Mechanism '{self.name}' wants to release {count!r:.40} texts for {shots} shots.")
+        labels = self.shot_labels(task)
+        if task.labels and not (labels and {*labels} <= {*task.labels}):
+            raise PluginError(f"Mechanism '{self.name}' wants to release texts of labels that {task.name} lacks.")
+        return task.plan_shots(count, generator, labels)
+
+    def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
+        return task.sizes(shots) if self.by_label else Sizes({None: task.size}, {None: len(shots)})
+
+    def tokens_estimate(self, shots: int, queries: int) -> int:
+        """The events say how many records are read, how often, and how many tokens are drawn for each reading."""
+        value = 0.0 if self.knob is None else math.sqrt(self.knob.low * self.knob.high)
+        total = 0.0
+        for component, readings in flatten(self.events(value, Sizes({None: _MANY}, {None: shots}))).items():
+            if isinstance(component, PoissonSampledDpEvent):
+                records = component.sampling_probability * _MANY
+                drawn = sum(flatten(component.event).values())
+                total += readings * records * (RECORD_TOKENS + drawn - 1)
+        return queries * RECORD_TOKENS + round(total)
 
     def released(self, shots: int, task: PublicTask) -> int:
         """How many demonstrations are released where a prompt has ``shots``: these, unless more of them serve a
         classifier. The first ones stand in the prompt. A public number: `context.shots` has a label for each."""
         return shots
-
-    def shot_labels(self, task: PublicTask) -> Sequence[str]:
-        """The labels that texts are released for: the task's, unless the method leaves some out. A public choice, which
-        follows from the options and the task's file."""
-        return task.labels
 
     @abstractmethod
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
@@ -256,6 +332,7 @@ class AnswerMechanism(Mechanism):
     sampling_seed: int | None = None
 
     kind = "answers"
+    pays_per_query = True
 
     #: Whether it takes a slot for each sampled record where N = 1: M is then an expected number, the number of slots is
     #: private, and its primitives state what one added row moves (``own_slots=self.scheme.own_slots``).
@@ -265,6 +342,17 @@ class AnswerMechanism(Mechanism):
         self.require_at_least(slots=1, examples_per_slot=1, record_tokens=1, sampling_seed=0)
         self.require_at_most(slots=100_000, examples_per_slot=100_000)
         self.scheme  # noqa: B018  refuses an unknown partition
+
+    def execute(self, by: ByKind[T]) -> T:
+        return by.answers(self)
+
+    def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
+        return Sizes.of_queries(task.size, queries)
+
+    def tokens_estimate(self, shots: int, queries: int) -> int:
+        """What the slots read: their examples once where all queries share them, and every query."""
+        examples = self.slots * self.examples_per_slot * (1 if self.scheme.single else queries)
+        return (examples + queries * self.slots) * RECORD_TOKENS
 
     @property
     def scheme(self) -> SlotScheme:
@@ -321,6 +409,17 @@ class PreparedMechanism(Mechanism):
     """
 
     kind = "prepared"
+    reads_all = True
+
+    def execute(self, by: ByKind[T]) -> T:
+        return by.prepared(self)
+
+    def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
+        return Sizes(task.group_sizes if self.by_label else {None: task.size}, {})
+
+    def tokens_estimate(self, shots: int, queries: int) -> int:
+        """None: it asks no language model, and what its answers may ask in public is not known."""
+        return 0
 
     @abstractmethod
     def prepare(self, private: PrivateSet, context: PreparedContext) -> Prepared:

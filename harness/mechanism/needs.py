@@ -17,7 +17,7 @@ def needed(mechanism: Mechanism, task: PublicTask) -> Needs:
     own = mechanism.needs
     if own == "reader":
         own = "log-probabilities" if task.chooses else "texts"
-    if mechanism.kind == "demonstrations":
+    if mechanism.releases_texts:
         evaluation: Needs = "log-probabilities" if task.chooses else "texts"
         return max(own, evaluation, key=_ORDER.index)
     return own

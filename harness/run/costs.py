@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from dp_accounting import dp_event as dp
-
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.plugins import Registered
-from dpicl.harness.core.vocabulary import Sizes
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import RECORD_TOKENS
 from dpicl.harness.mechanism.options import build, option_types
-from dpicl.harness.privacy.events import flatten
 from dpicl.harness.run.manifest import machine
 from dpicl.harness.run.results import Result
 
-#: A guess at the tokens of one record with its prompt; real records have 15 (TREC) to 120 (AG News).
-_RECORD_TOKENS = 80
 #: Test records where a cell takes all of them.
 _ALL_RECORDS = 1000
-#: A class size that any expected sample fits into.
-_MANY = 10**7
 
 #: From the most to the least alike: finished cells that agree in these are taken as the cost of a new one.
 _KINDS: tuple[Callable[[Cell], Hashable], ...] = (
@@ -90,7 +81,7 @@ class Costs:
     def _collection(self, cell: Cell) -> Hashable:
         """What cells that share their model outputs have in common; None for demonstrations."""
         registered = self._mechanisms.get(cell.mechanism)
-        if registered is None or registered.cls.kind != "answers":
+        if registered is None or not registered.cls.pays_per_query:
             return None
         shared = ("slots", "examples_per_slot", "partition", "record_tokens")
         sampling = cell.options.get("sampling_seed")
@@ -118,7 +109,7 @@ class Costs:
         return self._tokens[kind]
 
     def _tokens_of(self, cell: Cell) -> int:
-        evaluation = (cell.test_records or _ALL_RECORDS) * _RECORD_TOKENS
+        evaluation = (cell.test_records or _ALL_RECORDS) * RECORD_TOKENS
         registered = self._mechanisms.get(cell.mechanism)
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
             return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
@@ -126,30 +117,7 @@ class Costs:
             mechanism = build(registered.cls, cell.options)
         except DpiclError:  # of a result that was made before these options were refused
             return evaluation
-        if mechanism.kind == "prepared":
-            return 0  # it asks no language model, and what its answers may ask in public is not known
-        if isinstance(mechanism, AnswerMechanism):
-            return _collected_tokens(mechanism, cell.test_records or _ALL_RECORDS)
         try:
-            return evaluation + _release_tokens(mechanism, cell.shots)
+            return mechanism.tokens_estimate(cell.shots, cell.test_records or _ALL_RECORDS)
         except Exception:  # of somebody's `events`: the cell itself says so, and the others go on
             return evaluation
-
-
-def _collected_tokens(mechanism: AnswerMechanism, queries: int) -> int:
-    """What the slots read for all queries: their examples once where all queries share them, and every query."""
-    examples = mechanism.slots * mechanism.examples_per_slot * _RECORD_TOKENS
-    return examples * (1 if mechanism.scheme.single else queries) + queries * mechanism.slots * _RECORD_TOKENS
-
-
-def _release_tokens(mechanism: Mechanism, shots: int) -> int:
-    knob = mechanism.knob
-    value = 0.0 if knob is None else math.sqrt(knob.low * knob.high)
-    event = mechanism.events(value, Sizes(records={None: _MANY}, shots={None: shots}))
-    total = 0.0
-    for component, readings in flatten(event).items():
-        if isinstance(component, dp.PoissonSampledDpEvent):
-            records = component.sampling_probability * _MANY
-            drawn = sum(flatten(component.event).values())
-            total += readings * records * (_RECORD_TOKENS + drawn - 1)
-    return round(total)

@@ -154,7 +154,7 @@ def _cells_of(
                 noise=suite.noise,
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
-                queries=suite.queries if registered.cls.kind == "answers" else None,
+                queries=suite.queries if registered.cls.pays_per_query else None,
                 sizes=sizes,
                 development=development,
             )

@@ -199,10 +199,8 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
 
 def lm_of(run: MechanismRun) -> LM:
     """The lm-eval model of a run."""
-    if run.mechanism.kind != "demonstrations":
-        lm: LM = MechanismLM(run.respond)
-    else:
-        lm = DemonstrationLM(as_lm_eval_model(run.model), run.prefix)
+    texts = run.mechanism.releases_texts
+    lm: LM = DemonstrationLM(as_lm_eval_model(run.model), run.prefix) if texts else MechanismLM(run.respond)
     lm.get_model_info = lambda: _info(run)  # lm-eval puts it into its results after the evaluation
     return lm
 

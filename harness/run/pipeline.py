@@ -161,7 +161,7 @@ def _result(
         instruction=shown.instruction,
         released_count=len(made.prompt.texts) if made.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
-        prepared=mechanism.kind == "prepared",
+        prepared=mechanism.reads_all,
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
         higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},

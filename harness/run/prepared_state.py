@@ -31,11 +31,12 @@ from dpicl.harness.mechanism.outputs import checked_prepared, named_failure
 from dpicl.harness.models import misfit
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.run.card import PrivacyCard
+from dpicl.harness.run.execution import ALL_RECORDS, answer_from
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.own import OwnRecords
 from dpicl.harness.run.pipeline import embedding_of
 from dpicl.harness.run.reader import SlotReader
-from dpicl.harness.run.releasing import ALL_RECORDS, Release, answer_from
+from dpicl.harness.run.releasing import Release
 from dpicl.harness.run.results import Part, lines, read_part
 
 SCHEMA_VERSION = 1

@@ -1,57 +1,30 @@
-"""One release: calibrate, put the records behind a ledger, let the mechanism release, prove what the ledger holds.
+"""One release: calibrate, execute the mechanism on its records (execution.py), prove what the ledger holds.
 
-This is the only place where private records meet a mechanism. Demonstrations, and what a prepared mechanism answers
-from, are released once; an answer mechanism answers every test record.
+Demonstrations, and what a prepared mechanism answers from, are released once; an answer mechanism answers every test
+record.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from dpicl.harness.core.cell import ReleaseConfig, large_delta, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.seeds import NoiseSource, PublicStreams, Streams, streams
-from dpicl.harness.core.vocabulary import (
-    RECORD_CENTRAL,
-    Demonstration,
-    FinalPrompt,
-    Query,
-    ReleasedPrompt,
-    Report,
-    Sizes,
-    silent,
-)
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import RECORD_CENTRAL, Demonstration, Query, ReleasedPrompt, Report, Sizes, silent
 from dpicl.harness.data.concealed import concealed
-from dpicl.harness.data.task import PublicTask, Task
-from dpicl.harness.mechanism.bases import (
-    AnswerContext,
-    AnswerMechanism,
-    Context,
-    DemonstrationMechanism,
-    Mechanism,
-    Prepared,
-    PreparedContext,
-    PreparedMechanism,
-    Reader,
-)
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.needs import lacking
 from dpicl.harness.mechanism.options import option_types
-from dpicl.harness.mechanism.outputs import (
-    checked_answer,
-    checked_claim,
-    checked_prepared,
-    checked_prompt,
-    checked_state,
-    named_failure,
-    require_noise,
-)
+from dpicl.harness.mechanism.outputs import checked_claim, named_failure, require_noise
 from dpicl.harness.models import misfit
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
@@ -59,21 +32,13 @@ from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.events import notion_of
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import Embed, PrivateSet
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SlotScheme
 from dpicl.harness.privacy.secure_release import require_share
 from dpicl.harness.run.budget import ChargeTo, NewRelease, charge
+from dpicl.harness.run.execution import Answering, Execution, ExecutionResult, require_budget, sampling_of
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader, embedded
+from dpicl.harness.run.reader import embedded
 
 Phase = Callable[[str], AbstractContextManager[None]]
-#: Queries -> answers by the query's id.
-Answering = Callable[[Sequence[Query]], dict[str, str]]
-
-#: How a prepared mechanism reads records: each in a slot of its own, once.
-ALL_RECORDS = SamplingScheme(1, 1, "one_sample", slot_per_record=True)
-#: What a mechanism released that gives answers.
-NOTHING = ReleasedPrompt(None)
 #: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
 _ROUNDING = 1 + 1e-9
 #: A note on a proof whose rows were not read alone.
@@ -173,7 +138,7 @@ def calibrated(
 def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
     """Proved epsilon of one answer, had it been the only one, as many papers report it; None where any number is
     free."""
-    if mechanism.kind != "answers":
+    if not mechanism.pays_per_query:
         return None
     return accountants.epsilon(mechanism.events(knob, replace(sizes, queries=1)), delta).upper
 
@@ -204,8 +169,6 @@ def release(
     epsilon that is not wanted, and where the part of delta that is set aside does not pay for floating point;
     BudgetExceeded where the limit of the private set would be passed; Concealed for every error that comes after that.
     """
-    if mechanism.kind is None:
-        raise no_kind(mechanism)
     if said := misfit(model.identity.name, task.name) or lacking(mechanism, task.public_view(), model):
         raise UsageError(said)
     randomness = streams(config.seed, config.noise)
@@ -223,31 +186,42 @@ def release(
         spent = new_release(mechanism, task, model.identity.name, config, calibration, sizes)
         charged_to = charge(task.train, spent, charge_to or ChargeTo(default=task.name))
     ledger = Ledger(calibration.event, admitted)
-    sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
     kept = cache(lambda: OutputCache(None) if config.secure else outputs())
 
-    def embed(texts: Sequence[str], name: str) -> np.ndarray:
-        return embedded(texts, name, kept(), model.identity.name, task.name)
-
-    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise, embed=embed)
-    work = _Work(
+    execution = Execution(
+        mechanism,
         task.public_view(),
         model,
-        config,
-        private,
-        calibration,
-        randomness.public,
-        shots,
-        asked,
-        kept,
-        embed,
-        report,
+        calibration.knob,
+        calibration.by_label,
+        records=task.train,
+        sizes=sizes,
+        ledger=ledger,
+        sampling=sampling_of(mechanism, randomness),
+        noise=randomness.source("noise"),
+        public=randomness.public,
+        shots=shots,
+        queries=asked,
+        outputs=kept,
+        embed=lambda texts, name: embedded(texts, name, kept(), model.identity.name, task.name),
+        report=report,
     )
+
+    def made() -> ExecutionResult:
+        with model.apart():
+            out = execution.run().written()
+        if math.isfinite(config.epsilon):
+            require_noise(mechanism, out.texts, out.releases)
+        return out
+
     with phase("release"):
-        out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
+        out = concealed(config.secure, lambda: named_failure(mechanism, made))
+    prompt = out.prompt
+    if len(prompt.demonstrations) == len(shots) > config.shots:
+        prompt = replace(prompt, in_prompt=config.shots)
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model, task.size)
-    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more, out.state, charged_to)
+    return Release(calibration, sizes, stated, prompt, out.answers, ledger, bounds, out.more, out.state, charged_to)
 
 
 def declared(
@@ -270,11 +244,14 @@ def declared(
         )
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
-    if mechanism.kind == "demonstrations":
-        shots = planned_shots(mechanism, task, config.shots, streams(config.seed, config.noise).stream("shots"))
+    if mechanism.releases_texts:
+        shots = mechanism.plan_shots(task, config.shots, streams(config.seed, config.noise).stream("shots"))
     else:
         asked = task.queries() if queries is None else list(queries)
-    return shots, asked, sizes_of(mechanism, task, shots, config.queries or len(asked))
+    budget = config.queries or len(asked)
+    if mechanism.pays_per_query:
+        require_budget(asked, budget)
+    return shots, asked, mechanism.public_sizes(task, shots, budget)
 
 
 def new_release(
@@ -288,122 +265,10 @@ def new_release(
         "task": task.name,
         "model": model,
         "epsilon_target": config.epsilon,
-        "shots": config.shots if mechanism.kind == "demonstrations" else None,
+        "shots": config.shots if mechanism.releases_texts else None,
         "queries": sizes.queries,
     }
     return NewRelease(calibration.event, proved.upper, config.delta, what)
-
-
-@dataclass(frozen=True)
-class _Released:
-    """The parts of a `Release` that its mechanism made."""
-
-    prompt: ReleasedPrompt = NOTHING
-    answers: dict[str, str] | None = None
-    more: Answering | None = None
-    state: dict[str, np.ndarray] | None = None
-
-
-@dataclass(frozen=True)
-class _Work:
-    """Everything that a mechanism releases with: what `release` got, made ready."""
-
-    task: PublicTask
-    model: LanguageModel
-    config: ReleaseConfig
-    private: PrivateSet
-    calibration: Calibration
-    public: PublicStreams
-    shots: tuple[str, ...]
-    queries: Sequence[Query]
-    outputs: Callable[[], OutputCache]
-    embed: Embed
-    report: Report
-
-    @property
-    def knob(self) -> float:
-        return self.calibration.knob
-
-    def of(self, mechanism: Mechanism) -> _Released:
-        """What the mechanism makes, by its kind."""
-        with self.model.apart():
-            match mechanism:
-                case DemonstrationMechanism():
-                    return self._demonstrations(mechanism)
-                case AnswerMechanism():
-                    return self._answers(mechanism)
-                case PreparedMechanism():
-                    return self._prepared(mechanism)
-        raise no_kind(mechanism)
-
-    def _demonstrations(self, mechanism: DemonstrationMechanism) -> _Released:
-        def progress(done: int) -> None:
-            self.report(done, len(self.shots), "demonstrations")
-
-        knobs = self.calibration.by_label
-        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
-        given = mechanism.release(self.private, context)
-        prompt = checked_prompt(mechanism, given, self.shots, self.model, self.task.labels)
-        if len(prompt.demonstrations) == len(self.shots) > self.config.shots:
-            prompt = replace(prompt, in_prompt=self.config.shots)
-        _close(mechanism, self.private, self.config, prompt.texts)
-        return _Released(prompt)
-
-    def _answers(self, mechanism: AnswerMechanism) -> _Released:
-        reader = self._reader(mechanism.scheme, mechanism.record_tokens)
-        context = AnswerContext(self.task, reader, self.knob, self.public)
-        budget = self.config.queries or len(self.queries)
-        answers = answer_all(mechanism, self.queries, self.private, context, budget, self.report)
-        _close(mechanism, self.private, self.config, list(answers.values()))
-        return _Released(answers=answers)
-
-    def _prepared(self, mechanism: PreparedMechanism) -> _Released:
-        context = PreparedContext(self.task, self._reader(ALL_RECORDS), self.knob, self.public)
-        made = checked_prepared(mechanism, mechanism.prepare(self.private, context))
-        _close(mechanism, self.private, self.config, [mechanism.name])  # every answer follows from what was released
-        more = partial(answer_from, mechanism, made, context.reader, report=self.report)
-        return _Released(answers=more(self.queries), more=more, state=checked_state(mechanism, made))
-
-    def _reader(self, scheme: SlotScheme, record_tokens: int | None = None) -> Reader:
-        return SlotReader(self.task, self.model, self.outputs(), scheme, self.queries, record_tokens)
-
-
-def no_kind(mechanism: Mechanism) -> PluginError:
-    """The error of a mechanism that is of none of the kinds."""
-    return PluginError(
-        f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism nor a"
-        " PreparedMechanism."
-    )
-
-
-def planned_shots(
-    mechanism: Mechanism, task: PublicTask, shots: int, generator: np.random.Generator
-) -> tuple[str, ...]:
-    """The label of every demonstration that a mechanism releases for a prompt of ``shots``, by public randomness.
-
-    Raises PluginError for a mechanism that wants fewer, or other labels than the task has.
-    """
-    if not isinstance(mechanism, DemonstrationMechanism):
-        return task.plan_shots(shots, generator)
-    count: object = mechanism.released(shots, task)
-    if not isinstance(count, int) or isinstance(count, bool) or count < shots:
-        raise PluginError(f"Mechanism '{mechanism.name}' wants to release {count!r:.40} texts for {shots} shots.")
-    labels = mechanism.shot_labels(task)
-    if task.labels and not (labels and {*labels} <= {*task.labels}):
-        raise PluginError(f"Mechanism '{mechanism.name}' wants to release texts of labels that {task.name} lacks.")
-    return task.plan_shots(count, generator, labels)
-
-
-def sizes_of(mechanism: Mechanism, task: Task, shots: Sequence[str], queries: int) -> Sizes:
-    """The public numbers that an epsilon depends on: of these shots (demonstrations) or Q queries (answers).
-
-    Raises DataError for a group without records.
-    """
-    if mechanism.kind == "answers":
-        return Sizes.of_queries(task.size, queries)
-    if mechanism.kind == "prepared":
-        return Sizes(task.group_sizes if mechanism.by_label else {None: task.size}, {})
-    return task.sizes(shots) if mechanism.by_label else Sizes({None: task.size}, {None: len(shots)})
 
 
 def _calibrated(
@@ -418,59 +283,6 @@ def _calibrated(
         require_share(found.event, epsilon)
     with phase("account"):
         return found, named_failure(mechanism, lambda: Stated.of(mechanism, found, sizes))
-
-
-def answer_all(
-    mechanism: AnswerMechanism,
-    queries: Sequence[Query],
-    private: PrivateSet,
-    context: AnswerContext,
-    budget: int,
-    report: Report = silent,
-) -> dict[str, str]:
-    """Query id -> answer. The public prompts are read before any record is assigned to slots.
-
-    budget: Q, how many queries are charged; all of them before the first is answered. What the model still has to write
-    from released things is written at the end, for all queries together.
-    Raises UsageError when there are more queries than were charged or two have one id, BudgetExceeded when the ledger
-    does not admit Q of them; then nothing is drawn.
-    """
-    if len(queries) > budget:
-        raise UsageError(f"There are {len(queries)} queries but the budget is for {budget}; raise `queries`.")
-    if len({query.id for query in queries}) < len(queries):
-        raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
-    context.reader.read_public()
-    sample_for = mechanism.scheme.sampler(private, mechanism.release(context.knob), budget)
-    said: dict[str, str | FinalPrompt] = {}
-    for query in queries:
-        said[query.id] = checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context))
-        report(len(said), len(queries), "answers")
-    return _written(said, context.reader)
-
-
-def answer_from(
-    mechanism: PreparedMechanism, made: Prepared, reader: Reader, queries: Sequence[Query], report: Report = silent
-) -> dict[str, str]:
-    """Query id -> answer, from what was prepared; the private set is closed before."""
-    said: dict[str, str | FinalPrompt] = {}
-    for query in queries:
-        said[query.id] = checked_answer(mechanism, made.answer(query))
-        report(len(said), len(queries), "answers")
-    return _written(said, reader)
-
-
-def _written(said: Mapping[str, str | FinalPrompt], reader: Reader) -> dict[str, str]:
-    """The answers, with those that the model still has to write."""
-    waiting = {key: answer.prompt for key, answer in said.items() if isinstance(answer, FinalPrompt)}
-    written = dict(zip(waiting, reader.write(list(waiting.values())), strict=True))
-    return {key: answer if isinstance(answer, str) else written[key] for key, answer in said.items()}
-
-
-def _close(mechanism: Mechanism, private: PrivateSet, config: ReleaseConfig, texts: Sequence[str]) -> None:
-    """Closes the private set. Raises PluginError where texts were released without noise at a finite epsilon."""
-    releases = private.close()
-    if math.isfinite(config.epsilon):
-        require_noise(mechanism, texts, releases)
 
 
 def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
@@ -489,15 +301,3 @@ def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: 
     if bounds.upper > 0 and model.server is not None and mechanism.needs != "nothing":
         notes = (*notes, *model.server.notes)
     return replace(bounds, notes=notes)
-
-
-def _sampling(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
-    """The sampling randomness: of the release's seed, or of the mechanism's own."""
-    own = mechanism.sampling_seed if isinstance(mechanism, AnswerMechanism) else None
-    if own is None:
-        return randomness.source("sampling")
-    if randomness.secure:
-        raise UsageError(
-            "Option sampling_seed makes the sampling randomness public, and noise: secure keeps it secret; drop one."
-        )
-    return streams(own).source("sampling")

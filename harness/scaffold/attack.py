@@ -40,7 +40,7 @@ class MyAttack(Attack):
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         # Decide: what the attack says nothing about.
-        if mechanism.kind != "demonstrations":
+        if not mechanism.releases_texts:
             return "it releases answers, and no demonstration whose words could be compared"
         return mechanism.skip(task)
 

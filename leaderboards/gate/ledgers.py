@@ -8,7 +8,6 @@ ledger is *complete* is seen with the mechanism's code (`dpicl.leaderboards.gate
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +19,7 @@ from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
 from dpicl.harness.core.errors import DpiclError, PluginError, UsageError
 from dpicl.harness.core.seeds import accounted_delta, streams
-from dpicl.harness.data.task import Task
+from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
@@ -28,7 +27,6 @@ from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.time_limit import TookTooLong, within
-from dpicl.harness.run.releasing import planned_shots
 from dpicl.harness.run.results import LedgerRow, Result
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
@@ -101,22 +99,12 @@ def sizes_of(result: Result, mechanism: Mechanism) -> Sizes:
 
     Raises UsageError where Q does not cover the queries of an answer mechanism.
     """
-    sizes: Mapping[str | None, int] = {label or None: n for label, n in result.manifest.data.sizes.items()}
-    if mechanism.kind == "answers":
-        if problem := queries_problem(result):
-            raise UsageError(f"{result.cell}: {problem}")
-        assert result.privacy.queries is not None  # queries_problem
-        return Sizes.of_queries(sum(sizes.values()), result.privacy.queries)
-    if not mechanism.by_label:
-        sizes = {None: sum(sizes.values())}
-    if mechanism.kind == "prepared":
-        return Sizes(sizes, {})
+    if mechanism.pays_per_query and (problem := queries_problem(result)):
+        raise UsageError(f"{result.cell}: {problem}")
     cell = result.cell
-    task = Task.without_records(cell.task)
-    shots = planned_shots(mechanism, task, cell.shots, streams(cell.seed).stream("shots"))
-    if set(sizes) == {None}:
-        return Sizes(sizes, {None: len(shots)})
-    return Sizes({label: sizes[label] for label in shots}, dict(Counter(shots)))
+    task = Task.of_records(load_config(cell.task), (), result.manifest.data.sizes)
+    shots = mechanism.plan_shots(task, cell.shots, streams(cell.seed).stream("shots"))
+    return mechanism.public_sizes(task, shots, result.privacy.queries or 0)
 
 
 def epsilon_check(contents: Contents, run_code: bool = False) -> Finding:
