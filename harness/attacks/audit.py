@@ -16,7 +16,7 @@ Model, question, number of records: the auditor may choose all of them, and the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, Sizes, silent
 from dpicl.harness.data.task import PublicTask, Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism, PreparedMechanism
+from dpicl.harness.mechanism.bases import Kind, Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants
@@ -48,7 +48,12 @@ from dpicl.harness.run.pipeline import Meter, manifest_of
 from dpicl.harness.run.releasing import Release, Stated, calibrated
 from dpicl.harness.run.results import storable
 
-Evidence = AnswerEvidence | DemonstrationEvidence | PreparedEvidence
+#: What runs of a mechanism show, by its kind.
+EVIDENCE: Final[Mapping[Kind | None, Callable[[Any, AuditSetup], Any]]] = {
+    "answers": AnswerEvidence,
+    "demonstrations": DemonstrationEvidence,
+    "prepared": PreparedEvidence,
+}
 
 #: Draws of the noise of the published bootstrap.
 TRIALS: Final = 400_000
@@ -109,22 +114,6 @@ class AuditJob:
         return AuditSetup(self.mechanism, task, *drawn, model, self.settings, outputs, report)
 
 
-@dataclass(frozen=True)
-class _Evidence:
-    """What runs of a mechanism of each kind show."""
-
-    setup: AuditSetup
-
-    def demonstrations(self, mechanism: DemonstrationMechanism) -> Evidence:
-        return DemonstrationEvidence(mechanism, self.setup)
-
-    def answers(self, mechanism: AnswerMechanism) -> Evidence:
-        return AnswerEvidence(mechanism, self.setup)
-
-    def prepared(self, mechanism: PreparedMechanism) -> Evidence:
-        return PreparedEvidence(mechanism, self.setup)
-
-
 def audit(
     job: AuditJob,
     model: LanguageModel,
@@ -137,7 +126,7 @@ def audit(
     start, meter = time.perf_counter(), Meter()
     mechanism, settings = job.mechanism, job.settings
     setup = job.setup(model, outputs or OutputCache(None), report)
-    runs = mechanism.execute(_Evidence(setup))
+    runs = EVIDENCE[mechanism.kind](mechanism, setup)
     for epsilon in epsilons:
         calibration = calibrated(mechanism, setup.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)

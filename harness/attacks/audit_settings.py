@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, get_args
 
 from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.attacks.results import Access
 from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Partition, Record, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import Record, Report, Sizes, silent
 from dpicl.harness.data.task import NEUTRAL_LABEL, PublicTask, Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import sized_options
@@ -108,15 +108,9 @@ class AuditSetup:
     @property
     def sizes(self) -> Sizes:
         """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
-        mechanism, number = self.mechanism, len(self.private)
-        if mechanism.pays_per_query:
-            return Sizes.of_queries(number, 1)
-        grouped = self.task.partitioned and mechanism.by_label
-        if mechanism.reads_all:
-            groups: list[Partition] = [record.label if grouped else None for record in (*self.private, self.other)]
-            return Sizes(Counter(groups), {})
-        group = self.label if grouped else None
-        return Sizes({group: number}, {group: 1})
+        records = [*self.private, *([self.other] if self.mechanism.reads_all else [])]
+        counted = Counter(record.label if self.task.partitioned else None for record in records)
+        return self.mechanism.public_sizes(replace(self.task, declared=counted), (self.label,), 1)
 
     def execution(
         self, task: PublicTask, knob: float, canary: Record | None, ledger: Ledger | None, *run: int, **given: Any

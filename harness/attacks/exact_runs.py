@@ -25,7 +25,7 @@ from dpicl.harness.privacy.sampling_schemes import JoiningScheme
 from dpicl.harness.run.execution import ALL_RECORDS, Execution, sampling_of
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader, embedded
-from dpicl.harness.run.releasing import calibrated
+from dpicl.harness.run.releasing import calibrated, declared
 
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
@@ -49,19 +49,23 @@ class AuditedRow:
     task: Task
 
     @cached_property
+    def _declared(self) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
+        return declared(self.mechanism, self.task, self.cell.release)
+
+    @property
     def shots(self) -> tuple[str, ...]:
         """A label for each demonstration."""
-        return self.mechanism.plan_shots(self.task, self.cell.shots, streams(self.cell.seed).stream("shots"))
+        return self._declared[0]
 
-    @cached_property
-    def queries(self) -> list[Query]:
+    @property
+    def queries(self) -> Sequence[Query]:
         """The row's own, none of demonstrations."""
-        return [] if self.mechanism.releases_texts else self.task.queries()
+        return self._declared[1]
 
-    @cached_property
+    @property
     def sizes(self) -> Sizes:
         """The public numbers that its epsilon depends on."""
-        return self.mechanism.public_sizes(self.task, self.shots, self.cell.queries or len(self.queries))
+        return self._declared[2]
 
     @property
     def budget(self) -> int:
@@ -105,7 +109,7 @@ class ExactRuns:
         _, at, trial, best = max(found, key=lambda one: one[:3])
         if not best.shares:
             raise UsageError(f"{row.mechanism.name} makes no noisy release, so there is nothing to audit.")
-        asked = trials[-trial] * row.budget if self._chooses else row.queries
+        asked = [*trials[-trial]] * row.budget if self._chooses else row.queries
         if trials[-trial] != asked:
             best = self._both(candidates[-at], asked, True)
         self._strongest = candidates[-at], asked, noiseless
@@ -128,7 +132,7 @@ class ExactRuns:
         """Whether queries are asked, and chosen."""
         return self._asked == "chosen" and self._row.mechanism.pays_per_query
 
-    def _trials(self) -> list[list[Query]]:
+    def _trials(self) -> list[Sequence[Query]]:
         """The lists of queries on which every canary is tried."""
         queries = self._row.queries
         if self._chooses:

@@ -298,7 +298,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class AnswerContext:
-    """Everything besides the records that an answer may use.
+    """Everything besides the records that an answer, or a preparation with its answers, may use.
 
     reader: the model, asked through slots (private) or without records (public); it keeps what it has read.
     knob: the calibrated value of the mechanism's knob. streams: public randomness.
@@ -387,18 +387,8 @@ class Prepared(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class PreparedContext:
-    """Everything besides the records that a preparation and its answers may use.
-
-    reader: the model and the embeddings; it keeps what it has read. knob: the calibrated value of the mechanism's knob.
-    streams: public randomness.
-    """
-
-    task: PublicTask
-    reader: Reader
-    knob: float
-    streams: PublicStreams
+#: Everything besides the records that a preparation and its answers may use.
+PreparedContext = AnswerContext
 
 
 class PreparedMechanism(Mechanism):

@@ -17,7 +17,7 @@ import numpy as np
 from dpicl.harness.core.errors import DpiclError, PluginError, told
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, ReleasedPrompt
 from dpicl.harness.data.task import PublicTask
-from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism, Prepared, PreparedContext
+from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism, Prepared
 from dpicl.harness.models.base import LanguageModel
 
 T = TypeVar("T")
@@ -145,9 +145,7 @@ def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
 
 def instead_of(error: BaseException) -> str:
     """'; what to use instead', after an error about something that a mechanism cannot have; else ''."""
-    if not isinstance(error, AttributeError) or not isinstance(
-        error.obj, PublicTask | Context | AnswerContext | PreparedContext
-    ):
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, PublicTask | Context | AnswerContext):
         return ""
     instead = _INSTEAD.get(error.name or "")
     return f"; {instead} (docs/accounting.md)" if instead else ""
