@@ -9,7 +9,7 @@ wanted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from dpicl.harness.attacks.audit_rules import (
     AuditEvidence,
     Fit,
     Rule,
-    frequencies,
     linear,
     noise_p_value,
     reference_vector,
-    table,
 )
 from dpicl.harness.attacks.audit_settings import SIDES, AuditSetup
 from dpicl.harness.attacks.canaries import canary
@@ -147,11 +145,7 @@ class AnswerEvidence:
             [self._texts([run.released for run in draws]) for draws in self._runs(knob, side, self._settings.redraws)]
             for side in SIDES
         ]
-        answers = list(dict.fromkeys(text for side in said for row in side for text in row))
-        codes = {text: i for i, text in enumerate(answers)}
-        inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
-        fits = {"answers": table(self._towards(answers)), "frequencies": frequencies(len(codes))}
-        return AuditEvidence(inside, outside, Rule(fits, None), False, ledger, ceiling=self._ceiling(first))
+        return replace(AuditEvidence.of_texts(said, self._towards, ledger), ceiling=self._ceiling(first))
 
     def _ceiling(self, run: AuditRun) -> tuple[float, float] | None:
         """What the winner of a noisy vote can show; None where the answer is no such winner."""

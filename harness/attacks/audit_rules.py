@@ -121,6 +121,20 @@ class AuditEvidence:
     noise_p: float | None = None
     ceiling: tuple[float, float] | None = None
 
+    @classmethod
+    def of_texts(
+        cls, said: Sequence[Sequence[Sequence[str]]], towards: Callable[[list[str]], list[float]], ledger: Ledger
+    ) -> AuditEvidence:
+        """What texts show: of each side of each run those of all noise resamples.
+
+        towards: texts -> how much each speaks for membership by a rule that is known beforehand.
+        """
+        answers = list(dict.fromkeys(text for side in said for row in side for text in row))
+        codes = {text: at for at, text in enumerate(answers)}
+        inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
+        fits = {"answers": table(towards(answers)), "frequencies": frequencies(len(codes))}
+        return cls(inside, outside, Rule(fits, None), False, ledger)
+
     @property
     def probabilities(self) -> bool:
         """Whether a run gives the probability of a decision, or a share of noise resamples, and not one decision."""

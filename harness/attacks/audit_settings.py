@@ -108,9 +108,11 @@ class AuditSetup:
     @property
     def sizes(self) -> Sizes:
         """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
-        records = [*self.private, *([self.other] if self.mechanism.reads_all else [])]
-        counted = Counter(record.label if self.task.partitioned else None for record in records)
-        return self.mechanism.public_sizes(replace(self.task, declared=counted), (self.label,), 1)
+        if self.mechanism.reads_all:
+            grouped = self.task.partitioned and self.mechanism.by_label
+            return Sizes(Counter(each.label if grouped else None for each in (*self.private, self.other)), {})
+        declared = {self.label if self.task.partitioned else None: len(self.private)}
+        return self.mechanism.public_sizes(replace(self.task, declared=declared), (self.label,), 1)
 
     def execution(
         self, task: PublicTask, knob: float, canary: Record | None, ledger: Ledger | None, *run: int, **given: Any

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpicl.harness.attacks.audit_rules import AuditEvidence, Rule, frequencies, noise_p_value, reference_vector, table
+from dpicl.harness.attacks.audit_rules import AuditEvidence, Rule, noise_p_value, reference_vector
 from dpicl.harness.attacks.audit_settings import SIDES, AuditSetup
 from dpicl.harness.attacks.observers import Observation, Recording
 from dpicl.harness.attacks.views import with_records
@@ -86,12 +86,7 @@ class PreparedEvidence:
         said = [
             [[self._prepare(side, knob, run, draw)[1] for draw in draws] for run in self._runs(side)] for side in SIDES
         ]
-        answers = list(dict.fromkeys(text for side in said for row in side for text in row))
-        codes = {text: at for at, text in enumerate(answers)}
-        inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
-        towards = [float(text == self._canary.label) for text in answers]
-        fits = {"answers": table(towards), "frequencies": frequencies(len(codes))}
-        return AuditEvidence(inside, outside, Rule(fits, None), False, ledger)
+        return AuditEvidence.of_texts(said, lambda texts: [float(text == self._canary.label) for text in texts], ledger)
 
 
 def _free_of_noise(first: list[Observation], again: list[Observation]) -> int:

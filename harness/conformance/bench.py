@@ -238,7 +238,7 @@ def _shown(transcript: Transcript, mechanism: Mechanism, given: Any, *asked: Any
 
 def _items(execution: Execution, transcript: Transcript) -> tuple[Item, ...]:
     """What a run released. What a prepared mechanism restores of its state answers as it does."""
-    mechanism, made = execution.mechanism, execution.run().written()
+    mechanism, made = execution.mechanism, execution.run()
     if made.answers is None:
         instruction = made.prompt.instruction
         told = [] if instruction is None else [(INSTRUCTION, plain_text(instruction, mechanism))]

@@ -63,14 +63,6 @@ def seeds_documents_intervals(
     return found
 
 
-def percentile_interval(means: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """The central `level` of bootstrap replicates[draws].
-
-    Raises UsageError when the level is outside (0, 1).
-    """
-    return _percentiles(means[None], level)[0]
-
-
 def seeds_documents_means(outcomes: Outcomes, seed: int = 0, draws: int = DRAWS) -> np.ndarray:
     """float64[draws]: the bootstrap replicates of the mean of outcomes[S, D] behind `seeds_documents_interval`.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.mechanism.bases import RECORD_TOKENS
 from dpicl.harness.mechanism.options import build, option_types
@@ -114,10 +113,6 @@ class Costs:
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
             return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
         try:
-            mechanism = build(registered.cls, cell.options)
-        except DpiclError:  # of a result that was made before these options were refused
-            return evaluation
-        try:
-            return mechanism.tokens_estimate(cell.shots, cell.test_records or _ALL_RECORDS)
-        except Exception:  # of somebody's `events`: the cell itself says so, and the others go on
+            return build(registered.cls, cell.options).tokens_estimate(cell.shots, cell.test_records or _ALL_RECORDS)
+        except Exception:  # of options that are now refused, or somebody's `events`: the cell itself says so
             return evaluation

@@ -51,7 +51,7 @@ class ExecutionResult:
 
     prompt: of a demonstration mechanism. answered: what an answer mechanism said to each query; None for other kinds.
     made: what a prepared one answers from, and restore: what makes it of its state. reader: by which the model writes
-    what follows. releases: how many noisy releases there were. answers, more, state: see `written`.
+    what follows. releases: how many noisy releases there were.
     """
 
     execution: Execution = field(repr=False)
@@ -61,29 +61,24 @@ class ExecutionResult:
     reader: Reader | None = field(default=None, repr=False)
     restore: Callable[[Mapping[str, np.ndarray]], Prepared] | None = field(default=None, repr=False)
     releases: int = 0
-    answers: dict[str, str] | None = None
-    more: Answering | None = None
-    state: dict[str, np.ndarray] | None = None
 
-    def written(self) -> ExecutionResult:
-        """With the answers to all queries, which the model may still have to write from released things."""
-        execution = self.execution
-        if self.answered is not None:
-            said = dict(zip((query.id for query in execution.queries), self.answered, strict=True))
-            return replace(self, answers=_written(said, self._reader))
-        if self.made is None:
-            return self
-        return replace(
-            self,
-            answers=self.answer(execution.queries),
-            more=self.answer,
-            state=checked_state(execution.mechanism, self.made),
-        )
+    @cached_property
+    def answers(self) -> dict[str, str] | None:
+        """Query id -> answer, which the model may still have to write from released things; None of demonstrations."""
+        queries = self.execution.queries
+        if self.answered is None or self.reader is None:
+            return None if self.made is None else self.answer(queries)
+        return _written(dict(zip((query.id for query in queries), self.answered, strict=True)), self.reader)
 
     def answer(self, queries: Sequence[Query]) -> dict[str, str]:
         """Query id -> answer, from what was prepared, at no cost."""
-        assert self.made is not None
-        return answer_from(self.execution.mechanism, self.made, self._reader, queries, self.execution.report)
+        assert self.made is not None and self.reader is not None
+        return answer_from(self.execution.mechanism, self.made, self.reader, queries, self.execution.report)
+
+    @cached_property
+    def state(self) -> dict[str, np.ndarray] | None:
+        """What was prepared, as it can be saved; None where it cannot."""
+        return None if self.made is None else checked_state(self.execution.mechanism, self.made)
 
     @property
     def texts(self) -> Sequence[str]:
@@ -92,21 +87,16 @@ class ExecutionResult:
             return [self.execution.mechanism.name]
         return self.prompt.texts if self.answers is None else list(self.answers.values())
 
-    @property
-    def _reader(self) -> Reader:
-        assert self.reader is not None
-        return self.reader
-
 
 @dataclass(frozen=True)
 class Execution:
     """A mechanism with everything that it is executed on.
 
     task, model, knob, knobs, public, shots, embed: see `Context`. records, sizes, ledger, sampling, noise, observer: of
-    the private set. queries, budget: what is asked, and how many queries are charged (all of ``sizes``).
-    samples: in place of those of the private set. outputs: opens the cache of what slots answered. reader: one that has
-    read the public prompts; None for one of this execution's own, by ``reads``. checked: what is done with the prompt
-    that a mechanism returns. report: called with (done, total, unit).
+    the private set. queries: what is asked; as many are charged as ``sizes`` says. samples: in place of those of the
+    private set. outputs: opens the cache of what slots answered. reader: one that has read the public prompts; None for
+    one of this execution's own, by ``reads``. checked: what is done with the prompt that a mechanism returns. report:
+    called with (done, total, unit).
     """
 
     mechanism: Mechanism

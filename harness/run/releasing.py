@@ -207,21 +207,22 @@ def release(
         report=report,
     )
 
-    def made() -> ExecutionResult:
+    def made() -> tuple[ExecutionResult, dict[str, str] | None, dict[str, np.ndarray] | None]:
         with model.apart():
-            out = execution.run().written()
+            out = execution.run()
+            found = out, out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)
-        return out
+        return found
 
     with phase("release"):
-        out = concealed(config.secure, lambda: named_failure(mechanism, made))
-    prompt = out.prompt
+        out, answers, state = concealed(config.secure, lambda: named_failure(mechanism, made))
+    prompt, more = out.prompt, None if out.made is None else out.answer
     if len(prompt.demonstrations) == len(shots) > config.shots:
         prompt = replace(prompt, in_prompt=config.shots)
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model, task.size)
-    return Release(calibration, sizes, stated, prompt, out.answers, ledger, bounds, out.more, out.state, charged_to)
+    return Release(calibration, sizes, stated, prompt, answers, ledger, bounds, more, state, charged_to)
 
 
 def declared(

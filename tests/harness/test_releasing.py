@@ -142,7 +142,7 @@ def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, 
 def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechanism=None):
     mechanism = mechanism or Parrot(slots=4, examples_per_slot=2)
     ledger = Ledger(allowance, limit)
-    return execution(mechanism, task, queries, budget, ledger).run().written().answers, ledger
+    return execution(mechanism, task, queries, budget, ledger).run().answers, ledger
 
 
 def test_all_queries_are_charged_before_the_first_answer(agnews):
@@ -181,7 +181,7 @@ def test_a_final_prompt_is_answered_by_the_model(agnews):
     records = [Labelled(f"text {i}") for i in range(40)]
     reader = SlotReader(task, models.load("sim"), OutputCache(None), mechanism.scheme, queries)
     run = execution(mechanism, task, queries, len(queries), Ledger(None, float("inf")), 0.0, records, reader=reader)
-    answers = run.run().written().answers
+    answers = run.run().answers
     for query in queries:
         prompt = f"{task.labels[0]} {query.text}"
         assert answers[query.id] == reader.write([prompt])[0]

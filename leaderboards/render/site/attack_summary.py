@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dpicl.harness.attacks.power import CONTROLS
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.leaderboards.model.attacks import AttackBoard
-from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.rows import Row
 
@@ -34,10 +33,6 @@ class Attacked:
         if self.best is None or self.best.bound is None or not 0 < self.best.privacy.epsilon_proved < float("inf"):
             return None
         return self.best.bound.epsilon / self.best.privacy.epsilon_proved
-
-    @property
-    def best_name(self) -> str:
-        return "" if self.best is None else f"{attack_name(self.best)} on {self.best.subject.task}"
 
 
 def attack_summary(rows: Sequence[Row]) -> list[Attacked]:
