@@ -239,8 +239,8 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
         config = load_config(task)
         groups = classes(config) if mechanism.by_label else ()
         loaded = Task.of_records(config, (), dict.fromkeys(groups or [""], size))
-    planned = mechanism.plan_shots(loaded, shots, np.random.default_rng(0))
-    return mechanism.public_sizes(loaded, planned, queries or 1)
+    planned = mechanism.plan_shots(loaded.public_view(), shots, np.random.default_rng(0))
+    return mechanism.public_sizes(loaded.sized(), planned, queries or 1)
 
 
 @checked

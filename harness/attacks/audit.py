@@ -36,7 +36,7 @@ from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.harness.core.cell import large_delta
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Report, Sizes, silent
 from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.mechanism.bases import Kind, Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
@@ -153,15 +153,7 @@ def audit(
 def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evidence: AuditEvidence) -> Release:
     """The audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(evidence.ledger.event(), calibration.delta)
-    return Release(
-        calibration,
-        sizes,
-        Stated.of(mechanism, calibration, sizes),
-        ReleasedPrompt(None),
-        None,
-        evidence.ledger,
-        bounds,
-    )
+    return Release(calibration, sizes, Stated.of(mechanism, calibration, sizes), evidence.ledger, bounds)
 
 
 def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:

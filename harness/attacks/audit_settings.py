@@ -112,7 +112,7 @@ class AuditSetup:
             grouped = self.task.partitioned and self.mechanism.by_label
             return Sizes(Counter(each.label if grouped else None for each in (*self.private, self.other)), {})
         declared = {self.label if self.task.partitioned else None: len(self.private)}
-        return self.mechanism.public_sizes(replace(self.task, declared=declared), (self.label,), 1)
+        return self.mechanism.public_sizes(replace(self.task, declared=declared).sized(), (self.label,), 1)
 
     def execution(
         self, task: PublicTask, knob: float, canary: Record | None, ledger: Ledger | None, *run: int, **given: Any

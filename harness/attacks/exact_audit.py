@@ -30,7 +30,7 @@ from dpicl.harness.attacks.exact_runs import Asked, AuditedRow, Deal, ExactRuns
 from dpicl.harness.attacks.exact_worlds import Seen
 from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
 from dpicl.harness.core.errors import AccountantsDisagree, UsageError
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, silent
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Report, silent
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
@@ -152,7 +152,7 @@ def _release(row: AuditedRow, runs: ExactRuns) -> Release:
     ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
     ledger.settle()
     stated = Stated.of(row.mechanism, runs.calibration, row.sizes)
-    return Release(runs.calibration, row.sizes, stated, ReleasedPrompt(None), None, ledger, runs.bounds)
+    return Release(runs.calibration, row.sizes, stated, ledger, runs.bounds)
 
 
 def _shares(found: Seen) -> dict[str, Any]:

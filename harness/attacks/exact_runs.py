@@ -130,14 +130,14 @@ class ExactRuns:
     @property
     def _chooses(self) -> bool:
         """Whether queries are asked, and chosen."""
-        return self._asked == "chosen" and self._row.mechanism.pays_per_query
+        return self._asked == "chosen" and self._row.sizes.queries is not None
 
     def _trials(self) -> list[Sequence[Query]]:
         """The lists of queries on which every canary is tried."""
         queries = self._row.queries
         if self._chooses:
             return [[query] for query in queries[:_TRIAL]]
-        return [queries[:_TRIAL] if self._row.mechanism.pays_per_query and not self._joining else queries]
+        return [queries[:_TRIAL] if self._row.sizes.queries and not self._joining else queries]
 
     def _longer(self, canary: Record, found: Seen) -> Seen:
         """The same canary along a text that goes on where the first one ended: more releases, where there is room."""

@@ -111,7 +111,7 @@ class Bench:
         #: Possible triggers in a text: see `dictionary`.
         found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
         self.words = [word for word in dict.fromkeys(found) if not marked(word)]
-        self.shots = task.plan_shots(shots, np.random.default_rng(seed), mechanism.shot_labels(task))
+        self.shots = task.plan_shots(shots, np.random.default_rng(seed), mechanism.shot_labels(task.public_view()))
         self.queries = _odd(list(task.queries()), self.words)
         self._outputs, self._calibrations = OutputCache(None), dict[tuple[bool, float], Calibration]()
         modules = modules_of(type(mechanism))
@@ -126,7 +126,7 @@ class Bench:
     def sizes(self, single: bool = False) -> Sizes:
         """Public sizes of a run: of all queries or shots, or of a single one."""
         shots = self.shots[:1] if single else self.shots
-        return self.mechanism.public_sizes(self.task, shots, 1 if single else len(self.queries))
+        return self.mechanism.public_sizes(self.task.sized(), shots, 1 if single else len(self.queries))
 
     def calibration(self, single: bool = False, epsilon: float = EPSILON) -> Calibration:
         """To epsilon, for all queries or shots or for a single one; for a mechanism with a knob."""

@@ -387,6 +387,10 @@ class Task(PublicTask):
         """n, the number of private records: a public constant."""
         return sum(self.group_sizes.values())
 
+    def sized(self) -> Task:
+        """The task with its public sizes and without a record: what a mechanism may see of them."""
+        return replace(self, train=(), test=(), fingerprint="", dropped={}, declared=dict(self.group_sizes))
+
     def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
         """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses.
 

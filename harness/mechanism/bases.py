@@ -21,7 +21,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent
@@ -49,8 +49,6 @@ from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName, S
 
 #: The records of one prompt.
 Slot = Sequence[PrivateRecord]
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -110,16 +108,6 @@ Kind = Literal["demonstrations", "answers", "prepared"]
 Needs = Literal["nothing", "texts", "reader", "log-probabilities", "candidates"]
 
 
-class ByKind(Protocol[T_co]):
-    """Something that is done with a mechanism of each kind; `Mechanism.execute` picks its own."""
-
-    def demonstrations(self, mechanism: DemonstrationMechanism) -> T_co: ...
-
-    def answers(self, mechanism: AnswerMechanism) -> T_co: ...
-
-    def prepared(self, mechanism: PreparedMechanism) -> T_co: ...
-
-
 #: A guess at the tokens of one record with its prompt; real records have 15 (TREC) to 120 (AG News).
 RECORD_TOKENS = 80
 #: A class size that any expected sample fits into.
@@ -155,10 +143,6 @@ class Mechanism(Pluggable):
     pays_per_query: ClassVar[bool] = False
     reads_all: ClassVar[bool] = False
 
-    def execute(self, by: ByKind[T]) -> T:
-        """What ``by`` does with a mechanism of this kind. Raises PluginError for one of none."""
-        raise self._no_kind()
-
     def plan_shots(self, task: PublicTask, shots: int, generator: np.random.Generator) -> tuple[str, ...]:
         """The label of every text that is released for a prompt of ``shots``, by public randomness; none where no text
         is. Raises PluginError for a mechanism that wants fewer, or other labels than the task has."""
@@ -170,17 +154,18 @@ class Mechanism(Pluggable):
         return task.labels
 
     def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
-        """The public numbers that an epsilon depends on: of these shots, or Q queries.
+        """The public numbers that an epsilon depends on: of these shots, or Q queries; ``task`` holds no record.
 
         Raises DataError for a group without records.
         """
-        raise self._no_kind()
+        raise self.no_kind()
 
     def tokens_estimate(self, shots: int, queries: int) -> int:
         """About how many tokens the model reads for a release and so many queries of an evaluation."""
-        raise self._no_kind()
+        raise self.no_kind()
 
-    def _no_kind(self) -> PluginError:
+    def no_kind(self) -> PluginError:
+        """The error of a mechanism that is of none of the kinds."""
         kinds = "neither a DemonstrationMechanism nor an AnswerMechanism nor a PreparedMechanism"
         return PluginError(f"Mechanism '{self.name}' is {kinds}.")
 
@@ -218,9 +203,6 @@ class DemonstrationMechanism(Mechanism):
     kind = "demonstrations"
     releases_texts = True
     needs: ClassVar[Needs] = "candidates"
-
-    def execute(self, by: ByKind[T]) -> T:
-        return by.demonstrations(self)
 
     def plan_shots(self, task: PublicTask, shots: int, generator: np.random.Generator) -> tuple[str, ...]:
         count: object = self.released(shots, task)
@@ -343,9 +325,6 @@ class AnswerMechanism(Mechanism):
         self.require_at_most(slots=100_000, examples_per_slot=100_000)
         self.scheme  # noqa: B018  refuses an unknown partition
 
-    def execute(self, by: ByKind[T]) -> T:
-        return by.answers(self)
-
     def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
         return Sizes.of_queries(task.size, queries)
 
@@ -400,9 +379,6 @@ class PreparedMechanism(Mechanism):
 
     kind = "prepared"
     reads_all = True
-
-    def execute(self, by: ByKind[T]) -> T:
-        return by.prepared(self)
 
     def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
         return Sizes(task.group_sizes if self.by_label else {None: task.size}, {})

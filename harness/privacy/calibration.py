@@ -60,10 +60,6 @@ class Calibration:
         knobs = {label: own.knob for label, own in each.items()}
         return replace(worst, knob=max(knobs.values()), event=event, by_label=knobs)
 
-    def knob_of(self, label: str) -> float:
-        """The knob that texts of this label are released with."""
-        return self.by_label.get(label, self.knob)
-
 
 #: Knob -> everything that a run may cause.
 Events = Callable[[float], dp.DpEvent]

@@ -47,14 +47,16 @@ NOTHING = ReleasedPrompt(None)
 
 @dataclass(frozen=True)
 class ExecutionResult:
-    """What a mechanism made of the records.
+    """What a mechanism made of the records; it leads to none of them.
 
     prompt: of a demonstration mechanism. answered: what an answer mechanism said to each query; None for other kinds.
     made: what a prepared one answers from, and restore: what makes it of its state. reader: by which the model writes
     what follows. releases: how many noisy releases there were.
     """
 
-    execution: Execution = field(repr=False)
+    mechanism: Mechanism
+    queries: Sequence[Query] = ()
+    report: Report = field(default=silent, repr=False)
     prompt: ReleasedPrompt = NOTHING
     answered: Sequence[str | FinalPrompt] | None = None
     made: Prepared | None = None
@@ -65,26 +67,25 @@ class ExecutionResult:
     @cached_property
     def answers(self) -> dict[str, str] | None:
         """Query id -> answer, which the model may still have to write from released things; None of demonstrations."""
-        queries = self.execution.queries
         if self.answered is None or self.reader is None:
-            return None if self.made is None else self.answer(queries)
-        return _written(dict(zip((query.id for query in queries), self.answered, strict=True)), self.reader)
+            return None if self.made is None else self.answer(self.queries)
+        return _written(dict(zip((query.id for query in self.queries), self.answered, strict=True)), self.reader)
 
     def answer(self, queries: Sequence[Query]) -> dict[str, str]:
         """Query id -> answer, from what was prepared, at no cost."""
         assert self.made is not None and self.reader is not None
-        return answer_from(self.execution.mechanism, self.made, self.reader, queries, self.execution.report)
+        return answer_from(self.mechanism, self.made, self.reader, queries, self.report)
 
     @cached_property
     def state(self) -> dict[str, np.ndarray] | None:
         """What was prepared, as it can be saved; None where it cannot."""
-        return None if self.made is None else checked_state(self.execution.mechanism, self.made)
+        return None if self.made is None else checked_state(self.mechanism, self.made)
 
     @property
     def texts(self) -> Sequence[str]:
         """What was published; of what was prepared its name, since every answer follows from it."""
         if self.made is not None:
-            return [self.execution.mechanism.name]
+            return [self.mechanism.name]
         return self.prompt.texts if self.answers is None else list(self.answers.values())
 
 
@@ -136,21 +137,35 @@ class Execution:
         )
 
     def run(self) -> ExecutionResult:
-        """What the mechanism makes. No record can be read afterwards. Raises PluginError for a mechanism of no kind."""
-        made = self.mechanism.execute(self)
+        """What the mechanism makes. No record can be read afterwards. Raises PluginError for a mechanism of no kind.
+
+        A mechanism is never given its execution, which holds records and noise.
+        """
+        match self.mechanism:
+            case DemonstrationMechanism():
+                made = self._demonstrations(self.mechanism)
+            case AnswerMechanism():
+                made = self._answers(self.mechanism)
+            case PreparedMechanism():
+                made = self._prepared(self.mechanism)
+            case _:
+                raise self.mechanism.no_kind()
         return replace(made, releases=self.private.close())
 
-    def demonstrations(self, mechanism: DemonstrationMechanism) -> ExecutionResult:
+    def _demonstrations(self, mechanism: DemonstrationMechanism) -> ExecutionResult:
+        report, planned = self.report, len(self.shots)
+
         def progress(done: int) -> None:
-            self.report(done, len(self.shots), "demonstrations")
+            report(done, planned, "demonstrations")
 
         context = Context(
             self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, dict(self.knobs)
         )
         given = mechanism.release(self.private, context)
-        return ExecutionResult(self, prompt=self.checked(mechanism, given, self.shots, self.model, self.task.labels))
+        prompt = self.checked(mechanism, given, self.shots, self.model, self.task.labels)
+        return ExecutionResult(mechanism, prompt=prompt)
 
-    def answers(self, mechanism: AnswerMechanism) -> ExecutionResult:
+    def _answers(self, mechanism: AnswerMechanism) -> ExecutionResult:
         """The public prompts are read before any record is assigned to slots, and all queries are charged before the
         first is answered."""
         reader = self._reader(mechanism.scheme, mechanism.record_tokens)
@@ -160,13 +175,18 @@ class Execution:
         for query in self.queries:
             said.append(checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context)))
             self.report(len(said), len(self.queries), "answers")
-        return ExecutionResult(self, answered=said, reader=reader)
+        return ExecutionResult(mechanism, self.queries, self.report, answered=said, reader=reader)
 
-    def prepared(self, mechanism: PreparedMechanism) -> ExecutionResult:
+    def _prepared(self, mechanism: PreparedMechanism) -> ExecutionResult:
         context = PreparedContext(self.task, self._reader(ALL_RECORDS, public=False), self.knob, self.public)
         made = checked_prepared(mechanism, mechanism.prepare(self.private, context))
         return ExecutionResult(
-            self, made=made, reader=context.reader, restore=lambda state: mechanism.restore(state, context)
+            mechanism,
+            self.queries,
+            self.report,
+            made=made,
+            reader=context.reader,
+            restore=lambda state: mechanism.restore(state, context),
         )
 
     def sampler(self, mechanism: AnswerMechanism) -> Callable[[str], Sample]:

@@ -34,7 +34,7 @@ from dpicl.harness.privacy.events import notion_of
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.secure_release import require_share
 from dpicl.harness.run.budget import ChargeTo, NewRelease, charge
-from dpicl.harness.run.execution import Answering, Execution, ExecutionResult, require_budget, sampling_of
+from dpicl.harness.run.execution import NOTHING, Answering, Execution, ExecutionResult, require_budget, sampling_of
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import embedded
 
@@ -85,10 +85,10 @@ class Release:
     calibration: Calibration
     sizes: Sizes
     stated: Stated
-    prompt: ReleasedPrompt
-    answers: dict[str, str] | None
     ledger: Ledger
     bounds: Bounds
+    prompt: ReleasedPrompt = NOTHING
+    answers: dict[str, str] | None = None
     more: Answering | None = None
     state: dict[str, np.ndarray] | None = None
     charged_to: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ def calibrated(
 def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
     """Proved epsilon of one answer, had it been the only one, as many papers report it; None where any number is
     free."""
-    if not mechanism.pays_per_query:
+    if sizes.queries is None:
         return None
     return accountants.epsilon(mechanism.events(knob, replace(sizes, queries=1)), delta).upper
 
@@ -222,7 +222,7 @@ def release(
         prompt = replace(prompt, in_prompt=config.shots)
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model, task.size)
-    return Release(calibration, sizes, stated, prompt, answers, ledger, bounds, more, state, charged_to)
+    return Release(calibration, sizes, stated, ledger, bounds, prompt, answers, more, state, charged_to)
 
 
 def declared(
@@ -246,13 +246,15 @@ def declared(
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
     if mechanism.releases_texts:
-        shots = mechanism.plan_shots(task, config.shots, streams(config.seed, config.noise).stream("shots"))
+        shots = mechanism.plan_shots(
+            task.public_view(), config.shots, streams(config.seed, config.noise).stream("shots")
+        )
     else:
         asked = task.queries() if queries is None else list(queries)
-    budget = config.queries or len(asked)
-    if mechanism.pays_per_query:
-        require_budget(asked, budget)
-    return shots, asked, mechanism.public_sizes(task, shots, budget)
+    sizes = mechanism.public_sizes(task.sized(), shots, config.queries or len(asked))
+    if sizes.queries is not None:
+        require_budget(asked, sizes.queries)
+    return shots, asked, sizes
 
 
 def new_release(
@@ -266,7 +268,7 @@ def new_release(
         "task": task.name,
         "model": model,
         "epsilon_target": config.epsilon,
-        "shots": config.shots if mechanism.releases_texts else None,
+        "shots": config.shots if sizes.shots else None,
         "queries": sizes.queries,
     }
     return NewRelease(calibration.event, proved.upper, config.delta, what)

@@ -104,7 +104,7 @@ def sizes_of(result: Result, mechanism: Mechanism) -> Sizes:
     cell = result.cell
     task = Task.of_records(load_config(cell.task), (), result.manifest.data.sizes)
     shots = mechanism.plan_shots(task, cell.shots, streams(cell.seed).stream("shots"))
-    return mechanism.public_sizes(task, shots, result.privacy.queries or 0)
+    return mechanism.public_sizes(task.sized(), shots, result.privacy.queries or 0)
 
 
 def epsilon_check(contents: Contents, run_code: bool = False) -> Finding:

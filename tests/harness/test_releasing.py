@@ -286,3 +286,25 @@ def test_labels_that_are_dropped_get_no_text_and_no_noise_of_theirs():
         released(Tang(slots=4, tokens=3, dropped=("Abbreviations",)), task, config)
     with pytest.raises(UsageError, match="leaves no label"):
         released(Tang(slots=4, tokens=3, dropped=task.labels), task, config)
+
+
+def test_a_mechanism_sees_no_record_but_in_its_samples(agnews):
+    """Its own methods that plan a run get the public view, or sizes alone; what it returns leads to no record."""
+    seen = []
+
+    class Curious(Tang):
+        name = "curious"
+
+        def released(self, shots, task):
+            seen.append(task)
+            return shots
+
+        def public_sizes(self, task, shots, queries):
+            seen.append(task)
+            return super().public_sizes(task, shots, queries)
+
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
+    released(Curious(slots=4, tokens=2), agnews, config)
+    view, sizes = seen
+    assert not hasattr(view, "train") and not any(record.label for record in view.test)
+    assert sizes.train == sizes.test == () and dict(sizes.group_sizes) == dict(agnews.group_sizes)
