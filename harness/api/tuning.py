@@ -1,4 +1,4 @@
-"""What `dpicl tune` does: runs the settings of a suite's grids, and writes the choice into its file."""
+"""What `dpicl tune` does: runs the settings of a suite's grids, and writes the choice beside its file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpicl.harness.api.functions import run_selection
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.harness.run.selection import select, selection_of, task_facts
-from dpicl.harness.run.suite import Changes
+from dpicl.harness.run.suite import Changes, load_suite
 from dpicl.harness.run.suite_rows import Tuned
-from dpicl.harness.run.tuning import chosen, tuning_suite, write_choice
+from dpicl.harness.run.tuning import chosen, require_writable, tuning_suite, write_choice
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,18 @@ def tune(
     workers: int | None = None,
     command: str = "dpicl.tune",
 ) -> Tuning:
-    """Chooses the tuned options of a suite (dpicl.harness.run.tuning) and writes them into its file.
+    """Chooses the tuned options of a suite (dpicl.harness.run.tuning) and writes them into the file
+    SUITE.tuned.yaml beside it.
 
     tasks: some of the suite's; none: all that have other records than synthetic ones. limit: test records of each;
         None: as many as the suite has. command: what the file says was run.
     What is finished is kept under ``results``, and the same call goes on from there.
-    Raises UsageError for a suite without grids, and where a cell failed.
+    Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
+    failed.
     """
+    path = find_suite(suite)
+    require_writable(path)
+    require_known(f"task of {suite}", tasks, load_suite(path).tasks)
     own = select(suite, results, plugins, Changes(tasks=tasks, test_records=limit))
     facts = task_facts()
     made = tuning_suite(own.suite, {task: facts[task](own.suite.source).source for task in own.suite.tasks})
@@ -49,6 +54,4 @@ def tune(
     if failed := [note for note in finished.notes if note.startswith("failed")]:
         raise UsageError(f"Nothing was chosen: {failed[0]}.")
     tuned = chosen(own.suite, made, list(finished), command)
-    path = find_suite(suite)
-    write_choice(path, tuned)
-    return Tuning(tuned, path)
+    return Tuning(tuned, write_choice(path, tuned))

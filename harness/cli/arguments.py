@@ -30,7 +30,7 @@ _NOISES = ("seeded", "secure")
 HELP = {
     "run": "run what is missing of a suite",
     "plan": "show what `run` would do: cells, what is there already, what the rest costs",
-    "tune": "choose the options that papers tuned, for all rows of a suite by one protocol, and write them into it",
+    "tune": "choose the options that papers tuned, for all rows of a suite by one protocol, into SUITE.tuned.yaml",
     "slurm": "print a script for sbatch that runs a suite as a job array, a part of it (`run --shard`) in each job",
     "board": "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
     "plot": "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",

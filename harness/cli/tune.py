@@ -34,7 +34,7 @@ def _tune(arguments: argparse.Namespace) -> int:
         workers=arguments.workers,
         command=shlex.join(["dpicl", *arguments.argv]),
     )
-    document = {**found.tuned.model_dump(mode="json"), "suite_file": found.path}
+    document = {**found.tuned.model_dump(mode="json"), "file": found.path}
     return output.answer(arguments, document, lambda: _show(found))
 
 
@@ -45,4 +45,4 @@ def _show(found: Tuning) -> None:
             said = ", ".join(f"{name} = {value}" for name, value in one.options.items())
             rows.append([row if place == 0 else "", said, f"{one.score:.3f}", "chosen" if place == 0 else ""])
     output.emit_table(["row", "setting", "score", ""], rows)
-    output.emit(f"\nWritten into {found.path}. Scores are means over {', '.join(found.tuned.records)}.")
+    output.emit(f"\nWritten to {found.path}. Scores are means over {', '.join(found.tuned.records)}.")

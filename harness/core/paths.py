@@ -17,7 +17,7 @@ DEFAULT_RESULTS = Path("results")
 def shipped_suites() -> dict[str, Path]:
     """Bare name -> file of every suite that ships with the package."""
     folder = Path(str(resources.files("dpicl.harness"))) / "suites"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if "." not in path.stem}
 
 
 def find_suite(name: str) -> Path:

@@ -28,8 +28,10 @@
         per_task: {dbpedia: {slots: 40}}
         tasks: [agnews]          # only on these of the suite's tasks; or those of each model, {embedded: [agnews]}
         epsilons: [1]            # only at these
-        tune: {temperature: [1, 1.2], top_k: [10, 50, 100]} # 6 settings; `dpicl tune` writes which one into `tuned`
+        tune: {temperature: [1, 1.2], top_k: [10, 50, 100]} # 6 settings; `dpicl tune` chooses one
       - {name: tang, tune: tang_small} # the settings that were chosen for that row
+
+What `dpicl tune` chose is beside it, in SUITE.tuned.yaml, which only that command writes.
 
 Unknown keys are errors that name file, line and the closest known key. What a suite expands to is in
 dpicl.harness.run.expand.
@@ -40,6 +42,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,16 +58,25 @@ from pydantic import (
     PrivateAttr,
     ValidationError,
     field_validator,
-    model_validator,
 )
 
 from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
-from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.messages import capitalized
+from dpicl.harness.core.paths import real_path
 from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Place, read
-from dpicl.harness.run.suite_rows import MechanismEntry, ModelName, TargetEpsilon, Tuned, Whole, Word, number
+from dpicl.harness.run.suite_rows import (
+    MechanismEntry,
+    ModelName,
+    ScoredSetting,
+    Seed,
+    TargetEpsilon,
+    Tuned,
+    Whole,
+    Word,
+    number,
+)
 
 Source = Literal["auto", "hub", "local", "synthetic"]
 
@@ -91,7 +103,6 @@ def _declared(value: Any) -> int | dict[str, int]:
 TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
-Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
 
 #: Shots of one prompt; cells of one suite.
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
@@ -145,41 +156,13 @@ class Suite(BaseModel):
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
-    tuned: Tuned | None = None
 
+    #: What SUITE.tuned.yaml says.
+    _tuned: Tuned | None = PrivateAttr(default=None)
     _document: Document | None = PrivateAttr(default=None)
     #: Keys that the command line has set; the file is not to be blamed for them.
     _from_flags: frozenset[str] = PrivateAttr(default=frozenset())
     _listed: list[int] = PrivateAttr(default=[])
-
-    @model_validator(mode="after")
-    def _enough_queries(self) -> Suite:
-        if self.queries is None:
-            return self
-        if (most := max(self.test_records or 0, *self.task_test_records.values(), 0)) > self.queries:
-            raise ValueError(f"queries: {self.queries} does not cover {most} test records; raise it")
-        return self
-
-    @model_validator(mode="after")
-    def _tuned_as_listed(self) -> Suite:
-        grids = {entry.row: entry.settings for entry in self.mechanisms}
-        for entry in self.mechanisms:
-            if isinstance(entry.tune, str) and not grids.get(entry.tune):
-                raise ValueError(f"{entry.row} is to share the choice of {entry.tune}, which has no grid")
-        for row, scored in (self.tuned.rows if self.tuned else {}).items():
-            if any(setting.options not in grids.get(row, []) for setting in scored):
-                raise ValueError(f"tuned: {row} has other settings now; run `dpicl tune` again")
-        return self
-
-    @model_validator(mode="after")
-    def _separate_headroom(self) -> Suite:
-        if not self.baseline_seeds:
-            return self
-        if shared := sorted({*self.seeds} & {*self.baseline_seeds}):
-            raise ValueError(f"baseline_seeds: {shared[0]} is one of 'seeds' too; no row may use a seed of headroom")
-        if lacking := [name for name in REFERENCES[:2] if name not in [entry.name for entry in self.mechanisms]]:
-            raise ValueError(f"baseline_seeds: headroom needs {' and '.join(lacking)} among 'mechanisms'; add it")
-        return self
 
     @field_validator("name")
     @classmethod
@@ -208,10 +191,17 @@ class Suite(BaseModel):
         return [seed for seed in self.seeds if seed not in listed[most:]]
 
     def chosen(self, row: str) -> Options:
-        """The options of a row that were tuned; {} where none were, or nothing is chosen yet."""
-        shared = {entry.row: entry.tune for entry in self.mechanisms if isinstance(entry.tune, str)}
-        scored = self.tuned.rows.get(shared.get(row, row), []) if self.tuned else []
-        return scored[0].options if scored else {}
+        """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
+        entries = {entry.row: entry for entry in self.mechanisms}
+        if row in entries and isinstance(shared := entries[row].tune, str):
+            row = shared
+        scored = [setting.options for setting in self.tuned.rows.get(row, [])] if self.tuned and row in entries else []
+        return scored[0] if scored and all(one in scored for one in entries[row].settings) else {}
+
+    @property
+    def tuned(self) -> Tuned | None:
+        """What `dpicl tune` chose; None where it never ran."""
+        return self._tuned
 
     def tuned_options(self, entry: MechanismEntry) -> Sequence[str]:
         """The options of an entry that are tuned: of its own grid, or of the one whose choice it shares."""
@@ -231,7 +221,8 @@ class Suite(BaseModel):
 
 
 def load_suite(path: Path) -> Suite:
-    """Reads a suite file. Raises UsageError naming file, line and key for anything that is not as it should be."""
+    """Reads a suite file, and what was chosen for its rows. Raises UsageError naming file, line and key for anything
+    that is not as it should be."""
     document = read(path)
     if not isinstance(document.data, dict):
         raise document.error((), "a suite is a set of keys; see docs/quickstart.md for an example.")
@@ -240,7 +231,19 @@ def load_suite(path: Path) -> Suite:
         if "models" in data:
             raise document.error(("model",), "give either 'model' or 'models', not both.")
         data["models"] = [data.pop("model")]
-    return made_suite(data, document)
+    suite = made_suite(data, document)
+    if os.path.lexists(choice := choice_path(path)):
+        document = read(choice)
+        try:
+            suite._tuned = Tuned.model_validate(document.data)
+        except ValidationError as problem:
+            raise _explain(problem, document.error, Tuned) from None
+    return suite
+
+
+def choice_path(path: Path) -> Path:
+    """The file beside a suite file that says what `dpicl tune` chose."""
+    return real_path(path).with_suffix(".tuned.yaml")
 
 
 def made_suite(data: Mapping[str, Any], document: Document | None = None) -> Suite:
@@ -252,7 +255,7 @@ def made_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     try:
         suite = Suite.model_validate(data)
     except ValidationError as problem:
-        raise _explain(problem, error) from None
+        raise _explain(problem, error, Suite) from None
     _check_unique(suite, error)
     _check_counts(suite, error)
     suite._document, suite._listed = document, suite.seeds
@@ -283,13 +286,30 @@ def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
 
 
 def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
-    """Raises UsageError for more seeds than there are, and for tasks, models or epsilons that the suite lacks."""
+    """Raises UsageError for more seeds, records or queries than there are, for tasks, models, epsilons or rows that the
+    suite lacks, and for seeds of headroom that cannot tell it."""
+    if shared := sorted({*suite.seeds} & {*suite.baseline_seeds}):
+        raise report(
+            ("baseline_seeds",),
+            f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom.",
+        )
+    names = [entry.name for entry in suite.mechanisms]
+    if suite.baseline_seeds and (lacking := [name for name in REFERENCES[:2] if name not in names]):
+        said = f"'baseline_seeds' needs {' and '.join(lacking)} among 'mechanisms'; add it."
+        raise report(("baseline_seeds",), said)
+    most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
+    if suite.queries is not None and most > suite.queries:
+        raise report(("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it.")
+    grids = {entry.row: entry.settings for entry in suite.mechanisms}
     counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
     for key, given in counts.items():
         for name, count in given.items():
             if count > len(suite.seeds):
                 raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
     for i, entry in enumerate(suite.mechanisms):
+        if isinstance(entry.tune, str) and not grids.get(entry.tune):
+            said = f"{entry.row} is to share the choice of {entry.tune}, which has no grid."
+            raise report(("mechanisms", i, "tune"), said)
         of_models = entry.tasks if isinstance(entry.tasks, dict) else {}
         tasks = [task for own in of_models.values() for task in own] or list(entry.tasks)
         for key, own in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
@@ -301,12 +321,13 @@ def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
             raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")
 
 
-def _explain(error: ValidationError, report: Callable[[Place, str], UsageError]) -> UsageError:
+def _explain(error: ValidationError, report: Callable[[Place, str], UsageError], model: type[BaseModel]) -> UsageError:
     """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place: Place = tuple(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        fields = MechanismEntry.model_fields if place[0] == "mechanisms" else {**Suite.model_fields, "model": None}
+        inner = {"mechanisms": MechanismEntry, "rows": ScoredSetting}.get(str(place[0]), model)
+        fields = {**inner.model_fields, **({"model": None} if inner is Suite else {})}
         return report(place, str(unknown("key", str(place[-1]), fields)))
     if problem["type"] == "missing":
         inside = f" in {place_words(place[:-1])}" if place[:-1] else ""

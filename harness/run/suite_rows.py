@@ -6,10 +6,20 @@ import itertools
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 
 from dpicl.harness.core.cell import Options
-from dpicl.harness.core.field_types import parse_number
+from dpicl.harness.core.field_types import Finite, parse_number
+from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.models.server_settings import name_of
 
 #: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
@@ -67,6 +77,7 @@ def _model(value: Any) -> Any:
 ModelName = Annotated[str, BeforeValidator(_model)]
 TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positive_epsilon)]
 Whole = Annotated[int, BeforeValidator(_whole)]
+Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 TasksOfRow = Annotated[list[str] | dict[str, list[str]], PlainValidator(_tasks)]
 Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]
@@ -127,12 +138,12 @@ class ScoredSetting(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: Options
-    score: float
-    tasks: dict[str, float]
+    score: Finite
+    tasks: dict[str, Finite]
 
 
 class Tuned(BaseModel):
-    """Which settings `dpicl tune` chose, and from what.
+    """Which settings `dpicl tune` chose, and from what: the file SUITE.tuned.yaml beside a suite.
 
     command, commit: what was run, and of which code. records: task -> fingerprint of the public records. rows: row ->
     its settings with the best one first.
@@ -144,6 +155,15 @@ class Tuned(BaseModel):
     commit: str | None
     model: str
     epsilon: TargetEpsilon
-    seeds: list[Whole]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
     records: dict[str, str]
     rows: dict[str, Annotated[list[ScoredSetting], Field(min_length=SETTINGS, max_length=SETTINGS)]]
+
+    @field_validator("rows")
+    @classmethod
+    def _best_first(cls, rows: dict[str, list[ScoredSetting]]) -> dict[str, list[ScoredSetting]]:
+        for row, settings in rows.items():
+            scores = [setting.score for setting in settings]
+            if scores != sorted(scores, reverse=True):
+                raise ValueError(f"must list the settings of {row} with the best score first")
+        return rows

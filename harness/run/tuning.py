@@ -9,7 +9,7 @@ seeds) is the row's on every task, epsilon and seed.
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -22,13 +22,11 @@ from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.manifest import commit
 from dpicl.harness.run.results import Result
-from dpicl.harness.run.suite import Suite, load_suite
+from dpicl.harness.run.suite import Suite, choice_path
 from dpicl.harness.run.suite_rows import MechanismEntry, ScoredSetting, Tuned
 
 #: Seeds of tuning; those of suites begin at 0.
 SEEDS = (1000, 1001)
-#: The key and what follows it up to the next key, at the end of a suite file.
-_BLOCK = re.compile(r"^tuned:.*\n(?:[ #-].*\n|\n)*", re.MULTILINE)
 
 
 def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] = SEEDS) -> Suite:
@@ -70,7 +68,6 @@ def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] 
         "sizes": {},
         "tasks": tasks,
         "mechanisms": rows,
-        "tuned": None,
     }
     return suite.model_copy(update=update)
 
@@ -122,22 +119,27 @@ def _score(result: Result) -> float:
     return -value if result.lower_is_better(result.main_metric) else value
 
 
-def write_choice(path: Path, tuned: Tuned) -> None:
-    """Puts a choice at the end of a suite file, in the place of any that is there; everything else stays as it is.
+def require_writable(path: Path) -> None:
+    """Raises UsageError where what is chosen for the suite of that file could not be kept beside it."""
+    choice = choice_path(path)
+    if (choice.exists() and not choice.is_file()) or not os.access(choice.parent, os.W_OK):
+        raise UsageError(f"Cannot write {choice}, the file of what is chosen; copy the suite to another folder.")
 
-    Raises UsageError, and leaves the file alone, where the result is no suite.
+
+def write_choice(path: Path, tuned: Tuned) -> Path:
+    """Writes what is chosen for the suite of that file, in the place of an earlier choice; returns where.
+
+    Raises UsageError, and leaves an earlier choice alone, where the disk does not take it.
     """
-    path = path.resolve()
-    before = path.read_text("utf-8")
-    block = yaml.safe_dump(
-        {"tuned": tuned.model_dump(mode="json")}, sort_keys=False, default_flow_style=None, width=150
-    )
-    put_whole(path, _BLOCK.sub("", before).rstrip("\n") + "\n" + block)
+    choice = choice_path(path)
+    text = yaml.safe_dump(tuned.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=150)
     try:
-        load_suite(path)
-    except UsageError:
-        put_whole(path, before)
-        raise
+        put_whole(choice, "# Written by `dpicl tune`; run it again instead of changing this.\n" + text)
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write {choice}: {error.strerror}; fix that, and run the same command again."
+        ) from error
+    return choice
 
 
 def tuned_words(suite: Suite, results: Sequence[Result]) -> list[str]:
@@ -151,4 +153,6 @@ def tuned_words(suite: Suite, results: Sequence[Result]) -> list[str]:
         return []
     settings = next(iter(suite.tuned.rows.values()))  # of every tuned row as many
     how = f"{count(len(settings), 'setting')} a row, on public synthetic records"
-    return [f"Tuned: {', '.join(sorted(rows))} ({how} at ε = {suite.tuned.epsilon:g}; the suite file has the scores)."]
+    return [
+        f"Tuned: {', '.join(sorted(rows))} ({how} at ε = {suite.tuned.epsilon:g}; SUITE.tuned.yaml has the scores)."
+    ]
