@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.results import Access, AttackResult
 from dpicl.harness.conformance.kit import check_mechanism
 from dpicl.harness.core.cell import large_delta
-from dpicl.harness.core.errors import DpiclError, UsageError, require_known
+from dpicl.harness.core.errors import DpiclError, UsageError, require_known, told
 from dpicl.harness.core.messages import count, message
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
@@ -53,6 +53,7 @@ from dpicl.harness.mechanism.bases import Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.privacy import time_limit
 from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.slack import loose
@@ -72,6 +73,9 @@ from dpicl.harness.run.worker import Job
 MODES, NOISES, SOURCES = get_args(Mode), get_args(Noise), get_args(Source)
 #: The name of the suite of cells that `evaluate` runs; its folder below `results`.
 SUITE = "python"
+#: Seconds that `account` and `calibrate` look for an answer.
+_SECONDS = 300.0
+T = TypeVar("T")
 
 
 @checked
@@ -202,7 +206,9 @@ def calibrate(
             "Secure noise needs a declared size, since counts of private records are private; give a size."
         )
     sizes = _sizes(built, task, size, shots, queries, source)
-    found = named_failure(built, lambda: calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode))
+    found = _accounted(
+        lambda: named_failure(built, lambda: calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode))
+    )
     slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
     return {
         "mechanism": cls.name,
@@ -346,4 +352,15 @@ def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[s
     """
     require_known("field of a setting", setting, [each.name for each in dataclasses.fields(Setting)])
     made = Setting(family=family, delta=delta, **setting)
-    return {"setting": {"family": family, "delta": delta, **setting}, **reaccount(made)}
+    return {"setting": {"family": family, "delta": delta, **setting}, **_accounted(lambda: reaccount(made))}
+
+
+def _accounted(compute: Callable[[], T]) -> T:
+    """``compute()``. Raises UsageError where the accountants have no answer for such numbers, or none in time."""
+    try:
+        return time_limit.within(_SECONDS, compute)
+    except (time_limit.TookTooLong, ArithmeticError, MemoryError) as error:
+        raise UsageError(
+            f"The accountants cannot answer for these numbers ({told(error, 100) or 'out of memory'}); ask for fewer"
+            " releases, or for noise and epsilon nearer to 1."
+        ) from error

@@ -43,6 +43,8 @@ from dpicl.harness.run.results import storable
 
 #: Canaries of demonstrations that are tried where each costs two whole releases.
 _MOST_WHOLE: Final = 4
+#: Copies of a canary; each is one more run of the mechanism.
+_MOST_COPIES: Final = 100
 #: What the winner alone shows is worked out for so many labels at most.
 _MOST_LABELS: Final = 60
 #: Shares of single releases that a file holds at most.
@@ -60,7 +62,7 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
     if mechanism.notion == LABEL_LOCAL:
         return "its epsilon is exact by its formula, ln(P(own label) / P(another one))"
     if asked == "chosen" and mechanism.kind != "answers":
-        return "it pays for no query, so none can be chosen (--asked)"
+        return "it pays for no query, so none can be chosen (--queries chosen)"
     if not 0 < epsilon < math.inf:
         return "without noise its epsilon is infinite"
     return skip_reason(mechanism, task)
@@ -102,7 +104,9 @@ def exact_audit(
     if reason := reason_against(row.mechanism, row.task.public_view(), row.cell.epsilon, job.asked):
         raise UsageError(f"An exact audit of {row.mechanism.name} says nothing here: {reason}.")
     if job.copies > 1 and job.deal != "alone":
-        raise UsageError("Copies of a canary are audited alone; leave --deal out, or --copies.")
+        raise UsageError("Copies of a canary are audited alone; leave --other-records out, or --copies.")
+    if job.copies > _MOST_COPIES:
+        raise UsageError(f"An audit adds {_MOST_COPIES} copies of a canary at most, not {job.copies:,}.")
     if row.cell.secure:
         raise UsageError("An audit publishes what follows from records: it is not made on records under secure noise.")
     runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)

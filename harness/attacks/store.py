@@ -12,7 +12,7 @@ from typing import TypeVar
 from dpicl.harness.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text, to_text
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import slug
-from dpicl.harness.run.store import ASIDE, Damaged, Store, read_file, readable
+from dpicl.harness.run.store import QUARANTINE, Damaged, Store, read_file, readable
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
@@ -57,7 +57,7 @@ def _load(folder: Path, parse: Callable[[str], T]) -> tuple[list[T], list[Damage
     found: list[T] = []
     damaged: list[Damaged] = []
     for path in sorted(folder.rglob("*.json")):
-        each = None if ASIDE in path.relative_to(folder).parts else read_file(path, parse)
+        each = None if {*QUARANTINE} & {*path.relative_to(folder).parts} else read_file(path, parse)
         if isinstance(each, Damaged):
             damaged.append(each)
         elif each is not None:

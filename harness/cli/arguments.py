@@ -17,7 +17,7 @@ from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
-from dpicl.harness.core.messages import capitalized
+from dpicl.harness.core.messages import capitalized, message
 from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _NOISES = ("seeded", "secure")
 #: What each command does, in the order of `dpicl --help`.
 HELP = {
     "run": "run what is missing of a suite",
-    "plan": "show what `run` would do: cells, what is there already, what the rest costs",
+    "plan": "show what `run` would do: cells, which of them are done, what the rest costs",
     "tune": "choose the options that papers tuned, for all rows of a suite by one protocol, into SUITE.tuned.yaml",
     "slurm": "print a script for sbatch that runs a suite as a job array, a part of it (`run --shard`) in each job",
     "board": "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
@@ -97,10 +97,10 @@ class Parser(argparse.ArgumentParser):
         if flag in _COMPLETED:
             _complete(action, _COMPLETED[flag])
 
-    def choice(self, flag: str, choices: Sequence[str], help: str, kind: str = "", default: str | None = None) -> None:
+    def choice(self, flag: str, choices: Sequence[str], help: str, kind: str = "", **settings: Any) -> None:
         """Adds a flag, or an argument, that is one of a few words. kind: what a message calls it."""
         kind, words = kind or flag.removeprefix("--"), "|".join(choices)
-        action = self.add_argument(flag, type=one_of(kind, choices), default=default, metavar=words, help=help)
+        action = self.add_argument(flag, type=one_of(kind, choices), metavar=words, help=help, **settings)
         _complete(action, lambda: choices)
 
     def flags(self) -> list[str]:
@@ -140,6 +140,15 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
     return arguments
 
 
+def _renamed(word: str, command: str) -> str:
+    """A word of the command line with the present name of a flag that had another one, which is said on stderr."""
+    flag, equals, value = word.partition("=")
+    if not (name := meanings.RENAMED.get((command, flag))):
+        return word
+    message(f"dpicl: {flag} is now called {name}; the old name will go in the next release.")
+    return name + equals + value
+
+
 def _meant(kind: str, name: str, known: Sequence[str], meanings: Mapping[str, str]) -> UsageError:
     """`unknown`, with what somebody means who writes the name: a name of ours, or a sentence."""
     meaning = meanings.get(name.lower(), "")
@@ -151,13 +160,13 @@ def _meant(kind: str, name: str, known: Sequence[str], meanings: Mapping[str, st
 
 
 def spoken(argv: Sequence[str], commands: Sequence[str]) -> list[str]:
-    """The command line with what other programs call `--help` and `--version` in our words."""
+    """The command line with what other programs, or earlier versions, call a flag in our words."""
     words = list(argv)
     if words[:1] == ["help"]:
         return [*words[1:2], "--help"] if words[1:2] and words[1] in commands else ["--help"]
     if words[:1] in (["-V"], ["-v"], ["version"]):
         return ["--version"]
-    return words
+    return [_renamed(word, words[0]) for word in words]
 
 
 def number(text: str) -> float:

@@ -26,16 +26,18 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("--exact", action="store_true", help="one canary, no sampling error: see the page on audits")
     parser.add_argument("--suite", metavar="SUITE", help="with --exact: the rows of a suite, with their own options")
     parser.choice(
-        "--deal",
+        "--other-records",
         DEALS,
         "with --exact: the canary alone (default), or beside the row's records, whose sampling is known",
         default="alone",
+        dest="deal",
     )
     parser.choice(
-        "--asked",
+        "--queries",
         ASKED,
         "with --exact: the row's queries (default), or the one that the canary moves most, every time",
         default="own",
+        dest="asked",
     )
     parser.count("--copies", "K", "with --exact: of the canary at once, for group privacy (default: 1)", default=1)
     parser.count("--limit", "N", "with --exact: test records, asked as queries (default: 100)", default=100)
@@ -63,11 +65,13 @@ def _audit(arguments: argparse.Namespace) -> int:
         return _exact(arguments)
     if arguments.suite:
         raise UsageError("--suite goes with --exact, which audits the rows of a suite; add --exact, or leave it out.")
-    given = {"--asked": arguments.asked != "own", "--deal": arguments.deal != "alone", "--copies": arguments.copies > 1}
+    given = {
+        "--queries": arguments.asked != "own",
+        "--other-records": arguments.deal != "alone",
+        "--copies": arguments.copies > 1,
+    }
     if exact := [flag for flag, is_given in given.items() if is_given]:
-        raise UsageError(
-            f"{exact[0]} goes with --exact, which asks and deals as it says; add --exact, or leave it out."
-        )
+        raise UsageError(f"{exact[0]} goes with --exact, which audits one canary; add --exact, or leave it out.")
     _require_row(arguments, "or --exact --suite SUITE, for the rows of a suite")
     options = options_of(arguments.mechanism, arguments.option)
     results = audit(**passed(audit, arguments), options=options, plugins=arguments.plugin)

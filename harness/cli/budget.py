@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,16 @@ def _show(found: list[dict[str, Any]], whole: bool) -> None:
             ],
         )
     output.emit(
-        "\nThe sums hold also where a later release was chosen after looking at an earlier one, and the limit is of"
-        " theirs. epsilon together, by composition, holds where the settings of all were chosen beforehand."
+        "\nThe limit applies to the sums, which hold even where a release was chosen after looking at an earlier one."
+        " epsilon together (composition) holds only if the settings of all releases were chosen beforehand."
     )
+    for each in found:
+        if each["total_epsilon"] is not None and each["sum_epsilon"] >= each["total_epsilon"]:
+            name = each["private_set"]
+            output.emit(
+                f"{name}: the limit is spent, so nothing more will be released;"
+                f" `dpicl budget --private-set {shlex.quote(name)} --total-epsilon E --raise` raises it."
+            )
 
 
 def _row(each: dict[str, Any]) -> list[str]:

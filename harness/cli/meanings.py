@@ -19,6 +19,7 @@ COMMANDS = {
     **dict.fromkeys(("epsilon", "accountant", "rdp"), "account"),
     **dict.fromkeys(("sigma", "noise"), "calibrate"),
     **dict.fromkeys(("lm_eval", "lmeval", "harness"), "lm-eval"),
+    "diagnose": "It was removed; `dpicl compare` and the site's page of a row show what a method loses, and where.",
 }
 #: The same for flags; a flag is suggested where the command has it.
 FLAGS = {
@@ -32,7 +33,7 @@ FLAGS = {
     **dict.fromkeys(("--jobs", "-j", "--num-workers", "--processes"), "--workers"),
     **dict.fromkeys(("--seeds", "--random-seed", "-s"), "--seed"),
     **dict.fromkeys(("--set", "--options", "--hyperparameters"), "--option"),
-    **dict.fromkeys(("--force", "--overwrite", "--rerun"), "--again"),
+    **dict.fromkeys(("--force", "--overwrite", "--rerun"), "--rerun-stale"),
     **dict.fromkeys(("--plugins", "--include_path", "--include-path"), "--plugin"),
     **dict.fromkeys(("--noise", "--secure"), "A suite says it: write `noise: secure` and `sizes` in its file"
                     " (docs/quickstart.md)."),
@@ -43,3 +44,9 @@ FLAGS = {
     **dict.fromkeys(("--verbose", "--debug", "--quiet", "-q"), "There is no such level: messages are on stderr, and"
                     " --json gives everything."),
 }  # fmt: skip
+#: (command, former name of a flag) -> its name; taken for one more release.
+RENAMED = {
+    ("run", "--again"): "--rerun-stale",
+    ("audit", "--deal"): "--other-records",
+    ("audit", "--asked"): "--queries",
+}

@@ -20,7 +20,7 @@ from dpicl.harness.scaffold import own_task, writing
 
 MECHANISM_KINDS = tuple(writing.MECHANISMS)
 
-_SCALE = "--mechanism zero_shot --mechanism real_demonstrations"
+_SCALE = "--mechanism zero_shot --mechanism public_demonstrations --mechanism real_demonstrations"
 #: What can be written -> the commands to try next. {file}: the file or folder, {name}: its name, {dir}: where it is.
 _NEXT = {
     "mechanism": (

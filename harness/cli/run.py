@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import time
 from collections import Counter
@@ -22,6 +23,7 @@ from dpicl.harness.cli.arguments import (
 from dpicl.harness.cli.engine_flags import add_engine_flags, engine_of
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.messages import suite_command
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.evaluation.inference import LEVEL
 from dpicl.harness.run import planned_budget, sizing
@@ -61,9 +63,9 @@ def add(
     )
     add_selection_flags(run)
     run.add_argument(
-        "--again",
+        "--rerun-stale",
         action="store_true",
-        help="run again what has results of other records; the old files are set aside and kept",
+        help="run again what was computed on different data; the old files are kept in quarantine/",
     )
     run.share("--total-epsilon", "--shard")
     add_engine_flags(run)
@@ -125,8 +127,9 @@ def _untuned(selection: Selection) -> str:
     selected = {cell.label for cell in selection.cells}
     if not (rows := [row for row in selection.suite.untuned if row in selected]):
         return ""
-    command = shlex.join(["dpicl", "tune", selection.asked])
-    return f"Nothing is chosen yet from the grids of {', '.join(rows)}; run `{command}` first, or take `tune` out."
+    command = suite_command("tune", selection.asked, plugins=selection.plugins, results=selection.store.results)
+    named = ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
+    return f"Run `{command}` first: it chooses the options of {output.count(len(rows), 'row')} ({named})."
 
 
 def _budgets(arguments: argparse.Namespace, selection: Selection, cells: Sequence[Cell]) -> list[Prospect]:
@@ -208,10 +211,10 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
 
 
 def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence) -> list[Cell]:
-    """The cells to run. With --again stale ones too, whose old files are set aside; raises UsageError without it."""
+    """The cells to run. With --rerun-stale stale ones too, whose old files are kept; raises UsageError without it."""
     if not found.stale:
         return found.missing
-    if not arguments.again:
+    if not arguments.rerun_stale:
         verb = "was" if len(found.stale) == 1 else "were"
         raise UsageError(
             f"{output.count(len(found.stale), 'result')} under {arguments.results} {verb} computed on different data"
@@ -220,14 +223,14 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
     stale = {each.cell.id for each in found.stale}
     missing = {cell.id for cell in found.missing}
-    output.message(f"{output.count(len(stale), 'result')} of other records set aside (kept in folders set_aside).")
+    output.message(f"{output.count(len(stale), 'result')} computed on different data moved into quarantine/.")
     return [cell for cell in selection.cells if cell.id in stale | missing]
 
 
 def _stale_advice(arguments: argparse.Namespace) -> str:
-    words = [word for word in arguments.argv[1:] if word != "--again"]
-    again = shlex.join(["dpicl", "run", *words, "--again"])
-    return f"`{again}` runs them again and keeps the old files in set_aside, another --results folder keeps both"
+    words = [word for word in arguments.argv[1:] if word != "--rerun-stale"]
+    again = shlex.join(["dpicl", "run", *words, "--rerun-stale"])
+    return f"`{again}` runs them again and keeps the old files in quarantine/, another --results folder keeps both"
 
 
 def _secure(selection: Selection) -> bool:
@@ -295,7 +298,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     cells, stale = output.count(len(selection.cells), "cell"), f", {len(found.stale)} stale" if found.stale else ""
     fitting = f", {len(left_out)} skipped" if left_out else ""
     to_do = len(found.missing) - len(left_out)
-    output.emit(f"\n{cells}: {len(found.there)} there{stale}{fitting}, {to_do} to do{cost}.")
+    output.emit(f"\n{cells}: {len(found.there)} done{stale}{fitting}, {to_do} to do{cost}.")
     _headroom_table(headroom)
     for name, tasks, reason in _reasons(selection.cells, left_out):
         output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
@@ -359,14 +362,14 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
                 output.duration(needed.seconds) if needed else "",
             ]
         )
-    columns = ["model", "task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "now finds", "needs", "costs"]
+    columns = ["model", "task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "MDE", "needs", "costs"]
     output.emit_table(columns, rows)
     made_from = {f"{table.task}: {table.source}": None for table in found}
     output.emit(
         f"\nRecords: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of"
         f" {arguments.detect:g} between any two rows of a table with probability {power:g}, at a family-wise error of"
-        f" {1 - LEVEL:.2g}. Costs are of one process, all rows. now finds: what the results at hand find as often. sd:"
-        " of the difference of two rows, by seed, by test record, and what is left."
+        f" {1 - LEVEL:.2g}. Costs are of one process, all rows. MDE: what the results at hand find as often."
+        " sd: of the difference of two rows, by seed, by test record, and what is left."
     )
     return 0
 
@@ -407,13 +410,14 @@ def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str,
     for cell in cells:
         groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
     stale = "stale" in status.values()
+    shown = {"model": len({key[0] for key in groups}) > 1, "source": len({key[2] for key in groups}) > 1}
     rows = [
         [
-            model,
+            *([model] if shown["model"] else []),
             task,
-            source,
+            *([source] if shown["source"] else []),
             label,
-            f"{epsilon:g}",
+            "∞" if math.isinf(epsilon) else f"{epsilon:g}",
             str(len(own)),
             str(sum(status.get(cell.id) == "present" for cell in own)),
             *([str(sum(status.get(cell.id) == "stale" for cell in own))] if stale else []),
@@ -421,5 +425,5 @@ def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str,
         ]
         for (model, task, source, label, epsilon), own in groups.items()
     ]
-    columns = ["model", "task", "source", "mechanism", "epsilon", "cells", "there", *(["stale"] if stale else [])]
-    output.emit_table([*columns, "tokens"], rows)
+    columns = [name for name in ("model", "task", "source", "mechanism") if shown.get(name, True)]
+    output.emit_table([*columns, "ε", "cells", "done", *(["stale"] if stale else []), "tokens"], rows)

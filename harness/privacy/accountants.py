@@ -29,7 +29,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import UnsupportedEvent, UsageError
 from dpicl.harness.privacy import gaussians, parameters, sampled_composites
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.decomposition import (
@@ -45,6 +45,8 @@ from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEv
 from dpicl.harness.privacy.fixed_sampling import fixed_replace_one
 from dpicl.harness.privacy.parameters import FULL
 
+#: Releases of one kind that are composed; more cost hours and gigabytes.
+MOST_RELEASES = 1_000_000
 #: Components whose loss lies in an interval: they have a privacy loss distribution, and zCDP besides.
 _CHOICES = (BoundedRangeDpEvent, AboveThresholdDpEvent)
 
@@ -139,6 +141,11 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     if all(isinstance(component, dp.GaussianDpEvent) for component in counted):
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)
         return Bounds(value, value, value, {"exact": value})
+    inside = (components(one.event, None) for one in counted if isinstance(one, dp.PoissonSampledDpEvent))
+    if (most := max(max(each.values(), default=0) for each in (counted, *inside))) > MOST_RELEASES:
+        raise UnsupportedEvent(
+            f"{most:,} releases of one kind are too many to account for ({MOST_RELEASES:,} at most); ask for fewer."
+        )
     if all(isinstance(component, dp.GaussianDpEvent) or is_sampled_gaussian(component) for component in counted):
         parts = gaussians.parts_of(counted)
         if cells == FULL:

@@ -63,6 +63,8 @@ ROUNDING, MISSED = 2e-3, 1e-3
 NOISE_FLOOR = 2e-11
 #: Tails of a composition that are folded into each other.
 TAIL = 1e-15
+#: Cells of the losses of one pair; more than that is a grid for numbers too far apart.
+MOST_CELLS = 1e8
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,15 @@ def slack(event: dp.DpEvent, delta: float, upper: float) -> float | None:
 
 
 def checked_lower_bound(event: dp.DpEvent, delta: float, proved: float) -> float:
-    """`lower_bound`; an infinite bound sets no grid, so an adversary of about epsilon = 100 is looked for then.
+    """`lower_bound`, 0 where numbers leave its range; an infinite bound sets no grid, so an adversary of about
+    epsilon = 100 is looked for then.
 
     Raises AccountantsDisagree when the lower bound is above the proved one: then one of them is wrong.
     """
-    lower = lower_bound(event, delta, proved if math.isfinite(proved) else 100.0)
+    try:
+        lower = lower_bound(event, delta, proved if math.isfinite(proved) else 100.0)
+    except ArithmeticError:  # numbers too far apart for any grid: nothing is known from below
+        return 0.0
     if lower > proved:
         raise AccountantsDisagree(
             f"An adversary costs epsilon = {lower:.6g} at delta = {delta:g}, and {proved:.6g} is proved for {event!r}:"
@@ -298,6 +304,8 @@ def _losses(pair: WorstPair, grid: float) -> tuple[np.ndarray, int, float]:
     """(masses on the grid, the first point, mass of infinite loss) under the first distribution of the pair."""
     some = (pair.present > 1e-18) & (pair.absent > 0)
     mass, exact = pair.present[some], np.log(pair.present[some] / pair.absent[some]) / grid
+    if exact.size and not np.ptp(exact) < MOST_CELLS:
+        raise OverflowError("losses too far apart for a grid")
     cell = np.floor(exact).astype(int)
     lowest, share = int(cell.min()), exact - cell
     size = int(cell.max()) - lowest + 2

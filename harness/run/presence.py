@@ -135,7 +135,8 @@ def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Resu
         if len(others) == len(own):
             kept += own
             notes.append(
-                f"{task}: results computed on different data (fingerprint mismatch: {said}); `dpicl run --again` makes"
+                f"{task}: results computed on different data (fingerprint mismatch: {said}); `dpicl run --rerun-stale`"
+                " makes"
                 " new ones."
             )
             continue

@@ -74,8 +74,10 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
     Of each row the seeds with a result count; documents are those that all its rows share. Raises UsageError where
     nothing tells variances: no task has two proved rows with two seeds in common.
     """
-    if not 0 < detect < 1 or not 0.5 <= power < 1:
-        raise UsageError("A difference to detect lies between 0 and 1, and its power between 0.5 and 1.")
+    if not 0 < detect < 1:
+        raise UsageError(f"--detect is a difference of scores, above 0 and below 1 such as 0.03, not {detect:g}.")
+    if not 0.5 <= power < 1:
+        raise UsageError(f"--power is a probability of at least 0.5 and below 1 such as 0.8, not {power:g}.")
     found = [
         table
         for shared, rows in _grouped(results).items()

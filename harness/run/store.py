@@ -2,7 +2,7 @@
 
 A file appears whole or not at all (temporary file in the same folder, fsync, link). A cell is locked by the process
 that works on it, with flock, which the operating system frees when the process dies, however it dies. Files that cannot
-be read as results are never deleted: `set_aside` moves them into a folder `set_aside` beside them.
+be read as results are never deleted: `set_aside` moves them into a folder `quarantine` beside them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dpicl.harness.core.paths import slug
 from dpicl.harness.run.checked_files import CheckedFiles
 from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 
-#: Beside a file that is no result: it is moved there, and not read again.
-ASIDE = "set_aside"
+#: Beside a file that is no result: it is moved into the first, and not read again; the second is of earlier versions.
+QUARANTINE = ("quarantine", "set_aside")
 _LOCKS = ".locks"
 _UNFINISHED = ".*.json.*tmp"
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Damaged:
 def damaged_said(damaged: Sequence[Damaged], moved: bool) -> str:
     """One sentence about files that are no results. moved: whether they were set aside."""
     first = damaged[0]
-    what = "set aside (kept in a folder set_aside beside it)" if moved else "ignored (`dpicl run` sets it aside)"
+    what = "moved into quarantine/ beside it" if moved else "ignored (`dpicl run` moves it into quarantine/)"
     more = f"; so are {len(damaged) - 1} more" if len(damaged) > 1 else ""
     return f"dpicl: {first.path} is no result of this version and is {what}: {first.reason}{more}."
 
@@ -88,7 +88,7 @@ class Store:
         """The files that may be results, in the order of their paths."""
         found = []
         for folder, folders, files in os.walk(self.folder):
-            folders[:] = [name for name in folders if name != ASIDE and not name.startswith(".")]
+            folders[:] = [name for name in folders if name not in QUARANTINE and not name.startswith(".")]
             inside = Path(folder)
             names = (name for name in (*files, *folders) if name.endswith(".json") and not name.startswith("."))
             found += [inside / name for name in names]
@@ -106,13 +106,13 @@ class Store:
         self._remove_unfinished()
 
     def set_aside(self, damaged: Sequence[Damaged]) -> list[Path]:
-        """Moves files into `set_aside` beside them, under a name that is still free; returns where they are now."""
+        """Moves files into `quarantine` beside them, under a name that is still free; returns where they are now."""
         moved = []
         for item in damaged:
-            target = item.path.parent / ASIDE / item.path.name
+            target = item.path.parent / QUARANTINE[0] / item.path.name
             number = 1
             while target.exists():
-                target = item.path.parent / ASIDE / f"{item.path.stem}.{number}{item.path.suffix}"
+                target = item.path.parent / QUARANTINE[0] / f"{item.path.stem}.{number}{item.path.suffix}"
                 number += 1
             try:
                 target.parent.mkdir(exist_ok=True)

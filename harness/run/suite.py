@@ -297,9 +297,7 @@ def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
     if suite.baseline_seeds and (lacking := [name for name in REFERENCES[:2] if name not in names]):
         said = f"'baseline_seeds' needs {' and '.join(lacking)} among 'mechanisms'; add it."
         raise report(("baseline_seeds",), said)
-    most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
-    if suite.queries is not None and most > suite.queries:
-        raise report(("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it.")
+    _check_queries(suite, report)
     grids = {entry.row: entry.settings for entry in suite.mechanisms}
     counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
     for key, given in counts.items():
@@ -319,6 +317,13 @@ def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
     for epsilon in suite.epsilon_seeds:
         if epsilon not in suite.epsilons:
             raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")
+
+
+def _check_queries(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
+    """Raises UsageError for more test records than the queries that epsilon covers."""
+    most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
+    if suite.queries is not None and most > suite.queries:
+        raise report(("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it.")
 
 
 def _explain(error: ValidationError, report: Callable[[Place, str], UsageError], model: type[BaseModel]) -> UsageError:
@@ -384,6 +389,7 @@ def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
     new = suite.model_copy(update=update)
     new._from_flags = suite._from_flags | update.keys()
     _check_size(new)
+    _check_queries(new, new.error)
     return new
 
 

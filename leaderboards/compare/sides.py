@@ -15,7 +15,7 @@ from typing import TypeVar
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.run.results import Result, from_text
-from dpicl.harness.run.store import ASIDE
+from dpicl.harness.run.store import QUARANTINE
 from dpicl.leaderboards.model.comparability import weights
 
 #: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
@@ -46,7 +46,7 @@ def read_side(name: str, path: Path) -> Side:
 def read_results(path: Path) -> tuple[list[Result], list[Path]]:
     """(results under a path at any depth, JSON files there that are no results). Changes nothing on disk.
 
-    Folders `set_aside` and names with a leading dot are not looked into, as the store does. Raises ResultError for a
+    Folders `quarantine` and names with a leading dot are not looked into, as the store does. Raises ResultError for a
     path that is not there and for a result file that is damaged or holds numbers that make no sense.
     """
     if not path.exists():
@@ -54,7 +54,7 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
     results, foreign = [], []
     for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
         parts = file.relative_to(path).parts
-        if ASIDE in parts or any(part.startswith(".") for part in parts) or not file.is_file():
+        if any(part in QUARANTINE or part.startswith(".") for part in parts) or not file.is_file():
             continue
         try:
             text = json_text.text_of(file)

@@ -2,7 +2,7 @@
 
 A release is one model (name, weights, dtype) at one commit. A line joins scores only where they are comparable
 (dpicl.leaderboards.model.comparability); elsewhere it breaks, with the reason. A step between two joined scores is
-significant by the paired tests of `dpicl compare`, with Holm's adjustment over all steps of all lines.
+better or worse by the paired tests of `dpicl compare`, with Holm's adjustment over all steps of all lines.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ class ScoreStep:
     seeds: tuple[int, ...]
 
     @property
-    def significant(self) -> bool:
-        return self.adjusted <= DEFAULTS.alpha and abs(self.gain) >= DEFAULTS.min_effect
+    def verdict(self) -> Literal["better", "worse", "inconclusive"]:
+        if self.adjusted > DEFAULTS.alpha or abs(self.gain) < DEFAULTS.min_effect:
+            return "inconclusive"
+        return "better" if self.gain > 0 else "worse"
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ class Point:
 
     @property
     def sign(self) -> str:
-        """▲ or ▼ for a significant step, else nothing."""
-        return ("▲" if self.step.gain > 0 else "▼") if self.step and self.step.significant else ""
+        """▲ for a better score than before, ▼ for a worse one, else nothing."""
+        return {"better": "▲", "worse": "▼"}.get(self.step.verdict, "") if self.step else ""
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,8 @@ def build_tracks(
 
 
 def significant_steps(tracks: Sequence[Track]) -> int:
-    """How many steps are significant, either way."""
-    return sum(bool(point.step and point.step.significant) for track in tracks for point in track.points)
+    """How many steps are better or worse."""
+    return sum(bool(point.sign) for track in tracks for point in track.points)
 
 
 def _releases(results: Sequence[Result], by: By) -> dict[ReleaseKey, ModelRelease]:

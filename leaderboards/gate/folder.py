@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from dpicl.harness.core.plugins import shadows
+from dpicl.harness.run.store import QUARANTINE
 from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, reserved
 
 #: Bytes of one file, and of all files of a submission together; files.
@@ -151,8 +152,8 @@ def _refused(folder: Path, name: str, info: os.stat_result) -> str:
     parts = name.split("/")
     if stat.S_ISLNK(info.st_mode):
         return f"{name} is a link; send the file itself."
-    if parts[-1] == "set_aside":
-        return f"{name} holds results that `dpicl run` set aside; remove the folder."
+    if parts[-1] in QUARANTINE:
+        return f"{name} holds results that `dpicl run` put into quarantine; remove the folder."
     if _plain(parts[-1]).startswith((".git", "git~")):
         return f"{name} is git's, a repository or settings; remove it, a submission is plain files."
     if parts[-1].startswith("."):

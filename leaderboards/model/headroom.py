@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dpicl.harness.run.headroom import PUBLIC, REAL, Headroom
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import score_text, seeds_text, signed_text
+from dpicl.leaderboards.model.text import score_text, signed_text
 
 TITLE = f"Headroom: {REAL} − {PUBLIC}, before any private method"
 COLUMNS = ("task", "metric", "shots", "public → real", "headroom (95%)", "seeds × records", "ranks")
@@ -32,5 +32,5 @@ def _line(table: TaskTable, found: Headroom | None) -> Sequence[str]:
         return (table.task, table.metric, "–", "–", f"unknown: no {lacking} at a common seed", "–", "yes")
     ends = f"{score_text(found.public)} → {score_text(found.real)}"
     gain = f"{signed_text(found.gain)} ({signed_text(found.low)} to {signed_text(found.high)})"
-    sizes = f"{seeds_text(found.seeds)} × {found.documents}{', development' if found.development else ''}"
-    return (table.task, table.metric, str(found.shots), ends, gain, sizes, "yes" if found.rewards else "nobody")
+    sizes = f"{len(found.seeds)} × {found.documents}{', development' if found.development else ''}"
+    return (table.task, table.metric, str(found.shots), ends, gain, sizes, "yes" if found.rewards else "no")

@@ -60,12 +60,13 @@ def _with_ranks(table: TaskTable) -> TaskTable:
         beside = None if public is None else family([*every, public])
         if whole is not None and whole.sets.detectable < 1:  # no score differs by more
             detectable[epsilon] = whole.sets.detectable
+        several = len(groups) > 1
         for rows, found in own:
             for row in rows:
                 changed[row.key] = replace(
                     row,
                     rank=_rank(found, row.key, len(rows)),
-                    rank_any_queries=_rank(whole, row.key, len(every)) if len(groups) > 1 else None,
+                    rank_any_queries=_rank_of_all(whole, len(every), found, row.key, len(rows)) if several else None,
                     over_public=None if public is None else _over_public(row, public, table.real_data),
                     against_public=None if beside is None else beside.difference(row.key, beside.names[-1]),
                 )
@@ -80,8 +81,7 @@ def _with_ranks(table: TaskTable) -> TaskTable:
 def _without_ranks(table: TaskTable) -> TaskTable:
     """The table where nobody is ranked, since no score tells a private method from one that reads no record."""
     rows = tuple(replace(row, rank=None, rank_any_queries=None) for row in table.rows)
-    levels = {epsilon for epsilon, _ in ranked(table)}
-    return replace(table, rows=rows, said=dict.fromkeys(levels, (f"nobody is ranked: {table.unrewarded}",)))
+    return replace(table, rows=rows, said={})
 
 
 def _over_public(row: Row, public: Row, real: Row | None) -> float | None:
@@ -188,6 +188,12 @@ def _rank(family: RankFamily | None, name: Hashable, rivals: int) -> Rank:
     return Rank(int(family.sets.low[at]), int(family.sets.high[at]))
 
 
+def _rank_of_all(whole: RankFamily | None, every: int, own: RankFamily | None, name: Hashable, rivals: int) -> Rank:
+    """The rank set among ``every`` row, which contradicts none of what the row's ``own`` level, of ``rivals``, says."""
+    alone, among = _rank(own, name, rivals), _rank(whole, name, every)
+    return Rank(max(among.low, alone.low), min(among.high, every - rivals + alone.high))
+
+
 def ranked(table: TaskTable) -> Mapping[Level, list[Row]]:
     """ε above 0 and Q -> the rows that are ranked together."""
     found: dict[Level, list[Row]] = defaultdict(list)
@@ -203,6 +209,8 @@ def _turned(row: Row) -> bool:
 
 def rank_notes(table: TaskTable) -> list[str]:
     """At each ε who is better than whom, in words, and the minimum detectable effect (MDE) of this table."""
+    if table.unrewarded and ranked(table):
+        return [f"nobody is ranked: {table.unrewarded}."]
     there = {row.epsilon for row in table.rows}
     return [
         f"ε = {epsilon_text(epsilon)}: {said}."
@@ -217,10 +225,11 @@ def first_verdict(first: int, of: int, between: Sequence[Difference]) -> str:
     if first == 1:
         return "is the only row" if of == 1 else "is better than every other row"
     of_all = f" (of {of})" if first < of else ""
+    tied = f"are tied with the best (95%{f', of {of}' if first < of else ''})"
     if between and all(one.verdict == "equivalent" for one in between):
         return f"are equivalent, within {score_text(between[0].margin)}{of_all}"
     size = excluded_words(max(one.excluded for one in between)) if between else "since they share too few seeds"
-    return f"may each be the best{of_all}: inconclusive, {size}"
+    return f"{tied}: inconclusive, {size}"
 
 
 def between(where: TaskTable | Ranking, names: Sequence[Hashable]) -> list[Difference]:

@@ -319,9 +319,8 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
     common, left_out = [], []
     ours = {pair: own for pair, own in rows.items() if all(row.submission is None for row in own.values())}
     for table in tables:
-        if reason := table.unrewarded or _absences(
-            {pair: own.get(table.task) for pair, own in sorted((ours or rows).items())}
-        ):
+        reason = _absences({pair: own.get(table.task) for pair, own in sorted((ours or rows).items())})
+        if reason := "nobody is ranked there" if table.unrewarded else reason:
             left_out.append((table.task, reason))
         else:
             common.append(table.task)

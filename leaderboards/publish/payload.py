@@ -125,7 +125,8 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
     }
     return Published(
         row=content_hash({**stands_for, "noise": cell.noise})[:16],
-        name=visible(f"{first.label} {first.task}", _NAME) + ("" if first.mode == "proved" else f" ({first.mode} ε)"),
+        name=visible(f"{first.label} {first.task}, {group_name(group)}", _NAME)
+        + ("" if first.mode == "proved" else f" ({first.mode} ε)"),
         group=group_name(group),
         job_type="end of the scale" if first.is_baseline else "submission" if first.submission else "mechanism",
         tags=_tags(group, (first.task, table.kind), (f"mechanism:{first.mechanism}",)),

@@ -173,7 +173,7 @@ def _against_epsilon(chart: Chart, axes: Axes, series: Series, references: Itera
 
 @on_page
 def track_plot(tracks: Sequence[Track], styles: Mapping[str, int], title: str) -> Markup:
-    """Score against release, of tracks that share theirs: hollow after a break, ▲ or ▼ above a significant step."""
+    """Score against release, of tracks that share theirs: hollow after a break, ▲ or ▼ above a better or worse one."""
     chart = Chart(WIDTH, HEIGHT, title)
     axes = chart.box()
     chart.series(
@@ -193,7 +193,8 @@ def _at_release(track: Track, point: Release) -> ChartPoint:
 
 def track_words(track: Track, point: Release) -> str:
     """A point of a track in words."""
-    text = f"{track.label}, release {point.release.number}: {point.score:.3f} [{point.low:.3f}, {point.high:.3f}]"
+    where = f"{track.label} on {track.task} ({track.suite}), release {point.release.number}"
+    text = f"{where}: {point.score:.3f} [{point.low:.3f}, {point.high:.3f}]"
     if point.broken:
         return f"{text}; not comparable with the release before: {point.broken}"
     if point.step:

@@ -15,11 +15,11 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import epsilon_text, score_text, signed_text, visible
 from dpicl.leaderboards.render.console import plain_console, print_notes, print_tables
 
-_HEAD = ("task", "ε", "difference", "95% interval", "adjusted p", "first", "second", "seeds", "documents", "of")
+_HEAD = ("task", "ε", "difference", "95% interval", "adjusted p", "first", "second", "seeds", "records", "compared")
 _READING = (
     "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"
     " row is better."
-    " Intervals cover together, and p is adjusted, for all pairs of rows × tasks (of)."
+    " Intervals cover together, and p is adjusted, for all pairs of rows × tasks that are compared."
 )
 
 

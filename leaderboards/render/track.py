@@ -22,7 +22,7 @@ from dpicl.leaderboards.render.console import grid, plain_console, print_heading
 _SCORE_WIDTH, _BEFORE = 22, 42
 _LONGEST = 100
 _READING = (
-    "A score and its 95% interval for each release, oldest first. ▲ ▼: significant against the release before (paired"
+    "A score and its 95% interval for each release, oldest first. ▲ better, ▼ worse than the release before (paired"
     " on the seeds that both have, Holm over all steps, at least 0.01). ≠: may not be compared with it."
 )
 
@@ -34,7 +34,7 @@ def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
         console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
         return text()
     steps = significant_steps(tracks)
-    console.print(Text(f"{counted(steps, 'significant step')} in {counted(len(tracks), 'line')}", style="bold"))
+    console.print(Text(f"{counted(steps, 'step')} better or worse, in {counted(len(tracks), 'line')}", style="bold"))
     releases = tracks[0].releases
     for release in releases:
         line = f"  {release.number}  {visible(release.created[:19])}  {visible(release.title, _LONGEST)}"
@@ -58,7 +58,7 @@ def tracks_json(tracks: Sequence[Track]) -> dict[str, Any]:
     """Releases and lines as JSON: numbers and names, without the results behind them."""
     return {
         "releases": [vars(release) for release in tracks[0].releases] if tracks else [],
-        "significant_steps": significant_steps(tracks),
+        "steps_better_or_worse": significant_steps(tracks),
         "tracks": [
             {
                 "mechanism": track.label,
@@ -78,7 +78,7 @@ def _point_json(point: Point) -> dict[str, Any]:
         "interval": [point.low, point.high],
         "seeds": point.seeds,
         "broken": point.broken,
-        "step": None if step is None else {**vars(step), "significant": step.significant},
+        "step": None if step is None else {**vars(step), "verdict": step.verdict},
         "cells": [result.cell_id for result in point.results],
     }
 
@@ -98,8 +98,10 @@ def _score(point: Point) -> str:
 def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     """Where lines break, and which results are in none; each once, with the rows of which it is said."""
     found: list[Note] = []
+    several = len({track.suite for track in tracks}) > 1
     for track in tracks:
-        name = f"{track.label} on {track.task} at ε = {epsilon_text(track.epsilon)}"
+        suite = f" ({track.suite})" if several else ""
+        name = f"{track.label} on {track.task}{suite} at ε = {epsilon_text(track.epsilon)}"
         for point in track.points:
             if point.broken:
                 said = f"at release {point.release.number}: {point.broken}"

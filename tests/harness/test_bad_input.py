@@ -218,8 +218,8 @@ def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(ru
     reports = [line for line in answer.err.splitlines() if "set aside" in line]
     assert len(reports) == 1
     assert "damaged" in reports[0] or "older" in reports[0]
-    assert (first.parent / "set_aside" / first.name).read_text() == half
-    assert (second.parent / "set_aside" / second.name).read_text() == older
+    assert (first.parent / "quarantine" / first.name).read_text() == half
+    assert (second.parent / "quarantine" / second.name).read_text() == older
     assert json.loads(first.read_text())["schema_version"] == 1
 
 

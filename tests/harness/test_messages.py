@@ -105,8 +105,8 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("audit", "nope", "--exact"), "Unknown mechanism 'nope'"),
         (("audit", "tang", "--exact", "--task", "agnews"), "--epsilon E"),
         (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--suite", "quick"), "--exact"),
-        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--asked", "chosen"), "--exact"),
-        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--deal", "sampled"), "--exact"),
+        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--queries", "chosen"), "--exact"),
+        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--other-records", "sampled"), "--exact"),
     ],
 )
 def test_what_is_meant_is_suggested(dpicl, words, hint):

@@ -74,17 +74,17 @@ def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, cha
     assert statuses(plan) == ["stale", "stale"]
     assert (plan.json["present"], plan.json["stale"], plan.json["missing"]) == (0, 2, 0)
     assert reason in plan.json["cells"][0]["reason"]
-    assert "--again" in lab("plan").out and reason in lab("plan").out
+    assert "--rerun-stale" in lab("plan").out and reason in lab("plan").out
     run = lab("run")
-    assert run.code == 2 and "--again" in run.err and reason in run.err and "were there" not in run.out
+    assert run.code == 2 and "--rerun-stale" in run.err and reason in run.err and "were there" not in run.out
     board = lab("board")
     assert "different data" in " ".join(board.out.split()) and reason in board.out
     assert any("different data" in note for note in lab("board", "--json").json["notes"])
     assert {file: file.read_text() for file in lab.results.rglob("*.json")} == before
 
-    again = lab("run", "--again", "--json")
+    again = lab("run", "--rerun-stale", "--json")
     assert again.code == 0 and statuses(again) == ["done", "done"]
-    kept = {file.name: file.read_text() for file in lab.results.rglob("set_aside/*.json")}
+    kept = {file.name: file.read_text() for file in lab.results.rglob("quarantine/*.json")}
     assert kept == {file.name: text for file, text in before.items()}
     assert statuses(lab("plan", "--json")) == ["present", "present"]
     assert "2 were there" in lab("run").out

@@ -84,7 +84,7 @@ def test_files_that_are_no_results_are_kept_and_set_aside(store, change, reason)
     assert results == []
     assert reason in damaged[0].reason
     moved = store.set_aside(damaged)
-    assert moved == [path.parent / "set_aside" / path.name]
+    assert moved == [path.parent / "quarantine" / path.name]
     assert moved[0].read_text() == content
     assert store.load_all() == ([], [])
 
@@ -94,7 +94,7 @@ def test_a_second_file_set_aside_does_not_replace_the_first(store):
     for content in ("first", "second", "third"):
         store.write(result).write_text(content)
         store.set_aside(store.load_all()[1])
-    kept = store.path(result.cell).parent / "set_aside"
+    kept = store.path(result.cell).parent / "quarantine"
     assert {path.read_text() for path in kept.iterdir()} == {"first", "second", "third"}
 
 

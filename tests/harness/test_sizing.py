@@ -95,7 +95,7 @@ def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -
     (table,) = dpicl("plan", "field", "--results", RESULTS, *words, "--json").json["tables"]
     assert table["now"]["detects"] > 1
     shown = dpicl("plan", "field", "--results", RESULTS, *words).out
-    assert "3 × 100  none" in shown and "now finds: what the results at hand find" in shown
+    assert "3 × 100  none" in shown and "MDE: what the results at hand find" in shown
 
 
 def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpicl, monkeypatch) -> None:

@@ -46,7 +46,7 @@ def test_with_headroom_rows_have_ranks_and_without_it_nobody_does():
     (table,) = nothing.tables
     assert not table.headroom[METRIC].rewards
     assert [one.rank for one in table.rows] == [None] * len(table.rows)
-    assert nothing.rankings[0].tasks == () and nothing.rankings[0].left_out == (("agnews", table.unrewarded),)
+    assert nothing.rankings[0].tasks == () and nothing.rankings[0].left_out == (("agnews", "nobody is ranked there"),)
     (answer,) = nothing.answers
     assert answer.first == () and answer.unrewarded == table.unrewarded
     assert not nothing.places

@@ -221,7 +221,7 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
     (answer,) = answers([table], [])
     assert answer.embeddings == ("embedding_centroids",) and answer.prompting_of == 3
     assert [one.label for one in answer.prompting] == ["tang", "prism"]
-    assert "of the 3 that prompt one, tang (0.700) and prism (0.690) may each be the best (of 3)" in answer.says
+    assert "of the 3 that prompt one, tang (0.700) and prism (0.690) are tied with the best (95%, of 3)" in answer.says
 
 
 def test_so_it_does_over_several_tasks():
@@ -243,5 +243,5 @@ def test_so_it_does_over_several_tasks():
     tables = build_board(found).sections[0].tables
     answer = answers(tables, [replace(ranking, standings=tuple(standings))])[0]
     assert answer.tasks == ("agnews", "trec") and answer.embeddings == ("embedding_centroids",)
-    assert "of the 3 that prompt one, tang (67%) and prism (65%) may each be the best (of 3)" in answer.says
+    assert "of the 3 that prompt one, tang (67%) and prism (65%) are tied with the best (95%, of 3)" in answer.says
     assert answers(tables, [ranking])[0].prompting == ()

@@ -95,7 +95,7 @@ def test_a_damaged_result_is_set_aside_and_made_again(dpicl, results):
     assert again.json["made"] == 1
     assert "set aside" in again.err
     assert attack_from_text(path.read_text()).measures == attack_from_text(whole).measures
-    assert (path.parent / "set_aside" / path.name).is_file()
+    assert (path.parent / "quarantine" / path.name).is_file()
     found, damaged = store.load_attacks(results)
     assert (len(found), damaged) == (1, [])
 

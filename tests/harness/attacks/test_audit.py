@@ -280,7 +280,7 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     path.write_text("{")
     again = dpicl(*words, *small, "--epsilon", "2")
     assert again.code == 0 and "set aside" in again.err
-    assert len(list(tmp_path.rglob("set_aside/*.json"))) == 1
+    assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1
     assert json.loads(path.read_text())["bound"] == stored["bound"]
     assert len(list(path.parent.glob("*.json"))) == 2
 

@@ -99,7 +99,7 @@ def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows
     task, options = ROWS["voting"]
     one, two = (audited("voting", task, options=options, copies=k) for k in (1, 2))
     assert 1.5 * one.bound.epsilon < two.measures["group_epsilon"].value < two.measures["group_bound"].value
-    with pytest.raises(UsageError, match="leave --deal out"):
+    with pytest.raises(UsageError, match="leave --other-records out"):
         audited("voting", task, options=options, copies=2, deal="sampled")
 
 

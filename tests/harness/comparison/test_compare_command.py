@@ -200,7 +200,7 @@ def test_a_damaged_file_is_one_sentence_and_exit_code_2(dpicl, folders, kind):
 
 def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is_named(dpicl, folders):
     base, same, _ = folders
-    for name in ("set_aside", ".locks"):
+    for name in ("quarantine", ".locks"):
         (same / name).mkdir()
         damaged(same / name, "{")
     (same / "attacks").mkdir()
