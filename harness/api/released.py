@@ -85,7 +85,7 @@ def places(out: Path) -> list[Path]:
     except OSError as error:  # too long a name, a folder that may not be entered
         raise UsageError(f"{out} cannot be written ({error.strerror}); give another --out.") from error
     if there is not None:
-        raise UsageError(f"{there} is there already and stays as it is; give another --out.")
+        raise UsageError(f"{there} already exists and is not overwritten; give another --out.")
     return paths
 
 

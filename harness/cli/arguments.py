@@ -125,9 +125,11 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
         if get_close_matches(first, parser.flags()):
             raise unknown("flag", first, parser.flags())
         raise UsageError(
-            f"'{argv[0]}' is no flag of dpicl itself (--help and --version are); those of a command follow it, as in"
+            f"'{argv[0]}' is not a flag of dpicl itself (--help and --version are); a command's flags follow it, as in"
             " `dpicl run SUITE --epsilon 1`, and `dpicl COMMAND --help` lists them."
         )
+    if said := meanings.GONE.get(tuple(argv[:2])):
+        raise UsageError(said)
     arguments, extra = parser.parse_known_args(argv)
     if getattr(arguments, "passes_on", False):
         arguments.rest = extra
@@ -174,7 +176,9 @@ def number(text: str) -> float:
     try:
         return parse_number(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number (decimals and fractions like 1/30000 are)") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a number (write a decimal, or a fraction such as 1/30000)"
+        ) from None
 
 
 def numeric(fits: Callable[[float], bool], otherwise: str) -> Callable[[str], float]:

@@ -182,8 +182,8 @@ def _summary(
     elif len(failed) < len(finished) or there:
         spent = "" if _secure(selection) else f", in {output.duration(seconds)}"
         output.emit(
-            f"{output.count(counts['done'], 'cell')} done, {counts['present']} were there, {counts['skipped']} skipped,"
-            f" {counts['failed']} failed{spent}. Results: {selection.store.folder}"
+            f"{output.count(counts['done'], 'cell')} done, {counts['present']} already present, "
+            f"{counts['skipped']} skipped, {counts['failed']} failed{spent}. Results: {selection.store.folder}"
         )
         if not failed:
             output.emit(f"Next: {_next(arguments, selection)}")

@@ -69,7 +69,7 @@ def _decoded(content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("it is not text in UTF-8") from None
+        raise ValueError("it is not UTF-8") from None
 
 
 def plain(value: Any) -> Any:

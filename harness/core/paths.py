@@ -28,6 +28,8 @@ def find_suite(name: str) -> Path:
     shipped = shipped_suites()
     if name in shipped:
         return shipped[name]
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder; give the path of a suite file in it, or one of: {', '.join(shipped)}.")
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         raise UsageError(
             f"There is no suite file {name}; give the path of a YAML file, or one of: {', '.join(shipped)}."

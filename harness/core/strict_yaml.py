@@ -141,7 +141,7 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
     try:
         value = loader.construct_object(node)
     except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
-        raise UsageError(f"{path}, line {line}: this is no {kind}; correct it, or put it in quotes.") from None
+        raise UsageError(f"{path}, line {line}: this is not a valid {kind}; correct it, or put it in quotes.") from None
     if isinstance(value, int) and abs(value) >= WHOLE:
         raise UsageError(f"{path}, line {line}: this whole number is too large; 2^53 and above are not exact.")
     if isinstance(value, float) and math.isinf(value) and not _INFINITE.fullmatch(node.value):

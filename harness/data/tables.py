@@ -316,7 +316,7 @@ def _text_lines(file: TextIO, path: Path) -> Iterator[str]:
         if len(line) >= LONGEST_LINE:
             raise DataError(f"{path} line {number} has more than {LONGEST_LINE:,} characters; divide or remove it.")
         if not line.isascii() and any("\udc80" <= character <= "\udcff" for character in line):
-            raise DataError(f"{path} line {number} is not text in UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8),"
+            raise DataError(f"{path} line {number} is not UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8),"
                             f" for example `iconv -f WINDOWS-1252 -t UTF-8 {path} > new{path.suffix}` where it is"
                             " Latin-1.")  # fmt: skip
         yield line

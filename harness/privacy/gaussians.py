@@ -33,6 +33,8 @@ Parts = tuple[tuple[float, float, int], ...]
 AGREEMENT = 0.01
 ABSOLUTE_AGREEMENT = 1e-4
 GRID = 5e-4
+#: From here on delta may cover the whole loss, and its scale says nothing about the grid.
+LARGE_DELTA = 0.1
 EPS_ERROR = 0.01
 DELTA_ERROR = 1e-10
 #: Rounding errors of the Fourier transforms reach 1e-14: a delta near them cannot be computed.
@@ -124,7 +126,7 @@ def rough_epsilon(parts: Parts, delta: float, cells: int) -> float:
     scale = rdp_epsilon(parts, delta)
     if scale > 200:
         return scale
-    return pld_epsilon(parts, delta, max(scale / cells, 1e-5))
+    return pld_epsilon(parts, delta, max(scale / cells, 1e-5 if delta < LARGE_DELTA else GRID))
 
 
 def eps_error_for(value: float) -> float:
@@ -142,7 +144,7 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     """
     check_delta(delta)
     notes: list[str] = []
-    grid = _grid_for(rdp_epsilon(parts, delta))
+    grid = _grid_for(rdp_epsilon(parts, delta)) if delta < LARGE_DELTA else GRID
     discrete = _guarded("dp_accounting's PLD", notes, lambda: _finite_pld(parts, delta, grid))
     if discrete == 0:
         return Bounds(0.0, 0.0, 0.0, {"pld": 0.0}, ("delta alone covers the whole loss",))

@@ -118,6 +118,7 @@ def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Resu
     for result in results:
         by_task[result.cell.task, result.cell.source].append(result)
     kept, notes = [], []
+    stale: dict[str, list[str]] = defaultdict(list)
     for (task, _), own in by_task.items():
         others: dict[int, str] = {}
         try:
@@ -134,14 +135,16 @@ def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Resu
         said = ", ".join(dict.fromkeys(others.values()))
         if len(others) == len(own):
             kept += own
-            notes.append(
-                f"{task}: results computed on different data (fingerprint mismatch: {said}); `dpicl run --rerun-stale`"
-                " makes"
-                " new ones."
-            )
+            if {str(result.cell.task_version) for result in own} == {str(load_config(task)["metadata"]["version"])}:
+                stale[said].append(task)  # of an earlier version of the task other data is no news
             continue
         kept += [result for result in own if id(result) not in others]
         if others:
             lost = count(len(others), "result")
             notes.append(f"{task}: left out {lost} computed on different data (fingerprint mismatch: {said}).")
+    notes += [
+        f"{', '.join(tasks)}: results computed on different data (fingerprint mismatch: {said}); `dpicl run"
+        " --rerun-stale` makes new ones."
+        for said, tasks in stale.items()
+    ]
     return kept, notes

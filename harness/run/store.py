@@ -67,6 +67,8 @@ class Store:
 
     def load_all(self) -> tuple[list[Result], list[Damaged]]:
         """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
+        if self.results.is_file():
+            raise ResultError(f"{self.results} is a file; give a results folder with --results.")
         results, damaged = [], []
         checked = CheckedFiles()
         with no_collection():

@@ -45,7 +45,7 @@ def write_example(example: Example, kind: str, name: str, taken: Iterable[str], 
     """
     target = folder / f"{name}{example.path.suffix}"
     if "/" not in name and (target.exists() or target.is_symlink()):
-        raise UsageError(f"{target} is there already and stays as it is; choose another name or another --dir.")
+        raise UsageError(f"{target} already exists and is not overwritten; choose another name or another --dir.")
     _check_name(kind, name, example)
     if name in set(taken):
         raise UsageError(f"The {kind} '{name}' exists already; choose another name.")

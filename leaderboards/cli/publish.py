@@ -37,7 +37,6 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.set_defaults(parser=parser)
     trackers = parser.add_subparsers(title="trackers", metavar="TRACKER", required=True)
-    trackers.type = _known_tracker
     wandb = add_command(
         trackers,
         "wandb",
@@ -60,14 +59,6 @@ def add(subparsers: Subparsers) -> None:
         "--dir", type=Path, metavar="DIR", help="wandb's files go to DIR/wandb (default: WANDB_DIR, or here)"
     )
     wandb.add_argument("--weave", action="store_true", help="also publish a Weave leaderboard (online; extra weave)")
-
-
-def _known_tracker(name: str) -> str:
-    """The name. Raises UsageError for any other than the one tracker that there is."""
-    if name == "trackio":
-        raise UsageError("Publishing to trackio was removed; use `dpicl publish wandb RESULTS --mode offline`.")
-    require_known("tracker", [name], ["wandb"])
-    return name
 
 
 def add_wandb_flags(parser: Parser, prefix: str = "") -> None:

@@ -250,7 +250,7 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     if shadows(method, folder):
         raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")
     if (folder / CARD).exists():
-        raise UsageError(f"{folder / CARD} is there already; choose another name, or edit it.")
+        raise UsageError(f"{folder / CARD} already exists; choose another name, or edit it.")
     keys = {"team": team, "method": method, "suite": suite.name, "version": suite.version, "year": year}
     files = {folder / CARD: _CARD, folder / README: _README}
     for path, text in files.items():

@@ -97,6 +97,10 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("evaluate", "quick"), "Did you mean 'run'"),
         (("leaderboard",), "Did you mean 'board'"),
         (("ls",), "Did you mean 'list'"),
+        (("diagnose", "x"), "It was removed"),
+        (("publish", "trackio", "results"), "dpicl publish wandb RESULTS"),
+        (("plan", "tests"), "is a folder"),
+        (("plan", "quick", "--results", "pyproject.toml"), "is a file"),
         (("plan", "quick", "--noise", "secure"), "noise: secure"),
         (("plan", "quick", "--method", "tang"), "Did you mean '--mechanism'"),
         (("plan", "quick", "--dataset", "agnews"), "Did you mean '--task'"),
@@ -236,3 +240,10 @@ def test_every_mechanism_says_what_it_does(dpicl):
     found = listed(dpicl, "mechanisms")
     assert all(20 < len(row["does"]) < 120 for row in found.values())
     assert "options" in found["tang"] and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]
+
+
+@pytest.mark.parametrize(("old", "new"), [("--asked=chosen", "--queries"), ("--deal=sampled", "--other-records")])
+def test_a_former_name_of_a_flag_is_taken_with_a_note(dpicl, old, new):
+    answer = dpicl("audit", "tang", "--task", "agnews", "--epsilon", "1", old)
+    assert answer.code == 2 and f"{old.split('=')[0]} is now called {new}" in answer.err
+    assert f"{new} goes with --exact" in answer.err

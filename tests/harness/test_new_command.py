@@ -105,7 +105,7 @@ def test_a_name_that_cannot_be_used_is_refused(dpicl, tmp_path, what, name, reas
 @pytest.mark.parametrize(("what", "file"), [("mechanism", "mine.py"), ("suite", "mine.yaml"), ("task", "mine")])
 def test_nothing_is_overwritten(dpicl, tmp_path, what, file):
     (tmp_path / file).write_text("my work")
-    refuse(dpicl("new", what, "mine"), f"{file} is there already")
+    refuse(dpicl("new", what, "mine"), f"{file} already exists")
     assert (tmp_path / file).read_text() == "my work"
 
 
@@ -225,4 +225,4 @@ def test_the_examples_are_not_imported_by_anything(dpicl):
 def test_writing_twice_names_the_file_that_is_there_also_where_it_could_be_imported(dpicl, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert dpicl("new", "mechanism", "noisy_vote").code == 0
-    refuse(dpicl("new", "mechanism", "noisy_vote"), "noisy_vote.py is there already")
+    refuse(dpicl("new", "mechanism", "noisy_vote"), "noisy_vote.py already exists")

@@ -65,7 +65,7 @@ def statuses(answer) -> list[str]:
 def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, change, reason):
     lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise)
     assert lab("run").code == 0
-    assert "2 were there" in lab("run").out
+    assert "2 already present" in lab("run").out
     assert "different data" not in lab("board").out
     before = {file: file.read_text() for file in lab.results.rglob("*.json")}
 
@@ -76,7 +76,7 @@ def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, cha
     assert reason in plan.json["cells"][0]["reason"]
     assert "--rerun-stale" in lab("plan").out and reason in lab("plan").out
     run = lab("run")
-    assert run.code == 2 and "--rerun-stale" in run.err and reason in run.err and "were there" not in run.out
+    assert run.code == 2 and "--rerun-stale" in run.err and reason in run.err and "already present" not in run.out
     board = lab("board")
     assert "different data" in " ".join(board.out.split()) and reason in board.out
     assert any("different data" in note for note in lab("board", "--json").json["notes"])
@@ -87,7 +87,7 @@ def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, cha
     kept = {file.name: file.read_text() for file in lab.results.rglob("quarantine/*.json")}
     assert kept == {file.name: text for file, text in before.items()}
     assert statuses(lab("plan", "--json")) == ["present", "present"]
-    assert "2 were there" in lab("run").out
+    assert "2 already present" in lab("run").out
     assert "different data" not in lab("board").out
 
     lab.records(**{"train": TRAIN, "test": None})  # back to the first ones
@@ -107,7 +107,7 @@ def test_the_next_command_of_a_plan_runs_the_stale_cells_anew(lab, dpicl):
     assert dpicl(*words).code == 0
     assert statuses(lab("plan", "--json")) == ["stale", "present"]
     answer = lab("run", "--mechanism", "prism")
-    assert answer.code == 0 and "1 were there" in answer.out
+    assert answer.code == 0 and "1 already present" in answer.out
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
@@ -122,7 +122,7 @@ def test_a_source_that_is_missing_is_an_error_and_the_board_goes_by_the_results(
     else:
         monkeypatch.setenv("DPICL_DATA", str(tmp_path / where))
     answer = lab(command)
-    assert answer.code == 2 and "DPICL_DATA" in answer.err and "were there" not in answer.out
+    assert answer.code == 2 and "DPICL_DATA" in answer.err and "already present" not in answer.out
     board = lab("board", "--json")
     assert board.code == 0 and board.json["notes"] == []
     assert len(board.json["sections"][0]["tasks"][0]["rows"]) == 2

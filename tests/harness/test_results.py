@@ -272,7 +272,7 @@ def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
     assert reasons == {
         "pipe.json": "damaged: not a regular file",
         "folder.json": "damaged: not a regular file",
-        "latin.json": "damaged: it is not text in UTF-8",
+        "latin.json": "damaged: it is not UTF-8",
     }
 
 
