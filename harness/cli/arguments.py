@@ -128,7 +128,7 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
             f"'{argv[0]}' is not a flag of dpicl itself (--help and --version are); a command's flags follow it, as in"
             " `dpicl run SUITE --epsilon 1`, and `dpicl COMMAND --help` lists them."
         )
-    if said := meanings.GONE.get(tuple(argv[:2])):
+    if said := meanings.GONE.get(" ".join(argv[:2])):
         raise UsageError(said)
     arguments, extra = parser.parse_known_args(argv)
     if getattr(arguments, "passes_on", False):

@@ -44,9 +44,9 @@ FLAGS = {
     **dict.fromkeys(("--verbose", "--debug", "--quiet", "-q"), "There is no such level: messages are on stderr, and"
                     " --json gives everything."),
 }  # fmt: skip
-#: (command, what followed it) -> what is there in its place.
+#: A command and what followed it -> what is there in its place.
 GONE = {
-    ("publish", "trackio"): "Publishing to trackio was removed; use `dpicl publish wandb RESULTS --mode offline`.",
+    "publish trackio": "Publishing to trackio was removed; use `dpicl publish wandb RESULTS --mode offline`.",
 }
 #: (command, former name of a flag) -> its name; taken for one more release.
 RENAMED = {

@@ -303,7 +303,8 @@ def _deltas(loss: np.ndarray, mass: np.ndarray, infinite: float, x: np.ndarray) 
 def _losses(pair: WorstPair, grid: float) -> tuple[np.ndarray, int, float]:
     """(masses on the grid, the first point, mass of infinite loss) under the first distribution of the pair."""
     some = (pair.present > 1e-18) & (pair.absent > 0)
-    mass, exact = pair.present[some], np.log(pair.present[some] / pair.absent[some]) / grid
+    with np.errstate(all="ignore"):  # a grid of 0 is refused below
+        mass, exact = pair.present[some], np.log(pair.present[some] / pair.absent[some]) / grid
     if exact.size and not np.ptp(exact) < MOST_CELLS:
         raise OverflowError("losses too far apart for a grid")
     cell = np.floor(exact).astype(int)

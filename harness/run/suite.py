@@ -233,12 +233,18 @@ def load_suite(path: Path) -> Suite:
         data["models"] = [data.pop("model")]
     suite = made_suite(data, document)
     if os.path.lexists(choice := choice_path(path)):
-        document = read(choice)
         try:
+            document = read(choice)
             suite._tuned = Tuned.model_validate(document.data)
         except ValidationError as problem:
-            raise _explain(problem, document.error, Tuned) from None
+            raise _to_remove(_explain(problem, document.error, Tuned)) from None
+        except UsageError as error:
+            raise _to_remove(error) from None
     return suite
+
+
+def _to_remove(error: UsageError) -> UsageError:
+    return UsageError(f"{error} Remove that file, and run `dpicl tune` again.")
 
 
 def choice_path(path: Path) -> Path:
@@ -294,8 +300,8 @@ def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
             f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom.",
         )
     names = [entry.name for entry in suite.mechanisms]
-    if suite.baseline_seeds and (lacking := [name for name in REFERENCES[:2] if name not in names]):
-        said = f"'baseline_seeds' needs {' and '.join(lacking)} among 'mechanisms'; add it."
+    if suite.baseline_seeds and (absent := [name for name in REFERENCES[:2] if name not in names]):
+        said = f"'baseline_seeds' needs {' and '.join(absent)} among 'mechanisms'; add it."
         raise report(("baseline_seeds",), said)
     _check_queries(suite, report)
     grids = {entry.row: entry.settings for entry in suite.mechanisms}
@@ -331,7 +337,8 @@ def _explain(error: ValidationError, report: Callable[[Place, str], UsageError],
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place: Place = tuple(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        inner = {"mechanisms": MechanismEntry, "rows": ScoredSetting}.get(str(place[0]), model)
+        parts: dict[str, type[BaseModel]] = {"mechanisms": MechanismEntry, "rows": ScoredSetting}
+        inner = parts.get(str(place[0]), model)
         fields = {**inner.model_fields, **({"model": None} if inner is Suite else {})}
         return report(place, str(unknown("key", str(place[-1]), fields)))
     if problem["type"] == "missing":

@@ -126,5 +126,5 @@ def test_a_damaged_result_is_set_aside_and_made_again(tmp_path: Path, dpicl, sim
     board = dpicl("board", sim_suite, "--results", tmp_path, "--no-submissions")
     assert "12 documents and 11 outcomes" in board.err
     again = dpicl("run", *words)
-    assert again.code == 0 and "1 cell done, 0 were there" in again.out
+    assert again.code == 0 and "1 cell done, 0 already present" in again.out
     assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1 and from_text(path.read_text())
