@@ -31,7 +31,7 @@ def stored(results: Path, wanted: Attempt, say: Callable[[str], None]) -> Attack
     found = read_file(path_of(results, wanted), attack_from_text)
     if isinstance(found, Damaged):
         Store(results, ATTACKS).set_aside([found])
-        say(f"dpicl: {found.path} is no result and was set aside: {found.reason}.")
+        say(f"dpicl: {found.path} is not a result and was moved into quarantine/: {found.reason}.")
         return None
     return found
 

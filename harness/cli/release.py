@@ -142,7 +142,7 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
     for each in budgets:
         limit = "" if each.limit is None else f" of {each.limit:g}"
         output.emit(
-            f"Private set '{each.private_set}': {output.count(each.releases, 'release')}, which add up to epsilon ="
+            f"Private set '{each.private_set}': {output.count(each.releases, 'release')}, epsilon in all ="
             f" {rounded_up(each.sum_epsilon)}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
             f" {each.private_set}"
         )

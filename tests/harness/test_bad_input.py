@@ -52,7 +52,7 @@ def suite(tmp_path) -> Callable[..., Path]:
         (("--epsilon", "0"), ("--epsilon", "above 0")),
         (("--epsilon", "-1"), ("--epsilon", "above 0")),
         (("--epsilon", "nan"), ("--epsilon", "above 0")),
-        (("--epsilon", "one"), ("--epsilon", "no number")),
+        (("--epsilon", "one"), ("--epsilon", "not a number")),
         (("--seed", "-1"), ("--seed", "at least 0")),
         (("--seed", "1.5"), ("--seed", "whole number")),
         (("--limit", "0"), ("--limit", "at least 1")),
@@ -215,7 +215,7 @@ def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(ru
     answer = run(*quick, "--json")
     assert answer.code == 0
     assert answer.json["counts"] == {"done": 2, "present": 0, "skipped": 0, "failed": 0}
-    reports = [line for line in answer.err.splitlines() if "set aside" in line]
+    reports = [line for line in answer.err.splitlines() if "moved into quarantine" in line]
     assert len(reports) == 1
     assert "damaged" in reports[0] or "older" in reports[0]
     assert (first.parent / "quarantine" / first.name).read_text() == half

@@ -169,7 +169,8 @@ def test_a_mean_is_called_that_of_all_tasks_only_where_every_task_counts_and_onl
                 assert one.recovery == pytest.approx(fmean(recoveries))
                 assert set(one.seeds) == {number for row in rows for number in row.seeds}
             if one.rank is not None:
-                level = [other for other in ranking.standings if other.epsilon == one.epsilon and other.rank]
+                same = (one.epsilon, one.queries)
+                level = [each for each in ranking.standings if (each.epsilon, each.queries) == same and each.rank]
                 assert 1 <= one.rank.low <= one.rank.high <= len(level)
                 if len({other.seeds for other in level}) == 1:  # else differences are over other seeds than means
                     above = sum(other.recovery > one.recovery + 1e-9 for other in level)

@@ -279,7 +279,7 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     assert path.stat().st_mtime_ns == before, "a result that is there is not made again"
     path.write_text("{")
     again = dpicl(*words, *small, "--epsilon", "2")
-    assert again.code == 0 and "set aside" in again.err
+    assert again.code == 0 and "quarantine" in again.err
     assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1
     assert json.loads(path.read_text())["bound"] == stored["bound"]
     assert len(list(path.parent.glob("*.json"))) == 2
