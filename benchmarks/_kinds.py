@@ -14,8 +14,8 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpicl.harness.models import attention, operators
-from dpicl.harness.models.reading import Passes, Piece
+from dpicl.models import attention, operators
+from dpicl.models.reading import Passes, Piece
 
 #: Operators whose kind does not depend on where they are called.
 KINDS = {

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from dpicl.harness.run import manifest
+from dpicl.run import manifest
 
 T = TypeVar("T")
 

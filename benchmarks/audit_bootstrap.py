@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks._report import main, report, timed
-from dpicl.harness.attacks.mixtures import bootstrap_bound
+from dpicl.attacks.mixtures import bootstrap_bound
 
 RUNS, T, NOISE = 200, 10, 1.529 * 2**0.5
 DELTA, ALPHA, TRIALS, SEED = 1e-5, 0.05, 400_000, 0

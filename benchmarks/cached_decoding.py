@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from benchmarks._report import main, report, timed
-from dpicl.harness import models
-from dpicl.harness.data.task import Task
-from dpicl.harness.models.base import LanguageModel
+from dpicl import models
+from dpicl.data.task import Task
+from dpicl.models.base import LanguageModel
 
 CLIP = 10.0
 TEMPERATURE = 0.3

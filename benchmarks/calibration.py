@@ -19,9 +19,9 @@ from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from prv_accountant.dpsgd import find_noise_multiplier
 
 from benchmarks._report import main, of_settings, report, timed
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.run.releasing import calibrated
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.run.releasing import calibrated
 
 ACCURACY = 0.01
 LARGEST_NOISE_RATIO = 1.02

@@ -17,14 +17,14 @@ import tempfile
 from typing import Any
 
 from benchmarks._report import main, report
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.data.task import load_config
-from dpicl.harness.mechanism.bases import Mechanism
-from dpicl.harness.mechanism.options import resolve_options
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.workbench import Workbench
+from dpicl.core.cell import Cell
+from dpicl.data.task import load_config
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import resolve_options
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.pipeline import run_cell
+from dpicl.run.results import Result, SuiteReference
+from dpicl.run.workbench import Workbench
 
 TASK = "agnews"
 OPTIONS = {"slots": 10, "examples_per_slot": 2, "record_tokens": 32, "sampling_seed": 0}
@@ -34,8 +34,8 @@ PROMISED_SHARE = 0.05
 
 def run() -> dict[str, Any]:
     """Two cells of one collection, in a cache of their own."""
-    from dpicl.harness.data.config import load_config, source_spec
-    from dpicl.harness.data.sources import resolve
+    from dpicl.data.config import load_config, source_spec
+    from dpicl.data.sources import resolve
 
     with tempfile.TemporaryDirectory() as folder:
         bench = Workbench(load_mechanisms())

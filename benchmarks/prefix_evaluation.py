@@ -18,10 +18,10 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from benchmarks._report import main, of_settings, report, timed
-from dpicl.harness import models
-from dpicl.harness.data.task import CONTENT_FREE, Task
-from dpicl.harness.evaluation.prefix_cached_lm import PrefixCachedLM
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.data.task import CONTENT_FREE, Task
+from dpicl.evaluation.prefix_cached_lm import PrefixCachedLM
+from dpicl.models.transformers import TransformersLM
 
 TOLERANCE = 1e-3
 SHOTS = 4

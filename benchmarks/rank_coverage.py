@@ -12,7 +12,8 @@ rows is .1 above the other, with ties within both. "uneven": as ties, every othe
 distinct rows, each several times. "drawn": ties, and each row's sampling of private records moves it by .04, drawn anew
 for every seed. "hidden": the same draw of as many rows more is one for all seeds; a board marks such rows and leaves
 them out of rank sets, and so does this scene. "kept": every second row has a hidden draw and is ranked all the same,
-which is why boards do not.
+which is why boards do not. "rare": as ceiling, all rows .97, but every second one falls by .5 at one seed in ten,
+which a board does not allow for: what a seed does is assumed to be about normal.
 
 "error" is the share of tables with a false verdict: a row "better" that is not, or "equivalent" at a true difference of
 .03 or more. At most .05 is promised. "width" is the mean number of ranks in a set, "power" the share of true
@@ -32,40 +33,45 @@ import numpy as np
 from scipy import special
 
 from benchmarks._report import machine
-from dpicl.harness.evaluation.inference import MARGIN, rank_sets
+from dpicl.evaluation.inference import MARGIN, rank_sets
 
 ROWS, SEEDS, DOCUMENTS = (2, 5, 12, 20), (3, 5, 10, 20), 100
 #: Of one row: of a paired difference it is larger by the root of 2.
 BY_SEED, BY_DOCUMENT, REST, BY_SAMPLE = 0.078 / 2**0.5, 0.117 / 2**0.5, 0.378 / 2**0.5, 0.04
 SCENES = ("ties", "steps", "half", "uneven", "ceiling", "copies", "drawn", "hidden")
 #: Not run unless it is asked for.
-OTHERS = ("kept",)
+OTHERS = ("kept", "rare")
+#: Where seeds move nothing, or (rare) by FALL at a share RARE of them.
+_CALM, FALL, RARE = ("ceiling", "rare"), 0.5, 0.1
 
 
 def true_scores(scene: str, rows: int) -> np.ndarray:
     """float64[p]."""
     numbers = np.arange(rows)
     steps = {"steps": 0.03 * numbers, "half": 0.1 * (numbers >= (rows + 1) // 2), "copies": 0.05 * (numbers % 2)}
-    if scene == "ceiling":
-        return 0.99 - 0.03 * (numbers % 2)
+    if scene in _CALM:
+        return {"ceiling": 0.99 - 0.03 * (numbers % 2), "rare": 0.97 - FALL * RARE * (numbers % 2)}[scene]
     return 0.6 - steps.get(scene, np.zeros(rows))
 
 
 def table(generator: np.random.Generator, scene: str, rows: int, seeds: int, binary: bool) -> np.ndarray:
     """float64[S, D, p]: outcomes of one table."""
-    documents = 400 if scene == "ceiling" else DOCUMENTS
+    documents = 400 if scene in _CALM else DOCUMENTS
     rows *= 2 if scene == "hidden" else 1
     moved = BY_SEED * generator.standard_normal((seeds, 1, rows))
     luck = generator.standard_normal((seeds, documents, rows))
     own = generator.standard_normal((1, documents, rows))
     shared = generator.standard_normal((1, documents, 1))
     samples = BY_SAMPLE * generator.standard_normal((seeds, 1, rows))
-    if scene == "ceiling":
+    if scene in _CALM:
         moved *= 0.0
     if scene in ("hidden", "kept"):
         samples[:, :, ::2] = samples[:1, :, ::2]
     if scene in ("drawn", "hidden", "kept"):
         moved += samples
+    if scene == "rare":
+        falls = generator.random((seeds, 1, rows)) < RARE
+        moved += FALL * (RARE - falls) * (np.arange(rows) % 2)
     if scene == "copies":
         moved, luck, own = (part[:, :, np.arange(rows) % 2] for part in (moved, luck, own))
     true = true_scores(scene, rows) + moved

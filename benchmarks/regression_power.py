@@ -33,7 +33,7 @@ import numpy as np
 from scipy import special
 
 from benchmarks._report import machine
-from dpicl.harness.evaluation.statistics import wilson_interval
+from dpicl.evaluation.statistics import wilson_interval
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, Family, Method, family_of, p_value
 from dpicl.leaderboards.compare.paired_tests import holm, sign_flip_test
 

@@ -8,7 +8,7 @@ Reported for bfloat16 and float32: the largest L2 move of another prompt's next-
 the other prompts, beside sqrt(2), by which the replaced one may move. Reading the prompts one by one is the reference:
 it costs more time. The answers agree when no other row moves, and each is what it is when it is read by itself.
 
-With --shapes, the sizes of passes that are chosen (`dpicl.harness.models.pass_shapes`) are printed instead, as a table
+With --shapes, the sizes of passes that are chosen (`dpicl.models.pass_shapes`) are printed instead, as a table
 of docs/accounting.md: for the kernels of every set of instructions that this processor has, with one and two threads.
 """
 
@@ -25,9 +25,9 @@ from typing import Any
 import torch
 
 from benchmarks._report import main, report, timed
-from dpicl.harness import models
-from dpicl.harness.data.task import Task
-from dpicl.harness.models.base import LanguageModel
+from dpicl import models
+from dpicl.data.task import Task
+from dpicl.models.base import LanguageModel
 
 #: What ONEDNN_MAX_CPU_ISA may be -> a set of instructions that the processor must have for it.
 ISAS = {
@@ -37,9 +37,9 @@ ISAS = {
     "AVX512_CORE_AMX": "amx_tile",
 }
 _CHOSEN = """
-from dpicl.harness import models
-from dpicl.harness.models import pass_shapes
-from dpicl.harness.models.reading import OUTPUT_SHAPES, SHAPES
+from dpicl import models
+from dpicl.models import pass_shapes
+from dpicl.models.reading import OUTPUT_SHAPES, SHAPES
 model, groups = models.load("embedded", dtype="{dtype}"), []
 last = model.model.get_output_embeddings()
 for modules, sizes in ((set(model.model.modules()) - {{last}}, SHAPES), ([last], OUTPUT_SHAPES)):

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._report import main, report
-from dpicl.harness.run.engine_settings import EngineSettings
-from dpicl.harness.run.engines import make_engine
-from dpicl.harness.run.selection import select
-from dpicl.harness.run.worker import Job
+from dpicl.run.engine_settings import EngineSettings
+from dpicl.run.engines import make_engine
+from dpicl.run.selection import select
+from dpicl.run.worker import Job
 
 CELLS = 40
 PROMISED_SHARE = 0.05
@@ -35,7 +35,7 @@ from pathlib import Path
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism
+from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism
 
 
 @dataclass(frozen=True)

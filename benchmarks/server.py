@@ -24,9 +24,9 @@ import torch
 
 from benchmarks._llama_cpp import LlamaServer, llama_server
 from benchmarks._report import machine
-from dpicl.harness import models
-from dpicl.harness.models.base import LanguageModel
-from dpicl.harness.models.embedded import gguf_path
+from dpicl import models
+from dpicl.models.base import LanguageModel
+from dpicl.models.embedded import gguf_path
 
 PROMPTS, LISTED, VOCABULARY_ROWS = 16, 50, 2
 TEXT = "Text: Item {number}, shares of company {number} fell as oil prices rose again on Monday, traders said.\nTopic:"

@@ -33,9 +33,9 @@ import numpy as np
 import yaml
 
 from benchmarks._report import machine
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.run.results import Result, to_text
-from dpicl.harness.run.selection import Selection, select
+from dpicl.core.cell import Cell
+from dpicl.run.results import Result, to_text
+from dpicl.run.selection import Selection, select
 
 #: Shape -> tasks, epsilons, seeds.
 SHAPES: dict[str, tuple[list[str], list[float], int]] = {

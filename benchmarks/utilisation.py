@@ -33,8 +33,8 @@ from typing import Any
 import torch
 
 from benchmarks._report import machine
-from dpicl.harness import models
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.models.transformers import TransformersLM
 
 ROOT = Path(__file__).parents[1]
 SUITE = """name: utilisation
@@ -59,7 +59,7 @@ CELLS: dict[str, tuple[str, dict[str, Any], int]] = {
 #: Prompts and their tokens in a plain pass.
 PLAIN = (8, 128)
 #: The command line of the project, at its present and at its former place.
-OURS, FORMER = "from dpicl.cli import main", "from harness.cli import main"
+OURS, FORMER = "from dpicl.program import main", "from harness.cli import main"
 
 
 def matrix_rate(dtype: torch.dtype, seconds: float = 3.0) -> float:
@@ -168,7 +168,7 @@ def _cell(name: str, code: Path, command: str, clocked: bool = False) -> dict[st
 
 def _link_models(cache: Path) -> None:
     """An empty cache but for the models, so that every cell asks the model."""
-    from dpicl.harness.core.paths import models_folder
+    from dpicl.core.paths import models_folder
 
     cache.mkdir()
     (cache / "models").symlink_to(models_folder())

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpicl.cli import build_parser
+from dpicl.program import build_parser
 
 PAGE = Path(__file__).with_name("command-line.md")
 SHARED = 3  #: a flag that so many commands have, in the same words, is explained once

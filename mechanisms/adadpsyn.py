@@ -17,7 +17,7 @@ budget that the histogram gets.
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record touches one slot of the token's sample. Both
 releases are Gaussian mechanisms on that sample, of public multipliers whatever the radius is
-(`dpicl.harness.privacy.near_centre`), and together one of the knob's: T * shots Poisson-subsampled Gaussian releases
+(`dpicl.privacy.near_centre`), and together one of the knob's: T * shots Poisson-subsampled Gaussian releases
 for a label, as for Tang at the same knob. Labels are disjoint and compose in parallel.
 """
 
@@ -29,11 +29,11 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import Sizes
-from dpicl.harness.privacy.near_centre import NearCentre
-from dpicl.harness.privacy.private_set import Sample
+from dpicl.core.errors import UsageError
+from dpicl.core.vocabulary import Sizes
 from dpicl.mechanisms.tang import Tang
+from dpicl.privacy.near_centre import NearCentre
+from dpicl.privacy.private_set import Sample
 
 #: Up to the radius of the simplex, as the released GoodRadius searches.
 RADII = tuple(math.sqrt(0.5) * step / 8 for step in range(1, 9))

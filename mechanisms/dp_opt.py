@@ -9,7 +9,7 @@ For each of n instructions, token by token:
    one, and asks for a better instruction; the tokens released so far follow. The slot votes for its next token, a
    sample of its distribution by public randomness that all slots share (temperature 0: the most likely one);
 3. the token is a draw from the domain of the k most frequent votes, under Gumbel noise, or nothing
-   (dpicl.harness.privacy.limited_domain). After nothing, the same token is tried again; more than ``retries`` failures
+   (dpicl.privacy.limited_domain). After nothing, the same token is tried again; more than ``retries`` failures
    end the instruction.
 
 Then a fresh sample of records, the holdout, chooses: the task's own instruction and the n new ones, each with the
@@ -38,19 +38,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import PromptTooLong, UsageError
-from dpicl.harness.core.vocabulary import Record, ReleasedPrompt
-from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.mechanism.generation import ReleasedText, check_positive, cut_record, public_log_probs
-from dpicl.harness.privacy.limited_domain import LimitedDomain
-from dpicl.harness.privacy.private_set import PrivateSet, Sample, sampling_rate
-from dpicl.harness.privacy.top_k import NoisyTopK
-from dpicl.harness.reaccounting.published import dp_opt_epsilon
-from dpicl.harness.run.prompts import label_endings
+from dpicl.core.errors import PromptTooLong, UsageError
+from dpicl.core.vocabulary import Record, ReleasedPrompt
+from dpicl.mechanism.bases import Context, DemonstrationMechanism, Knob, Sizes
+from dpicl.mechanism.generation import ReleasedText, check_positive, cut_record, public_log_probs
+from dpicl.privacy.limited_domain import LimitedDomain
+from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
+from dpicl.privacy.top_k import NoisyTopK
+from dpicl.reaccounting.published import dp_opt_epsilon
+from dpicl.run.prompts import label_endings
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
-    from dpicl.harness.models.base import Prefix
+    from dpicl.data.task import PublicTask
+    from dpicl.models.base import Prefix
 
 #: The prompt that asks for an instruction, and what a new one is to be like; the words are ours.
 HEAD = "A student follows this instruction:\n{instruction}\n\n"

@@ -36,14 +36,14 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from scipy.special import softmax
 
-from dpicl.harness.core.vocabulary import Knob, Query, Sizes
-from dpicl.harness.data.task import PublicTask
-from dpicl.harness.mechanism.bases import PreparedContext, PreparedMechanism, Reader
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.models.embeddings import check_name
-from dpicl.harness.privacy.events import parallel
-from dpicl.harness.privacy.primitives import NoisySum
-from dpicl.harness.privacy.private_set import PrivateSet, Sample
+from dpicl.core.vocabulary import Knob, Query, Sizes
+from dpicl.data.task import PublicTask
+from dpicl.mechanism.bases import PreparedContext, PreparedMechanism, Reader
+from dpicl.mechanism.generation import check_positive
+from dpicl.models.embeddings import check_name
+from dpicl.privacy.events import parallel
+from dpicl.privacy.primitives import NoisySum
+from dpicl.privacy.private_set import PrivateSet, Sample
 
 #: Above any number that is released here, and small enough for an inner product.
 _LARGEST = 1e100

@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.models.embeddings import check_name
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.primitives import NearestToMean
-from dpicl.harness.privacy.private_set import Sample
+from dpicl.core.errors import UsageError
+from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
+from dpicl.mechanism.generation import check_positive
+from dpicl.models.embeddings import check_name
+from dpicl.privacy import accountants
+from dpicl.privacy.primitives import NearestToMean
+from dpicl.privacy.private_set import Sample
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpicl.harness.mechanism.bases import AnswerContext, Query
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.harness.privacy.public_slots import PublicSample, PublicScheme
-from dpicl.mechanisms._public_candidates import public_slots
+from dpicl.mechanism.bases import AnswerContext, Query
+from dpicl.mechanism.public_candidates import public_slots
 from dpicl.mechanisms.esa import ESA
+from dpicl.privacy.private_set import Sample
+from dpicl.privacy.public_slots import PublicSample, PublicScheme
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Context, Knob, Sizes
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.events import bounded_range
-from dpicl.harness.privacy.primitives import DifferenceChoice
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.mechanisms._label_texts import NextToken, OneSampleTexts
+from dpicl.mechanism.bases import Context, Knob, Sizes
+from dpicl.mechanism.generation import check_positive
+from dpicl.mechanism.label_texts import NextToken, OneSampleTexts
+from dpicl.privacy import accountants
+from dpicl.privacy.events import bounded_range
+from dpicl.privacy.primitives import DifferenceChoice
+from dpicl.privacy.private_set import Sample
 
 #: C at epsilon = infinity: log-probabilities do not differ by more.
 UNCLIPPED = 1e6

@@ -30,15 +30,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.privacy.private_set import Sample, sampling_rate
-from dpicl.harness.privacy.top_k import NoisyTopK
-from dpicl.harness.reaccounting.published import sampled_exponential_epsilon
-from dpicl.mechanisms._final_prompts import asking
+from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
+from dpicl.mechanism.final_prompts import asking
+from dpicl.mechanism.generation import check_positive
+from dpicl.privacy.private_set import Sample, sampling_rate
+from dpicl.privacy.top_k import NoisyTopK
+from dpicl.reaccounting.published import sampled_exponential_epsilon
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 #: The paper's request, by task; other tasks use the last one.
 REQUESTS = {

@@ -14,7 +14,7 @@ mode). The chances of a label to come out differ by e^epsilon between two own la
 label: pure epsilon-local DP with delta = 0, exactly. A record is shown once, and each answers for itself alone, so k
 costs nothing. **The texts are not protected at all**, nor that they are in the set: another notion of privacy than
 every other mechanism here has, so its rows stand in a table of their own. It is refused for restricted records and with
-`noise: secure`.
+secure noise.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, Record
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.mechanism.generation import check_positive, cut_record
-from dpicl.harness.privacy.events import label_response
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.core.vocabulary import LABEL_LOCAL, Record
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.mechanism.generation import check_positive, cut_record
+from dpicl.privacy.events import label_response
+from dpicl.privacy.private_set import PrivateSet
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

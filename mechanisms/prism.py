@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Context, Knob, Sizes
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.privacy.primitives import BoundedRangeChoice
-from dpicl.harness.reaccounting.published import prism_formula
-from dpicl.mechanisms._label_texts import NextToken, OneSampleTexts
+from dpicl.mechanism.bases import Context, Knob, Sizes
+from dpicl.mechanism.generation import check_positive
+from dpicl.mechanism.label_texts import NextToken, OneSampleTexts
+from dpicl.privacy.primitives import BoundedRangeChoice
+from dpicl.reaccounting.published import prism_formula
 
 
 @dataclass(frozen=True)

@@ -36,21 +36,21 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import Partition, Record
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.mechanism.generation import PromptWriter, check_positive, check_style
-from dpicl.harness.mechanism.options import LATER
-from dpicl.harness.models.embeddings import check_name
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.events import parallel
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.vote_histogram import VoteHistogram
-from dpicl.mechanisms._public_candidates import nearest
-from dpicl.mechanisms._sampled_texts import written
+from dpicl.core.errors import UsageError
+from dpicl.core.vocabulary import Partition, Record
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.mechanism.generation import PromptWriter, check_positive, check_style
+from dpicl.mechanism.options import LATER
+from dpicl.mechanism.public_candidates import nearest
+from dpicl.mechanism.sampled_texts import written
+from dpicl.models.embeddings import check_name
+from dpicl.privacy import accountants
+from dpicl.privacy.events import parallel
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.vote_histogram import VoteHistogram
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ log-probabilities z_i after the prompt of slot i and z_0 after the public prompt
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A half L1 distance lies in [0, 1], so one record adds a
 term of [0, 1/s] to every h: it raises each by at most 1/s and lowers none, whatever was released before. That is what
-AboveThreshold wants (dpicl.harness.privacy.above_threshold): a round, however many public tokens it passes, has a loss
+AboveThreshold wants (dpicl.privacy.above_threshold): a round, however many public tokens it passes, has a loss
 in [-2 eps_T, eps_T], where both noises are 1/(s eps_T) * Exp(1). A private token is a choice of bounded range epsilon'
 = 2c/(s tau): one record adds a vector in [-c, c]^V. A public token follows from answers and public things. A round
 comes before each private token and none after the last one, so r rounds and r choices cover every run (not T choices:
@@ -35,14 +35,14 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.bases import Context, Knob, Sizes
-from dpicl.harness.mechanism.generation import check_positive, drawn_in_public
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.above_threshold import AboveThreshold
-from dpicl.harness.privacy.primitives import BoundedRangeChoice
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.mechanisms._label_texts import NextToken, OneSampleTexts, normalised
+from dpicl.core.errors import UsageError
+from dpicl.mechanism.bases import Context, Knob, Sizes
+from dpicl.mechanism.generation import check_positive, drawn_in_public
+from dpicl.mechanism.label_texts import NextToken, OneSampleTexts, normalised
+from dpicl.privacy import accountants
+from dpicl.privacy.above_threshold import AboveThreshold
+from dpicl.privacy.primitives import BoundedRangeChoice
+from dpicl.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)

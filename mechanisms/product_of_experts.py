@@ -37,13 +37,13 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from scipy.special import log_softmax
 
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.privacy.primitives import ProductChoice
-from dpicl.harness.privacy.private_set import Sample
+from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
+from dpicl.mechanism.generation import check_positive
+from dpicl.privacy.primitives import ProductChoice
+from dpicl.privacy.private_set import Sample
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

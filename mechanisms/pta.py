@@ -27,9 +27,9 @@ from typing import Literal
 
 import numpy as np
 
-from dpicl.harness.mechanism.bases import Knob
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.mechanisms._label_texts import NoisyTokens, normalised
+from dpicl.mechanism.bases import Knob
+from dpicl.mechanism.generation import check_positive
+from dpicl.mechanism.label_texts import NoisyTokens, normalised
 
 
 @dataclass(frozen=True)

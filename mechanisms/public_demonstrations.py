@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.harness.mechanism.generation import check_positive, check_style
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.mechanisms._sampled_texts import public_prompts, seeds_of, written
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.mechanism.generation import check_positive, check_style
+from dpicl.mechanism.sampled_texts import public_prompts, seeds_of, written
+from dpicl.privacy.private_set import PrivateSet
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 #: Stands for the text in a query, to see what surrounds it.
 _GAP = "\x00"

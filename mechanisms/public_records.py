@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.core.errors import DataError
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.privacy.private_set import PrivateSet
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 
 @dataclass(frozen=True)

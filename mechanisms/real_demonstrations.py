@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.harness.mechanism.generation import check_positive, cut_record
-from dpicl.harness.mechanism.options import LATER
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.mechanisms._sampled_texts import sampled_texts
+from dpicl.core.errors import DataError
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.mechanism.generation import check_positive, cut_record
+from dpicl.mechanism.options import LATER
+from dpicl.mechanism.sampled_texts import sampled_texts
+from dpicl.privacy.private_set import PrivateSet
 
 #: Private records in the prompt of each text of a JSON task.
 EXAMPLES = 4

@@ -9,7 +9,7 @@ For every query:
    expectation, but not with `partition: once`); every slot writes an answer, whose embedding is projected into this
    space and clipped to the ball;
 3. a DPM tree finds clusters of the M points: noisy counts, noisy splits, noisy means
-   (dpicl.harness.privacy.cluster_tree);
+   (dpicl.privacy.cluster_tree);
 4. from the heaviest cluster on, the candidate nearest to its noisy mean is released, each once, k at most;
 5. the model picks among them, in public, after one public example.
 
@@ -30,11 +30,11 @@ from typing import ClassVar
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Knob
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.privacy.cluster_tree import ClusterTree
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.mechanisms._public_candidates import PublicChoice, nearest
+from dpicl.mechanism.bases import Knob
+from dpicl.mechanism.generation import check_positive
+from dpicl.mechanism.public_candidates import PublicChoice, nearest
+from dpicl.privacy.cluster_tree import ClusterTree
+from dpicl.privacy.private_set import Sample
 
 #: Directions of which public answers have less spread than this are drawn at random instead.
 _FLAT = 1e-9

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Knob
-from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.mechanisms._public_candidates import PublicChoice, nearest
+from dpicl.mechanism.bases import Knob
+from dpicl.mechanism.public_candidates import PublicChoice, nearest
 from dpicl.mechanisms.voting import ballots
+from dpicl.privacy.primitives import GaussianSum
+from dpicl.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)

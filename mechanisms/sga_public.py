@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpicl.harness.mechanism.bases import AnswerContext, FinalPrompt, Query
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.harness.privacy.public_slots import PublicSample, PublicScheme
-from dpicl.mechanisms._public_candidates import public_slots
+from dpicl.mechanism.bases import AnswerContext, FinalPrompt, Query
+from dpicl.mechanism.public_candidates import public_slots
 from dpicl.mechanisms.sga import SGA
+from dpicl.privacy.private_set import Sample
+from dpicl.privacy.public_slots import PublicSample, PublicScheme
 
 
 @dataclass(frozen=True)

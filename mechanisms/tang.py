@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.harness.mechanism.bases import Knob
-from dpicl.mechanisms._label_texts import NoisyTokens, normalised
+from dpicl.mechanism.bases import Knob
+from dpicl.mechanism.label_texts import NoisyTokens, normalised
 
 
 @dataclass(frozen=True)

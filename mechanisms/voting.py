@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import unknown
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.private_set import Sample
+from dpicl.core.errors import unknown
+from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
+from dpicl.mechanism.generation import check_positive
+from dpicl.privacy.primitives import GaussianSum
+from dpicl.privacy.private_set import Sample
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+    from dpicl.data.task import PublicTask
 
 CANDIDATES = ("spans", "keywords")
 

@@ -6,7 +6,7 @@ provable: a bound on every record's uses in place of a sample.
 Queries come in a fixed public order. For every query:
 
 1. a record joins when the inner product of its public embedding with the query's is at least t, and it has joined fewer
-   than r queries so far. Its slot among M is a public hash of its content (dpicl.harness.privacy.joining, in the
+   than r queries so far. Its slot among M is a public hash of its content (dpicl.privacy.joining, in the
    harness: no mechanism sees the counts);
 2. with ``nearest`` = k the k likest of those that joined are shown, as in both papers; all that joined have spent a
    use. Without it a slot's prompt shows its N likest records, and no record displaces one of another slot. A slot votes
@@ -33,14 +33,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.bases import Sizes
-from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.mechanism.options import LATER
-from dpicl.harness.models.embeddings import check_name
-from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.sampling_schemes import JoiningScheme
+from dpicl.core.errors import UsageError
+from dpicl.mechanism.bases import Sizes
+from dpicl.mechanism.generation import check_positive
+from dpicl.mechanism.options import LATER
 from dpicl.mechanisms.voting import Voting
+from dpicl.models.embeddings import check_name
+from dpicl.privacy.primitives import GaussianSum
+from dpicl.privacy.sampling_schemes import JoiningScheme
 
 
 @dataclass(frozen=True)

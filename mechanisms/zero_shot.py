@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.mechanisms._sampled_texts import sampled_texts
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.mechanism.sampled_texts import sampled_texts
+from dpicl.privacy.private_set import PrivateSet
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A fact surfaces in a text that holds its password: animal and thing in this order, after case and punctuation
 are taken away. How many records hold a fact is counted in the private records themselves, so it is right whatever limit
-a run has. This looks at private records past the ledger: it is a measurement on invented ones, and the task does not go
-with secure noise (`metadata.scores_private`).
+a run has. This looks at private records past the ledger: it is a measurement on invented ones
+(`metadata.scores_private`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from dpicl.harness.data.task import Record, Task, served
+from dpicl.data.task import Record, Task, served
 from dpicl.tasks.synthetic.shared_facts import GRAMMAR, facts
 
 #: The name of a group of facts -> by how many records at least and at most they are held: with all records of the task

@@ -11,7 +11,7 @@ way the coin fell, so
 
 Both sides are measured in one run: the first by the facts of one record, the second by those of none, P_0. Facts of one
 run share its noise, so their counts are not binomial. The test that holds all the same (Steinke, Nasr & Jagielski 2023,
-theorem 5.2; dpicl.harness.attacks.one_run) takes every such fact that surfaced for one that a record holds: of r
+theorem 5.2; dpicl.attacks.one_run) takes every such fact that surfaced for one that a record holds: of r
 guesses no more are right than in r throws of a coin that falls right with e^epsilon / (1 + e^epsilon), up to a term in
 delta. So many right guesses refute each epsilon up to `epsilon_lower`, and the bound is *violated* where that is above
 the proved one. It needs all records of the corpus, and n that does not follow from the coins: declare `sizes` for that;
@@ -33,14 +33,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
-from dpicl.harness.attacks.one_run import epsilon_lower
-from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, told
-from dpicl.harness.core.json_text import text_of
-from dpicl.harness.core.messages import message
-from dpicl.harness.core.printable import printable
-from dpicl.harness.data.task import Task
-from dpicl.harness.run.results import Result, from_text
+from dpicl.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
+from dpicl.attacks.one_run import epsilon_lower
+from dpicl.core.errors import DpiclError, ResultError, UsageError, one_line
+from dpicl.core.json_text import text_of
+from dpicl.core.messages import message
+from dpicl.core.printable import printable
+from dpicl.data.task import Task
+from dpicl.run.results import Result, from_text
 from dpicl.tasks.facts import GROUPS, group_of, held
 
 
@@ -154,7 +154,7 @@ def main(paths: Sequence[str]) -> int:
             sys.stdout.write(printable(line(result)) + "\n")
         return int(any(of_result(result).violated for result in results))
     except DpiclError as error:
-        message(told(error))
+        message(one_line(error))
         return 2
 
 
@@ -162,7 +162,7 @@ def _read(path: Path) -> Result:
     try:
         return from_text(text_of(path))
     except (OSError, ValueError) as error:
-        raise ResultError(f"{path} is no result that can be read: {told(error, 200)}.") from None
+        raise ResultError(f"{path} is no result that can be read: {one_line(error, 200)}.") from None
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.core.json_text import no_constant, no_key_twice
+from dpicl.core.json_text import no_constant, no_key_twice
 
 FIELDS = ("title", "year", "genres", "cast")
 FIRST_YEAR, LAST_YEAR = 1880, 2030

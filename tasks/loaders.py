@@ -10,18 +10,17 @@ from typing import Any
 
 import datasets
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.concealed import load_task
-from dpicl.harness.data.config import classes, load_config
-from dpicl.harness.data.task import served
+from dpicl.core.errors import UsageError
+from dpicl.data.config import classes, load_config
+from dpicl.data.task import Task, served
 
 
 def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
     """{'test': documents of the task}; lm-eval passes everything under `metadata` of task.yaml.
 
-    Inside `dpicl.harness.data.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or
+    Inside `dpicl.data.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or
     `source` from `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there
-    as well. With $DPICL_NOISE = secure an error tells nothing about a record.
+    as well.
     """
     up = served()
     if up is not None:
@@ -31,10 +30,9 @@ def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
                 f"lm-eval asked for task '{name}' while '{task.name}' is being evaluated; run one at a time."
             )
         return {"test": datasets.Dataset.from_list([dict(document) for document in asked])}
-    task = load_task(
+    task = Task.load(
         name,
         metadata.get("source") or os.environ.get("DPICL_SOURCE") or "auto",
-        secure=os.environ.get("DPICL_NOISE") == "secure",
         limit_train=1,
         limit_test=metadata.get("limit_test"),
         seed=metadata.get("seed", 0),

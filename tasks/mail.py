@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from dpicl.harness.data.config import load_config
+from dpicl.data.config import load_config
 
 #: A plausible text has at least so many different words that are not the prompt's.
 FEWEST_WORDS = 5

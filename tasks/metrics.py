@@ -2,7 +2,7 @@
 
 Classification scores every label word by its full log-probability after the prompt (the sum over its tokens) and
 normalises over the labels; the arithmetic of contextual calibration is in
-dpicl.harness.evaluation.contextual_calibration.
+dpicl.evaluation.contextual_calibration.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.harness.evaluation import contextual_calibration as calibration
-from dpicl.harness.evaluation import text_metrics
+from dpicl.evaluation import contextual_calibration as calibration
+from dpicl.evaluation import text_metrics
 
 #: One document: gold (index of its label, -1 if none), content_free, log_probs (one a label, natural logarithm).
 Item = Mapping[str, Any]
@@ -36,7 +36,7 @@ def extraction_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[s
 
 
 def generation_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Scores of the first line of the answer against the reference (see dpicl.harness.evaluation.text_metrics).
+    """Scores of the first line of the answer against the reference (see dpicl.evaluation.text_metrics).
 
     The prompt opens a quotation mark, so one at the end of the answer is not part of it.
     'similarity' holds the two texts: embeddings are made for all documents at once, by the aggregation. A metric that

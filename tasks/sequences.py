@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpicl.harness.models.ginc_corpus import PRETRAINING, language
+from dpicl.models.ginc_corpus import PRETRAINING, language
 
 
 def distinguishable(released: Sequence[str], test: Sequence[str]) -> float:

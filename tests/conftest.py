@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dpicl.cli import main
-from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.data import sources
-from dpicl.harness.data.reading import SourceSpec
+from dpicl.core.vocabulary import Record
+from dpicl.data import sources
+from dpicl.data.reading import SourceSpec
+from dpicl.program import main
 from tests.examples import examples as examples
 
 #: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.

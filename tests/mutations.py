@@ -1,11 +1,9 @@
-"""Files as strangers, editors and failing disks leave them: seeded mutations of bytes, lines and parsed values."""
+"""Files as strangers, editors and failing disks leave them: seeded mutations of bytes and of parsed values."""
 
 from __future__ import annotations
 
 import copy
-import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 DEEP: Any = 1
@@ -40,11 +38,12 @@ TOKENS = (b"\xff\xfe", b"\xed\xa0\x80", *(text.encode("utf-8") for text in _RAW)
 
 
 def bytes_mutated(content: bytes, rng: random.Random) -> bytes:
-    """The content with one to three places flipped, cut out, doubled, or filled with something hostile."""
+    """The content with one to three places flipped, cut out, doubled or filled with something hostile, or the text in
+    another encoding, as editors write it."""
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(content) + 1)
         end = min(len(content), at + rng.choice((1, 1, 4, 40, 400)))
-        match rng.randrange(6):
+        match rng.randrange(7):
             case 0:
                 content = content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :]
             case 1:
@@ -53,16 +52,12 @@ def bytes_mutated(content: bytes, rng: random.Random) -> bytes:
                 content = content[:end] + content[at:]
             case 3:
                 content = content[:at]
+            case 4:
+                text = "é" + content.decode("utf-8", "replace")
+                content = text.encode(rng.choice(("utf-16", "utf-32", "latin-1", "utf-8-sig", "cp037")), "replace")
             case _:
                 content = content[:at] + rng.choice(TOKENS) + content[at:]
     return content
-
-
-def encoded_otherwise(content: bytes, rng: random.Random) -> bytes:
-    """The same text in another encoding, as editors write it."""
-    text = content.decode()
-    kind = rng.choice(("utf-16", "utf-32", "latin-1", "utf-8-sig", "cp037"))
-    return ("é" + text if kind == "latin-1" else text).encode(kind, "replace")
 
 
 def value_mutated(value: Any, rng: random.Random) -> Any:
@@ -101,55 +96,6 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
                 waiting.append(holder[key])
     return found
 
-
-def line_mutated(content: bytes, rng: random.Random) -> bytes:
-    """A file of keys and values with one to three lines removed, doubled, moved in, or given another value."""
-    lines = content.decode().split("\n")
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(lines))
-        key, colon, _ = lines[at].partition(":")
-        match rng.randrange(6):
-            case 0:
-                del lines[at : at + rng.choice((1, 1, 3))]
-            case 1:
-                lines.insert(at, lines[at])
-            case 2:
-                lines[at] = "  " + lines[at]
-            case 3:
-                lines[at] = key[:-1] + "x" + colon + lines[at].partition(":")[2]
-            case _ if colon:
-                new = rng.choice(VALUES)
-                text = new if isinstance(new, str) and rng.random() < 0.5 else json.dumps(new)
-                lines[at] = f"{key}: {text}"
-        lines = lines or [""]
-    return "\n".join(lines).encode("utf-8", "surrogatepass")
-
-
-def json_mutated(content: bytes, rng: random.Random) -> bytes:
-    """A JSON file, mutated in one of these ways."""
-    if rng.random() < 0.7:
-        return json.dumps(value_mutated(json.loads(content), rng)).encode()
-    return rng.choice((bytes_mutated, bytes_mutated, encoded_otherwise))(content, rng)
-
-
-def yaml_mutated(content: bytes, rng: random.Random) -> bytes:
-    """A YAML file, mutated in one of these ways."""
-    if rng.random() < 0.7:
-        return line_mutated(content, rng)
-    return rng.choice((bytes_mutated, bytes_mutated, encoded_otherwise))(content, rng)
-
-
-def jsonl_mutated(content: bytes, rng: random.Random) -> bytes:
-    """A file of JSON lines with one line mutated, or its bytes."""
-    if rng.random() < 0.6:
-        lines = content.splitlines()
-        at = rng.randrange(len(lines))
-        lines[at] = json_mutated(lines[at], rng)
-        return b"\n".join(lines)
-    return rng.choice((bytes_mutated, encoded_otherwise))(content, rng)
-
-
-Mutator = Callable[[bytes, random.Random], bytes]
 
 _CELL = {"cell_id": "0123456789abcdef", "task": "agnews", "epsilon": 1.0, "seed": 0, "reported": 0.5, "reproduced": 0.5}
 #: A sound reproduced.json.

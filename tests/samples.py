@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpicl.harness.data.splits import Record
-from dpicl.harness.data.task import Task, load_config
+from dpicl.data.splits import Record
+from dpicl.data.task import Task, load_config
 
 GENERATION = ("samsum", "xsum", "chatdoctor")
 

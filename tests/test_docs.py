@@ -26,13 +26,13 @@ from pathlib import Path
 import pytest
 
 import dpicl as package
-from dpicl.cli import build_parser
-from dpicl.harness import models
-from dpicl.harness.cli.arguments import HELP, parse
-from dpicl.harness.conformance.kit import TASKS
-from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.data import config as task_config
-from dpicl.harness.data.task import PublicTask
+from dpicl import models
+from dpicl.cli.arguments import HELP, parse
+from dpicl.conformance.kit import TASKS
+from dpicl.core.errors import DpiclError
+from dpicl.data import config as task_config
+from dpicl.data.task import PublicTask
+from dpicl.program import build_parser
 from tests.test_reaccounting import ROWS, SLACK_ROWS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -311,7 +311,7 @@ def test_the_page_on_python_names_everything_public():
 
 
 def test_a_commit_holds_no_attack_result_that_cannot_be_read():
-    from dpicl.harness.attacks.store import load_attacks
+    from dpicl.attacks.store import load_attacks
 
     results, damaged = load_attacks(ROOT / "results")
     assert damaged == []

@@ -17,10 +17,10 @@ import torch
 
 from benchmarks import cached_decoding, prefix_evaluation
 from benchmarks._report import main, report
-from dpicl.harness import models
-from dpicl.harness.core.errors import DpiclError, ModelError
-from dpicl.harness.data.task import Task
-from dpicl.harness.models.base import LanguageModel
+from dpicl import models
+from dpicl.core.errors import DpiclError, ModelError
+from dpicl.data.task import Task
+from dpicl.models.base import LanguageModel
 
 TOLERANCE = 1e-3
 PROMPTS = 32

@@ -1,4 +1,4 @@
-"""Texts of the GINC language (`dpicl.harness.models.ginc_corpus`): ten symbols of one concept, the first of which has
+"""Texts of the GINC language (`dpicl.models.ginc_corpus`): ten symbols of one concept, the first of which has
 the same property in all of them (Xie et al. 2022, appendix F.2; Yamasaki et al. 2025).
 
 A record is nine symbols and the one that most likely follows them; train and test records are alike. No record holds
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpicl.harness.models.ginc_corpus import ENTITIES, PROPERTIES, VOCABULARY, language
+from dpicl.models.ginc_corpus import ENTITIES, PROPERTIES, VOCABULARY, language
 
 #: The concept of all records, and the property of their first symbol.
 CONCEPT, START = 0, 1

@@ -1,6 +1,6 @@
 """Invented sentences about films that name a genre or a director, in the style of MIT Movies; rules in movies.txt."""
 
-from dpicl.harness.data.task import keywords
+from dpicl.data.task import keywords
 from dpicl.tasks.synthetic.grammar import Grammar, Pairs, Records, generators
 
 GRAMMAR = Grammar(Grammar.read("movies").rules | {"genre": keywords("mit_g"), "director": keywords("mit_d")})

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,38 +17,40 @@ from typing import Any
 import numpy as np
 import yaml
 
-from dpicl.harness.attacks.results import attack_from_text, external_from_text
-from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError
-from dpicl.harness.core.json_text import plain
-from dpicl.harness.core.paths import private_folder
-from dpicl.harness.core.strict_yaml import Function
-from dpicl.harness.data import config as task_config
-from dpicl.harness.data import sources as data_sources
-from dpicl.harness.data.config import TASKS, public_labels, source_spec
-from dpicl.harness.data.task import Task
-from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.privacy import calibration_cache
-from dpicl.harness.privacy.bounds import Bounds
-from dpicl.harness.privacy.events import gaussian, to_json
-from dpicl.harness.run import budget
-from dpicl.harness.run.expand import expand
-from dpicl.harness.run.fingerprints import AtHand, machine_key, own_folder
-from dpicl.harness.run.own import OwnRecords, queries_of
-from dpicl.harness.run.private_ledger import Charge, Limit, PrivateLedger
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.selection import task_facts
-from dpicl.harness.run.suite import load_suite
+from dpicl.attacks.results import attack_from_text, external_from_text
+from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
+from dpicl.core.files import own_folder
+from dpicl.core.json_text import plain
+from dpicl.core.paths import private_folder
+from dpicl.core.strict_yaml import Function
+from dpicl.data import config as task_config
+from dpicl.data import sources as data_sources
+from dpicl.data.config import TASKS, public_labels, source_spec
+from dpicl.data.task import Task
+from dpicl.data.task_file import read_task_file
 from dpicl.leaderboards.compare.sides import read_results
 from dpicl.leaderboards.gate.card import read_card, read_reproduced
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.privacy import calibration_cache
+from dpicl.privacy.bounds import Bounds
+from dpicl.privacy.events import gaussian, to_json
+from dpicl.run import budget
+from dpicl.run.expand import expand
+from dpicl.run.fingerprints import AtHand
+from dpicl.run.output_cache import OutputCache, key_of
+from dpicl.run.own import OwnRecords, queries_of
+from dpicl.run.private_ledger import Charge, Limit, PrivateLedger, machine_key
+from dpicl.run.results import from_text, to_text
+from dpicl.run.selection import task_facts
+from dpicl.run.suite import load_suite
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
-from tests.mutations import AGAIN, Mutator, bytes_mutated, json_mutated, jsonl_mutated, yaml_mutated
+from tests.mutations import AGAIN, bytes_mutated, value_mutated
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -155,6 +158,26 @@ def use_calibration(path: Path) -> None:
     assert found is None or isinstance(found[0], float)
 
 
+#: What a model said, in several pages of the cache's file.
+TRUTH = {key_of(i): [i / 7, -float(i), 0.5] for i in range(60)} | {
+    key_of("text", i): f"answer {i} " * 20 for i in range(60)
+}
+
+
+def use_outputs(path: Path) -> None:
+    """Whatever happened to the file, no other answer than the model's comes from it."""
+    folder = path.parent / "outputs"
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    os.replace(path, folder / "outputs.sqlite")
+    cache = OutputCache(folder)
+    found = cache.get(list(TRUTH))
+    assert all(TRUTH[key] == value for key, value in found.items())
+    cache.put("sim", "agnews", "texts", {key: value for key, value in TRUTH.items() if key not in found})
+    cache.close()
+
+
 def use_noted_records(path: Path) -> None:
     """What was noted of records: it is believed or worked out again."""
     found = AtHand.kept(path)
@@ -165,17 +188,22 @@ def use_noted_records(path: Path) -> None:
 class Kind:
     """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other.
 
-    mutate: damages bytes and values at random. parse, write: between a file and plain values, for damages that are
-    drawn value by value. name: of the file; its ending may say what it is.
+    parse, write: between a file and plain values; parse is None for what only bytes are damaged of. name: of the file;
+    its ending may say what it is.
     """
 
     files: Callable[[], list[bytes]]
-    mutate: Mutator
     use: Callable[[Path], None]
     errors: tuple[type[Exception], ...] = (DpiclError,)
     name: str = "file"
-    parse: Callable[[bytes], Any] = json.loads
+    parse: Callable[[bytes], Any] | None = json.loads
     write: Callable[[Any], bytes] = lambda value: json.dumps(value).encode()
+
+    def damaged(self, content: bytes, rng: random.Random) -> bytes:
+        """A sound file with other values, or other bytes."""
+        if self.parse is not None and rng.random() < 0.7:
+            return self.write(value_mutated(self.parse(content), rng))
+        return bytes_mutated(content, rng)
 
 
 class _Loader(yaml.SafeLoader):
@@ -278,53 +306,39 @@ def _calibrations() -> list[bytes]:
     return [(folder / "file.json").read_bytes()]
 
 
-def _exact() -> list[bytes]:
-    return _some("attacks/exact_audit/**/*.json", 4)
-
-
 WHEN = "2026-01-02T03:04:05+00:00"
-LEASE = b"machine\n0123456789abcdef\njob 7\n"
 QUERIES = b"".join(json.dumps({"text": f"query {i}", "id": i}).encode() + b"\n" for i in range(4))
+
+
+def _outputs() -> list[bytes]:
+    folder = private_folder().with_name("sound outputs")
+    cache = OutputCache(folder)
+    cache.put("sim", "agnews", "texts", TRUTH)
+    cache.close()
+    return [(folder / "outputs.sqlite").read_bytes()]
+
+
+_YAML: dict[str, Any] = {"parse": parse_yaml, "write": write_yaml}
+_LINES: dict[str, Any] = {"parse": parse_lines, "write": write_lines, "name": "file.jsonl"}
+_NOTED = json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()
 KINDS = {
-    "result": Kind(_results, json_mutated, use_result),
-    "side of a comparison": Kind(_results, json_mutated, use_side),
-    "attack": Kind(lambda: _some("attacks/**/*.json", 8), json_mutated, use_attack),
-    "external": Kind(lambda: [make_external().model_dump_json().encode()], json_mutated, use_external),
-    "exact audit": Kind(_exact, json_mutated, use_attack),
-    "suite": Kind(
-        lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()],
-        yaml_mutated,
-        use_suite,
-        (UsageError,),
-        parse=parse_yaml,
-        write=write_yaml,
-    ),
-    "task": Kind(
-        lambda: [(TASKS / "agnews/task.yaml").read_bytes()], yaml_mutated, use_task, parse=parse_yaml, write=write_yaml
-    ),
-    "records": Kind(
-        lambda: [RECORDS.encode()], jsonl_mutated, use_records, (DataError,), "file.jsonl", parse_lines, write_lines
-    ),
+    "result": Kind(_results, use_result),
+    "side of a comparison": Kind(_results, use_side),
+    "attack": Kind(lambda: _some("attacks/**/*.json", 8), use_attack),
+    "external": Kind(lambda: [make_external().model_dump_json().encode()], use_external),
+    "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,), **_YAML),
+    "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], use_task, **_YAML),
+    "records": Kind(lambda: [RECORDS.encode()], use_records, (DataError,), **_LINES),
     "records in JSON": Kind(
-        lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], json_mutated, use_rows, (DataError,), "file.json"
+        lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], use_rows, (DataError,), "file.json"
     ),
-    "records in CSV": Kind(_csv, bytes_mutated, use_rows, (DataError,), "file.csv", parse_csv, write_csv),
-    "queries": Kind(
-        lambda: [QUERIES], jsonl_mutated, use_queries, (DataError,), "file.jsonl", parse_lines, write_lines
-    ),
-    "card": Kind(lambda: [CARD.encode()], yaml_mutated, use_card, (UsageError,), parse=parse_yaml, write=write_yaml),
-    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], json_mutated, use_reproduced),
-    "ledger": Kind(_ledgers, jsonl_mutated, use_ledger, parse=parse_lines, write=write_ledger),
-    "key": Kind(
-        lambda: [b"ab" * 32],
-        bytes_mutated,
-        use_key,
-        (ResultError,),
-        parse=bytes.decode,
-        write=lambda value: str(value).encode("utf-8", "surrogatepass"),
-    ),
-    "calibration": Kind(_calibrations, json_mutated, use_calibration, (), "file.json", write=write_calibration),
-    "noted records": Kind(
-        lambda: [json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()], json_mutated, use_noted_records, ()
-    ),
+    "records in CSV": Kind(_csv, use_rows, (DataError,), "file.csv", parse_csv, write_csv),
+    "queries": Kind(lambda: [QUERIES], use_queries, (DataError,), **_LINES),
+    "card": Kind(lambda: [CARD.encode()], use_card, (UsageError,), **_YAML),
+    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], use_reproduced),
+    "ledger": Kind(_ledgers, use_ledger, parse=parse_lines, write=write_ledger),
+    "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,), parse=None),
+    "calibration": Kind(_calibrations, use_calibration, (), "file.json", write=write_calibration),
+    "noted records": Kind(lambda: [_NOTED], use_noted_records, ()),
+    "output cache": Kind(_outputs, use_outputs, (), parse=None),
 }

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.data import config as task_config
-from dpicl.harness.scaffold.writing import TASK, write_example
+from dpicl import models
+from dpicl.data import config as task_config
+from dpicl.scaffold.writing import TASK, write_example
 from tests.harness.models.fake_server import FakeServer
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import DemonstrationMechanism, Demonstration
+from dpicl.mechanism.bases import DemonstrationMechanism, Demonstration
 
 
 @dataclass(frozen=True)

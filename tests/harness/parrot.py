@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
-from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.private_set import Sample
+from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
+from dpicl.privacy.primitives import GaussianSum
+from dpicl.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from dpicl.harness.cli.output import plain
-from dpicl.harness.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
-from dpicl.harness.reaccounting.settings import FAMILIES, Setting
-from dpicl.harness.reaccounting.table import reaccount
+from dpicl.cli.output import plain
+from dpicl.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
+from dpicl.reaccounting.settings import FAMILIES, Setting
+from dpicl.reaccounting.table import reaccount
 from tests.harness.helpers import refuse
 
 KSA = ("--rate", "400/14732", "--steps", 100, "--delta", "5e-5")
@@ -225,3 +225,21 @@ def test_every_accounting_says_what_it_is(family):
 )
 def test_flags_that_do_not_fit_together(dpicl, words, hint):
     refuse(dpicl("account", *words, "--delta", "1e-5"), hint)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--family", "bounded-range", "--epsilon0", "1e-9", "--steps", 10**9),
+        ("--family", "above-threshold", "--noise", "1e9", "--steps", 10**6),
+        ("--noise", ".5", "--rate", ".1", "--steps", 10**9),
+        ("--family", "bounded-range", "--epsilon0", "1", "--rate", ".1", "--steps", 10**9, "--sample", "once"),
+    ],
+)
+def test_numbers_beyond_the_accountants_are_one_sentence(dpicl, words):
+    done = dpicl("account", *words, "--delta", "1e-5")
+    assert done.code == 2 and "Traceback" not in done.err
+
+
+def test_a_delta_near_1_leaves_nothing_to_bound(account):
+    assert account("--noise", ".5", "--rate", ".1", "--steps", 10, "--delta", ".999999999")["lower"] == 0.0

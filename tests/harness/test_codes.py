@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import PluginError
-from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data import config as task_config
-from dpicl.harness.data.codes import code_map
-from dpicl.harness.data.config import load_config
-from dpicl.harness.data.task import PublicTask, Record, Task
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.mechanism.bases import AnswerContext, Context
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.releasing import release
-from dpicl.harness.run.workbench import Workbench
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import PluginError
+from dpicl.core.seeds import streams
+from dpicl.core.vocabulary import Demonstration
+from dpicl.data import config as task_config
+from dpicl.data.codes import code_map
+from dpicl.data.config import load_config
+from dpicl.data.task import PublicTask, Record, Task
+from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.leaderboards.model.comparability import PAIR, REFERENCE, TASK, differing
+from dpicl.mechanism.bases import AnswerContext, Context
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.models.simulated import SimulatedLM
+from dpicl.run.pipeline import run_cell
+from dpicl.run.releasing import release
+from dpicl.run.workbench import Workbench
 from tests.harness.helpers import refuse, write
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 

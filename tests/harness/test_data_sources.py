@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import DataError, UsageError
-from dpicl.harness.data.splits import normalised
-from dpicl.harness.data.tables import LONGEST_LINE
-from dpicl.harness.data.task import Task, load_config
+from dpicl.core.errors import DataError, UsageError
+from dpicl.data.splits import normalised
+from dpicl.data.tables import LONGEST_LINE
+from dpicl.data.task import Task, load_config
 from tests.harness.helpers import assert_shown_nowhere, write
-from tests.harness.secure_suite import LABELS
+from tests.harness.local_suite import LABELS
 
 pytestmark = pytest.mark.usefixtures("new_corpora")
 

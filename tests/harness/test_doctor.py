@@ -8,9 +8,9 @@ from pathlib import Path
 import nltk
 import pytest
 
-from dpicl.harness.cli import doctor
-from dpicl.harness.cli.doctor import Check
-from dpicl.harness.models import embeddings
+from dpicl.cli import doctor
+from dpicl.cli.doctor import Check
+from dpicl.models import embeddings
 
 
 def found(name: str, checks: list[Check]) -> Check:

@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DataError, ResultError, UsageError
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run import engines, worker
-from dpicl.harness.run.attempts import TRIES
-from dpicl.harness.run.engine_settings import EngineSettings
-from dpicl.harness.run.engines import Inline, Local, make_engine
-from dpicl.harness.run.expand import expand
-from dpicl.harness.run.fingerprints import Fingerprints
-from dpicl.harness.run.pipeline import Skipped
-from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import load_suite
-from dpicl.harness.run.worker import CellProgress, Done, Job, Worker
-from tests.faults.deadly import MAY_DIFFER
+from dpicl.core.cell import Cell
+from dpicl.core.errors import DataError, ResultError, UsageError
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run import engines, worker
+from dpicl.run.attempts import TRIES
+from dpicl.run.engine_settings import EngineSettings
+from dpicl.run.engines import Inline, Local, make_engine
+from dpicl.run.expand import expand
+from dpicl.run.fingerprints import Fingerprints
+from dpicl.run.pipeline import Skipped
+from dpicl.run.results import Result, SuiteReference
+from dpicl.run.store import Store
+from dpicl.run.suite import load_suite
+from dpicl.run.worker import CellProgress, Done, Job, Worker
+from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
 
@@ -123,7 +123,7 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path, workers):
-    from dpicl.harness.run.selection import task_facts
+    from dpicl.run.selection import task_facts
 
     suite = load_suite(sim_suite)
     cells = [cell for cell in expand(suite, load_mechanisms(), task_facts()) if cell.mechanism != "tang"]
@@ -151,7 +151,7 @@ from pathlib import Path
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism
+from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from contextlib import nullcontext
 
 import pytest
 
-from dpicl.harness.core.errors import PluginError
-from dpicl.harness.core.files import put_whole
-from dpicl.harness.core.messages import rounded_down, rounded_up
-from dpicl.harness.core.plugins import module_of
-from dpicl.harness.mechanism import checked
-from dpicl.harness.privacy import calibration_cache
+from dpicl.core.errors import PluginError
+from dpicl.core.files import put_whole
+from dpicl.core.messages import rounded_down, rounded_up
+from dpicl.core.plugins import module_of
 from dpicl.leaderboards.render import page
+from dpicl.mechanism import checked
+from dpicl.privacy import calibration_cache
 
 
 @pytest.mark.parametrize("links", [True, False])

@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from dpicl.harness.core.locks import abandoned, held, remove_abandoned, temporary_folder
+from dpicl.core.locks import abandoned, held, remove_abandoned, temporary_folder
 
 fork = multiprocessing.get_context("fork")
 

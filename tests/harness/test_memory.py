@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.run import engines, memory
-from dpicl.harness.run.attempts import TRIES, Attempts
-from dpicl.harness.run.engines import _Crew
-from dpicl.harness.run.worker import Done
+from dpicl.core.cell import Cell
+from dpicl.run import engines, memory
+from dpicl.run.attempts import TRIES, Attempts
+from dpicl.run.engines import _Crew
+from dpicl.run.worker import Done
 from tests.leaderboards.factory import make_result
 
 MIB, GIB = 2**20, 2**30

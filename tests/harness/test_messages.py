@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.cli import output
-from dpicl.harness.models import hub
+from dpicl.cli import output
+from dpicl.models import hub
 from tests.harness.helpers import PLUGIN, listed, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
@@ -97,7 +97,12 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("evaluate", "quick"), "Did you mean 'run'"),
         (("leaderboard",), "Did you mean 'board'"),
         (("ls",), "Did you mean 'list'"),
-        (("plan", "quick", "--noise", "secure"), "noise: secure"),
+        (("plan", "quick", "--noise", "secure"), "dpicl release"),
+        (("run", "quick", "--total-epsilon", "3"), "dpicl release"),
+        (("diagnose", "x"), "It was removed"),
+        (("publish", "trackio", "results"), "dpicl publish wandb RESULTS"),
+        (("plan", "tests"), "is a folder"),
+        (("plan", "quick", "--results", "pyproject.toml"), "is a file"),
         (("plan", "quick", "--method", "tang"), "Did you mean '--mechanism'"),
         (("plan", "quick", "--dataset", "agnews"), "Did you mean '--task'"),
         (("run", "quick", "-o", "x"), "Did you mean '--results'"),
@@ -105,8 +110,8 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("audit", "nope", "--exact"), "Unknown mechanism 'nope'"),
         (("audit", "tang", "--exact", "--task", "agnews"), "--epsilon E"),
         (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--suite", "quick"), "--exact"),
-        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--asked", "chosen"), "--exact"),
-        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--deal", "sampled"), "--exact"),
+        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--queries", "chosen"), "--exact"),
+        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--other-records", "sampled"), "--exact"),
     ],
 )
 def test_what_is_meant_is_suggested(dpicl, words, hint):
@@ -141,8 +146,8 @@ FAILING = {
 def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     knob = 'Knob("n", low=0.05, high=2000.0, non_private=0.0)'
     text = PLUGIN.replace("knob = None", f"knob = {knob}").replace("import Demon", "import Knob, Demon")
-    text = text.replace("from dpicl.harness.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
-                        " dpicl.harness.mechanism.bases import")  # fmt: skip
+    text = text.replace("from dpicl.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
+                        " dpicl.mechanism.bases import")  # fmt: skip
     Path("mine.py").write_text(text + f"\n    {FAILING[name]}\n")
     answer = dpicl("run", suite(LAST, "mechanisms: [nothing, zero_shot]"), "--plugin", "mine.py", "--json")
     assert answer.code == 2, answer.err
@@ -215,7 +220,7 @@ def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache):
 @pytest.mark.parametrize("how", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
 def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
     how = {"PYTHONCOERCECLOCALE": "0", **how}
-    script = "import sys; from dpicl import cli; cli._write_what_can_be(); print(chr(949), '= 1')"
+    script = "import sys; from dpicl import program; program._write_what_can_be(); print(chr(949), '= 1')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, env={**os.environ, **how})
     assert (done.returncode, done.stdout, done.stderr) == (0, b"? = 1\n", b"")
 
@@ -236,3 +241,10 @@ def test_every_mechanism_says_what_it_does(dpicl):
     found = listed(dpicl, "mechanisms")
     assert all(20 < len(row["does"]) < 120 for row in found.values())
     assert "options" in found["tang"] and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]
+
+
+@pytest.mark.parametrize(("old", "new"), [("--asked=chosen", "--queries"), ("--deal=sampled", "--other-records")])
+def test_a_former_name_of_a_flag_is_taken_with_a_note(dpicl, old, new):
+    answer = dpicl("audit", "tang", "--task", "agnews", "--epsilon", "1", old)
+    assert answer.code == 2 and f"{old.split('=')[0]} is now called {new}" in answer.err
+    assert f"{new} goes with --exact" in answer.err

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import PromptTooLong
-from dpicl.harness.models.base import ChatPrompt
-from dpicl.harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
+from dpicl import models
+from dpicl.core.errors import PromptTooLong
+from dpicl.models.base import ChatPrompt
+from dpicl.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
 from tests.harness.helpers import refuse
 
 #: Options that make the example mechanisms small enough for a test.
@@ -105,7 +105,7 @@ def test_a_name_that_cannot_be_used_is_refused(dpicl, tmp_path, what, name, reas
 @pytest.mark.parametrize(("what", "file"), [("mechanism", "mine.py"), ("suite", "mine.yaml"), ("task", "mine")])
 def test_nothing_is_overwritten(dpicl, tmp_path, what, file):
     (tmp_path / file).write_text("my work")
-    refuse(dpicl("new", what, "mine"), f"{file} is there already")
+    refuse(dpicl("new", what, "mine"), f"{file} already exists")
     assert (tmp_path / file).read_text() == "my work"
 
 
@@ -218,11 +218,11 @@ def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
 
 def test_the_examples_are_not_imported_by_anything(dpicl):
     for stem in ("mechanism_demonstrations", "mechanism_answers", "attack", "model"):
-        assert f"dpicl.harness.scaffold.{stem}" not in sys.modules
+        assert f"dpicl.scaffold.{stem}" not in sys.modules
     assert "my_method" not in dpicl("list", "mechanisms").out
 
 
 def test_writing_twice_names_the_file_that_is_there_also_where_it_could_be_imported(dpicl, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert dpicl("new", "mechanism", "noisy_vote").code == 0
-    refuse(dpicl("new", "mechanism", "noisy_vote"), "noisy_vote.py is there already")
+    refuse(dpicl("new", "mechanism", "noisy_vote"), "noisy_vote.py already exists")

@@ -1,11 +1,15 @@
 """The cache of model outputs: private, shared between processes, and gone when it is cleared."""
 
+import multiprocessing
+import resource
+import signal
 import sqlite3
 import stat
 
 import pytest
 
-from dpicl.harness.run.output_cache import OutputCache, clear, collections, key_of
+from dpicl.core.errors import ResultError
+from dpicl.run.output_cache import OutputCache, clear, collections, key_of
 
 
 @pytest.fixture
@@ -114,3 +118,64 @@ def test_values_survive_as_json_numbers(folder):
     assert OutputCache(folder).get([key_of("n")])[key_of("n")] == numbers
     with sqlite3.connect(folder / "outputs.sqlite") as file:
         assert file.execute("SELECT COUNT(*) FROM outputs").fetchone() == (1,)
+
+
+VALUES = {key_of("text", i): f"answer {i} " * (1 + i % 40) for i in range(120)}
+
+
+def asked_again(folder):
+    """Asks for every value as a run does, keeps what was missing; returns how many were there."""
+    cache = OutputCache(folder)
+    found = cache.get(VALUES)
+    assert found.items() <= VALUES.items()
+    cache.put("sim", "agnews", "texts", {key: value for key, value in VALUES.items() if key not in found})
+    assert cache.get(VALUES) == VALUES
+    cache.close()
+    return len(found)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE outputs SET value = CAST(value AS BLOB) || 'x'",
+        "UPDATE outputs SET value = 5",
+        "UPDATE outputs SET checksum = 1",
+        "UPDATE outputs SET model = 7, task = 8, kind = 9",
+        "UPDATE outputs SET key = randomblob(32)",
+        "ALTER TABLE outputs ADD COLUMN more",
+        "DROP TABLE outputs; CREATE VIEW outputs AS SELECT 1 AS key",
+        "CREATE TRIGGER t AFTER INSERT ON outputs BEGIN DELETE FROM outputs; END",
+    ],
+)
+def test_cells_of_other_types_and_other_tables_are_damage(folder, statement):
+    assert asked_again(folder) == 0
+    connection = sqlite3.connect(folder / "outputs.sqlite")
+    connection.executescript(statement)
+    connection.close()
+    assert asked_again(folder) == 0
+    clear(folder)
+    assert (asked_again(folder), asked_again(folder)) == (0, len(VALUES))
+
+
+def _on_a_full_disk(folder, limit):
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    asked_again(folder)
+
+
+@pytest.mark.parametrize("limit", [0, 5000, 20000, 50000])
+def test_a_disk_that_takes_no_more_bytes_costs_only_the_keeping(folder, limit):
+    process = multiprocessing.get_context("fork").Process(target=_on_a_full_disk, args=(folder, limit))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    asked_again(folder)  # space again: everything is kept again
+    assert asked_again(folder) == len(VALUES)
+
+
+def test_a_path_that_is_no_folder_costs_only_the_keeping_and_listing_it_says_why(tmp_path, caplog):
+    (tmp_path / "outputs").write_text("a file")
+    assert asked_again(tmp_path / "outputs") == 0
+    assert "DPICL_CACHE" in caplog.text
+    with pytest.raises(ResultError, match="DPICL_CACHE"):
+        collections(tmp_path / "outputs")

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness import models
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import Concealed, PluginError
-from dpicl.harness.core.seeds import streams
-from dpicl.harness.data.task import PublicTask, Task
-from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism, FinalPrompt, Knob, Sizes
-from dpicl.harness.mechanism.outputs import checked_answer
-from dpicl.harness.privacy.events import gaussian, parallel
-from dpicl.harness.privacy.private_set import sampling_rate
-from dpicl.harness.run import releasing
+from dpicl import models
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import Concealed, PluginError
+from dpicl.core.seeds import streams
+from dpicl.data.task import PublicTask, Task
+from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism, FinalPrompt, Knob, Sizes
+from dpicl.mechanism.outputs import checked_answer
+from dpicl.privacy.events import gaussian, parallel
+from dpicl.privacy.private_set import sampling_rate
+from dpicl.run import releasing
 from tests.harness.parrot import Parrot
 
 

@@ -12,10 +12,10 @@ import datasets
 import pandas
 import pytest
 
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.data.reading import own_records, ranges
-from dpicl.harness.data.task import Task
+from dpicl.core.errors import DataError
+from dpicl.core.vocabulary import Record
+from dpicl.data.reading import own_records, ranges
+from dpicl.data.task import Task
 from tests.harness.helpers import assert_shown_nowhere, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
@@ -299,7 +299,7 @@ def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
 
 
 def test_doctor_counts_local_records_and_names_what_is_wrong(tmp_path, monkeypatch):
-    from dpicl.harness.cli import doctor
+    from dpicl.cli import doctor
 
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     put(tmp_path, "train"), put(tmp_path, "test")

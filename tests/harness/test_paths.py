@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import paths
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.privacy.events import gaussian
-from dpicl.harness.run import budget
-from dpicl.harness.run.budget import ChargeTo, NewRelease
+from dpicl.core import paths
+from dpicl.core.errors import UsageError
+from dpicl.privacy.events import gaussian
+from dpicl.run import budget
+from dpicl.run.budget import ChargeTo, NewRelease
 from tests.harness.helpers import refuse
 from tests.harness.test_release_command import ALWAYS, SMALL, write_csv
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core import plugins
-from dpicl.harness.core.errors import PluginError
-from dpicl.harness.mechanism import registry
-from dpicl.harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name, write_example
+from dpicl import models
+from dpicl.core import plugins
+from dpicl.core.errors import PluginError
+from dpicl.mechanism import registry
+from dpicl.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name, write_example
 from tests.harness.helpers import listed, refuse
 
 Package = Callable[..., Path]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError, PluginError, UsageError
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism import registry
+from dpicl import models
+from dpicl.core.errors import ModelError, PluginError, UsageError
+from dpicl.data.task import Task
+from dpicl.mechanism import registry
 from tests.harness.helpers import listed, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
@@ -70,7 +70,7 @@ def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tm
 
 MODEL_PLUGIN = """\
 from dataclasses import replace
-from dpicl.harness.models.simulated import load_simulated
+from dpicl.models.simulated import load_simulated
 
 
 def load(rest, device, dtype):

@@ -9,26 +9,25 @@ import numpy as np
 import pytest
 
 import dpicl
-from dpicl.harness import models
-from dpicl.harness.attacks.audit import AuditJob, audit, check
-from dpicl.harness.attacks.audit_settings import AuditSettings
-from dpicl.harness.attacks.membership import cannot_answer
-from dpicl.harness.attacks.targets import Target
-from dpicl.harness.attacks.views import yes_or_no
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import BudgetExceeded, Concealed, PluginError, UsageError
-from dpicl.harness.core.vocabulary import FinalPrompt, Query
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run import lm_eval_model
-from dpicl.harness.run.lm_eval_model import MechanismRun, lm_of
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.releasing import release
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.workbench import Workbench
+from dpicl import models
+from dpicl.attacks.audit import AuditJob, audit, check
+from dpicl.attacks.audit_settings import AuditSettings
+from dpicl.attacks.membership import cannot_answer
+from dpicl.attacks.targets import Target
+from dpicl.attacks.views import yes_or_no
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import BudgetExceeded, Concealed, PluginError, UsageError
+from dpicl.core.vocabulary import FinalPrompt, Query
+from dpicl.data.task import Task
 from dpicl.leaderboards.gate.ledgers import events_of, unpaid
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, marks_of
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
+from dpicl.run.lm_eval_model import MechanismRun, lm_of
+from dpicl.run.pipeline import run_cell
+from dpicl.run.releasing import release
+from dpicl.run.results import from_text, to_text
+from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import SUITE, make_cell
 
 SIM = EmbeddingCentroids(embedding="sim")
@@ -162,7 +161,7 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
 
 
 def test_lm_eval_gets_its_answers(own_cache, agnews, monkeypatch):
-    monkeypatch.setattr(lm_eval_model, "load_task", lambda *given, **more: agnews)
+    monkeypatch.setattr(Task, "load", lambda *given, **more: agnews)
     run = MechanismRun(EmbeddingCentroids, models.load("sim"), CONFIG, "synthetic", {"embedding": "sim"})
     queries = [Query("0", "a match of two teams"), Query("1", "shares fall")]
     assert set(run.respond("dpicl_agnews", queries)) == {"0", "1"}

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import dpicl as package
-from dpicl.harness.conformance.checking import QUICK, CheckEvidence
-from dpicl.harness.conformance.checks.replay import post_processing, public_labels
-from dpicl.harness.conformance.kit import set_up
-from dpicl.harness.core import json_text
-from dpicl.harness.core.errors import PluginError
-from dpicl.harness.mechanism.outputs import checked_state
+from dpicl.conformance.checking import QUICK, CheckEvidence
+from dpicl.conformance.checks.replay import post_processing, public_labels
+from dpicl.conformance.kit import set_up
+from dpicl.core import json_text
+from dpicl.core.errors import PluginError
+from dpicl.mechanism.outputs import checked_state
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids, Linear
 from tests.harness.helpers import refuse
 from tests.harness.test_release_command import LABELS, desk  # noqa: F401  the fixture

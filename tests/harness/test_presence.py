@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.paths import private_folder
-from dpicl.harness.data.task import Task
-from dpicl.harness.run import fingerprints
-from dpicl.harness.run.fingerprints import Fingerprints, fingerprint_of
-from dpicl.harness.run.presence import at_hand
-from dpicl.harness.run.results import SuiteReference
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.worker import Job, LocalWorker
-from tests.harness.secure_suite import rows_of, suite, write_records
+from dpicl.core.cell import Cell
+from dpicl.core.paths import private_folder
+from dpicl.data.task import Task
+from dpicl.run.fingerprints import Fingerprints
+from dpicl.run.presence import at_hand
+from dpicl.run.results import SuiteReference
+from dpicl.run.store import Store
+from dpicl.run.worker import Job, LocalWorker
+from tests.harness.local_suite import rows_of, suite, write_records
 
 TRAIN = rows_of("train", 30)
 OTHER = [{"text": "a record that was not there", "label": "World"}]
@@ -30,7 +28,7 @@ def lab(dpicl, tmp_path, monkeypatch):
     class Lab:
         results = tmp_path / "results"
         data = tmp_path / "data"
-        path = suite(tmp_path, "zero_shot", "prism", noise="seeded")
+        path = suite(tmp_path, "zero_shot", "prism", seeds="[0]")
 
         def records(self, train=TRAIN, test=None, folder=None):
             monkeypatch.setenv("DPICL_DATA", str(write_records(folder or self.data, train, test)))
@@ -39,7 +37,7 @@ def lab(dpicl, tmp_path, monkeypatch):
             return dpicl(command, self.path, "--results", self.results, *flags)
 
         def store(self):
-            return Store(self.results, "private")
+            return Store(self.results, "own")
 
     found = Lab()
     found.records()
@@ -50,7 +48,6 @@ def statuses(answer) -> list[str]:
     return [cell["status"] for cell in answer.json["cells"]]
 
 
-@pytest.mark.parametrize("noise", ["seeded", "secure"])
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -62,10 +59,9 @@ def statuses(answer) -> list[str]:
         ({"train": [*TRAIN, *OTHER], "test": rows_of("check", 2)}, "test"),
     ],
 )
-def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, change, reason):
-    lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise)
+def test_results_of_other_records_are_stale_everywhere(lab, change, reason):
     assert lab("run").code == 0
-    assert "2 were there" in lab("run").out
+    assert "2 already present" in lab("run").out
     assert "different data" not in lab("board").out
     before = {file: file.read_text() for file in lab.results.rglob("*.json")}
 
@@ -74,20 +70,20 @@ def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, cha
     assert statuses(plan) == ["stale", "stale"]
     assert (plan.json["present"], plan.json["stale"], plan.json["missing"]) == (0, 2, 0)
     assert reason in plan.json["cells"][0]["reason"]
-    assert "--again" in lab("plan").out and reason in lab("plan").out
+    assert "--rerun-stale" in lab("plan").out and reason in lab("plan").out
     run = lab("run")
-    assert run.code == 2 and "--again" in run.err and reason in run.err and "were there" not in run.out
+    assert run.code == 2 and "--rerun-stale" in run.err and reason in run.err and "already present" not in run.out
     board = lab("board")
     assert "different data" in " ".join(board.out.split()) and reason in board.out
     assert any("different data" in note for note in lab("board", "--json").json["notes"])
     assert {file: file.read_text() for file in lab.results.rglob("*.json")} == before
 
-    again = lab("run", "--again", "--json")
+    again = lab("run", "--rerun-stale", "--json")
     assert again.code == 0 and statuses(again) == ["done", "done"]
-    kept = {file.name: file.read_text() for file in lab.results.rglob("set_aside/*.json")}
+    kept = {file.name: file.read_text() for file in lab.results.rglob("quarantine/*.json")}
     assert kept == {file.name: text for file, text in before.items()}
     assert statuses(lab("plan", "--json")) == ["present", "present"]
-    assert "2 were there" in lab("run").out
+    assert "2 already present" in lab("run").out
     assert "different data" not in lab("board").out
 
     lab.records(**{"train": TRAIN, "test": None})  # back to the first ones
@@ -107,7 +103,7 @@ def test_the_next_command_of_a_plan_runs_the_stale_cells_anew(lab, dpicl):
     assert dpicl(*words).code == 0
     assert statuses(lab("plan", "--json")) == ["stale", "present"]
     answer = lab("run", "--mechanism", "prism")
-    assert answer.code == 0 and "1 were there" in answer.out
+    assert answer.code == 0 and "1 already present" in answer.out
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
@@ -122,7 +118,7 @@ def test_a_source_that_is_missing_is_an_error_and_the_board_goes_by_the_results(
     else:
         monkeypatch.setenv("DPICL_DATA", str(tmp_path / where))
     answer = lab(command)
-    assert answer.code == 2 and "DPICL_DATA" in answer.err and "were there" not in answer.out
+    assert answer.code == 2 and "DPICL_DATA" in answer.err and "already present" not in answer.out
     board = lab("board", "--json")
     assert board.code == 0 and board.json["notes"] == []
     assert len(board.json["sections"][0]["tasks"][0]["rows"]) == 2
@@ -134,9 +130,8 @@ def test_a_source_that_is_missing_stops_a_run_before_anything_is_written(lab, mo
     assert not lab.results.exists()
 
 
-@pytest.mark.parametrize("noise", ["seeded", "secure"])
-def test_two_sets_of_records_never_share_a_row(lab, tmp_path, noise):
-    lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise, seeds="[0, 1]")
+def test_two_sets_of_records_never_share_a_row(lab, tmp_path):
+    lab.path = suite(tmp_path, "zero_shot", "prism", seeds="[0, 1]")
     lab("run", "--seed", 0)
     lab.records([*TRAIN, *OTHER])
     lab("run", "--seed", 1)
@@ -149,50 +144,6 @@ def test_two_sets_of_records_never_share_a_row(lab, tmp_path, noise):
     board = lab("board", "--json").json
     assert all(len(row["seeds"]) == 1 for row in board["sections"][0]["tasks"][0]["rows"])
     assert any("other records" in note for note in board["sections"][0]["notes"])
-
-
-def test_a_board_elsewhere_says_that_private_sets_are_not_compared(lab, tmp_path, monkeypatch):
-    """Another machine does not have the key, nor what was noted with it."""
-    lab.path = suite(tmp_path, "zero_shot", "prism")
-    lab("run")
-    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "another machine"))
-    lab.data.rename(tmp_path / "gone")
-    assert any("secure noise withhold" in note for note in lab("board", "--json").json["sections"][0]["notes"])
-    (tmp_path / "gone").rename(lab.data)
-    plan = lab("plan", "--json")
-    assert statuses(plan) == ["stale", "stale"] and "does not know" in plan.json["cells"][0]["reason"]
-    assert lab("run").code == 2
-
-
-def test_the_fingerprint_of_private_records_is_nowhere_in_the_results_and_keyed_on_this_machine(lab, tmp_path):
-    lab.path = suite(tmp_path, "prism")
-    lab("run")
-    (result,), _ = lab.store().load_all()
-    plain = Task.load("agnews", "local", limit_test=4).fingerprint
-    keyed = fingerprint_of(result)
-    assert keyed not in (plain, "withheld")
-    for file in lab.results.rglob("*"):
-        assert not file.is_file() or (plain not in file.read_text() and keyed not in file.read_text())
-    assert stat.S_IMODE(private_folder().stat().st_mode) == 0o700
-    for file in private_folder().iterdir():
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert lab.results not in private_folder().parents
-
-
-def test_two_private_sets_with_the_same_numbers_in_one_second_are_told_apart(lab, tmp_path):
-    lab.path = suite(tmp_path, "zero_shot")
-    lab("run")
-    folder = lab.results
-    (first,), _ = lab.store().load_all()
-    lab.records([*TRAIN, *OTHER])
-    lab.results = tmp_path / "second"
-    lab("run")
-    assert statuses(lab("plan", "--json")) == ["present"]
-    lab.results = folder
-    assert statuses(lab("plan", "--json")) == ["stale"]
-    lab.records()
-    assert statuses(lab("plan", "--json")) == ["present"]
-    assert fingerprint_of(first) != "withheld"
 
 
 def test_a_moved_results_folder_is_still_known(lab, tmp_path):
@@ -251,7 +202,7 @@ def test_a_board_fetches_nothing_from_the_hub(lab, monkeypatch):
 def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(lab, monkeypatch):
     cell = cell_of(lab)
     lab.records(rows_of("train", 31))
-    read = fingerprints.load_task
+    read = Task.load
 
     def slow(*words, **flags):
         task = read(*words, **flags)
@@ -259,7 +210,7 @@ def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(l
         return task
 
     with monkeypatch.context() as patch:
-        patch.setattr(fingerprints, "load_task", slow)
+        patch.setattr(Task, "load", slow)
         Fingerprints().at_hand(cell)
     for each in (32, 31):
         lab.records(rows_of("train", each))
@@ -301,7 +252,7 @@ def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, 
 
 
 def test_the_board_of_a_part_says_how_much_is_there_and_what_is_skipped_is_no_work(lab, tmp_path):
-    lab.path = suite(tmp_path, "zero_shot", "prism", "esa", noise="seeded")
+    lab.path = suite(tmp_path, "zero_shot", "prism", "esa")
     plan = lab("plan", "--json").json
     assert [cell["status"] for cell in plan["cells"] if cell["mechanism"] == "esa"] == ["skipped"]
     assert (plan["missing"], plan["skipped"]) == (2, 1)

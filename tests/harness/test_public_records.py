@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import DataError, UsageError
-from dpicl.harness.data.splits import Record, fingerprint
-from dpicl.harness.data.task import Task, load_config
+from dpicl.core.errors import DataError, UsageError
+from dpicl.data.splits import Record, fingerprint
+from dpicl.data.task import Task, load_config
 from tests.harness.helpers import assert_shown_nowhere, write
 
 #: Sizes of the public part in these tests.

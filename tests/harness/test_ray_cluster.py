@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.engine_settings import EngineSettings
-from dpicl.harness.run.engines import make_engine
-from dpicl.harness.run.results import SuiteReference
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.worker import Job
-from tests.faults.deadly import MAY_DIFFER
+from dpicl.core.errors import UsageError
+from dpicl.run.engine_settings import EngineSettings
+from dpicl.run.engines import make_engine
+from dpicl.run.results import SuiteReference
+from dpicl.run.store import Store
+from dpicl.run.worker import Job
+from tests.faults.harness import MAY_DIFFER
 from tests.leaderboards.factory import make_result
 
 pytestmark = pytest.mark.cluster
@@ -36,7 +36,7 @@ from pathlib import Path
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism
+from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism
 
 if "default_worker" in sys.argv[0]:  # a worker of Ray
     log = Path(os.environ["DPICL_TEST_LOG"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import plugins
-from dpicl.harness.core.errors import PluginError, UsageError
-from dpicl.harness.mechanism import registry
-from dpicl.harness.mechanism.bases import Knob, Mechanism
+from dpicl.core import plugins
+from dpicl.core.errors import PluginError, UsageError
+from dpicl.mechanism import registry
+from dpicl.mechanism.bases import Knob, Mechanism
 from tests.harness.helpers import PLUGIN
 
 
@@ -86,7 +86,7 @@ def test_an_unknown_name_gets_a_suggestion():
         "raise GeneratorExit",
         "raise SystemExit(0)",
         "class Own(Exception):\n    def __str__(self):\n        raise TypeError\nraise Own",
-        "from dpicl.harness.core.errors import PluginError\n"
+        "from dpicl.core.errors import PluginError\n"
         "class Own(PluginError):\n    def __str__(self):\n        raise TypeError\nraise Own",
         "class Odd:\n    @property\n    def __class__(self):\n        raise RuntimeError('no')\nodd = Odd()\n" + PLUGIN,
         PLUGIN.replace('name = "nothing"', "name = ''"),

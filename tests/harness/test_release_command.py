@@ -1,4 +1,4 @@
-"""`dpicl release`, `dpicl answer`, `dpicl budget`, and what plan and run say of the budget: on the simulated model."""
+"""`dpicl release`, `dpicl answer` and `dpicl budget`, on the simulated model."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from pathlib import Path
 import pytest
 
 import dpicl as package
-from dpicl.harness.api import release_job
-from dpicl.harness.core.cell import large_delta
-from dpicl.harness.core.errors import ModelError
-from dpicl.harness.core.messages import rounded_up
-from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.harness.data.task import Task
-from dpicl.harness.models import simulated
-from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.run import card, formats
-from dpicl.harness.run.card import card_markdown
-from dpicl.harness.run.own import written_config
+from dpicl.api import release_job
+from dpicl.core.cell import large_delta
+from dpicl.core.errors import ModelError
+from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
+from dpicl.data.task import Task
+from dpicl.models import simulated
+from dpicl.models.base import ModelIdentity
+from dpicl.models.simulated import SimulatedLM
+from dpicl.run import card, formats
+from dpicl.run.card import card_markdown
+from dpicl.run.own import written_config
 from tests.harness.helpers import refuse
-from tests.harness.secure_suite import rows_of, suite, write_records
+from tests.harness.local_suite import rows_of
 
 LABELS = ("billing", "technical", "refund")
 SMALL = ("--option", "slots=4", "--option", "tokens=3", "--option", "top_k=10")
@@ -129,7 +128,7 @@ def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
 
 
 def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
-    from dpicl.harness.api import release_job
+    from dpicl.api import release_job
 
     monkeypatch.setattr(release_job, "try_places", lambda out: None)
     answer = release(dpicl, out="tickets.csv/demos.jsonl")
@@ -292,46 +291,6 @@ def test_from_python(desk):
         package.budget("nothing")
 
 
-# --- plan and run ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def board(desk, monkeypatch) -> Path:
-    """A suite of private cells: two seeds of two mechanisms."""
-    monkeypatch.setenv("DPICL_DATA", str(write_records(desk / "data", rows_of("train", 30))))
-    return suite(desk, "zero_shot", "tang", "prism", seeds="[0, 1]")
-
-
-def test_plan_and_run_say_what_cells_cost_together_and_refuse_beyond_the_limit(dpicl, board, desk):
-    flags = (board, "--results", desk / "results")
-    planned = dpicl("plan", *flags, "--json")
-    assert planned.code == 0, planned.err
-    (prospect,) = planned.json["budgets"]
-    together = prospect["after"]["epsilon"]
-    assert prospect["before"] is None and prospect["after"]["releases"] == 4
-    assert 1 < together < 4 and prospect["after"]["sum_epsilon"] == pytest.approx(4, rel=0.02)
-    assert rounded_up(together) in planned.err
-    limit = ("--total-epsilon", 3.9)
-    refused = dpicl("plan", *flags, *limit, "--json")
-    assert refused.code == 2 and not refused.json["budgets"][0]["admitted"]
-    assert dpicl("run", *flags, *limit).code == 2
-    assert dpicl("budget", "--json").json == {"private_sets": []}
-    done = dpicl("run", *flags, "--total-epsilon", 4.1, "--json")
-    assert done.json["counts"]["done"] == 6, done.err
-    (stands,) = package.budget()
-    assert stands["releases"] == 4 and stands["epsilon"] == pytest.approx(together, rel=1e-6)
-    assert stands["total_epsilon"] == 4.1
-    assert dpicl("plan", *flags, "--json").json["budgets"] == []  # what is there is not paid again
-    more = dpicl("run", *flags, "--seed", 7, "--mechanism", "tang")
-    assert more.code == 2 and "agnews" in more.err
-    assert package.budget("agnews")[0]["left"] == pytest.approx(4.1 - stands["sum_epsilon"])
-
-
-def test_a_limit_is_about_private_records(dpicl, board, desk, sim_suite):
-    answer = dpicl("plan", sim_suite, "--results", desk / "results", "--total-epsilon", 3)
-    refuse(answer, "--total-epsilon")
-
-
 @pytest.mark.parametrize(
     ("bound", "shown"), [(0.9998970641658642, "0.999898"), (1.0, "1"), (7.99, "7.99"), (12.34567, "12.3457")]
 )
@@ -348,7 +307,7 @@ def test_a_release_that_is_stopped_says_that_its_charge_stays(dpicl, desk, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(formats, "released_text", stopped)
-    monkeypatch.setattr("dpicl.harness.api.released.released_text", stopped)
+    monkeypatch.setattr("dpicl.api.released.released_text", stopped)
     answer = release(dpicl)
     assert answer.code == 130 and "stays" in answer.err and not list(desk.glob("demos*"))
 
@@ -361,7 +320,7 @@ class Changing(SimulatedLM):
 
     looks = 0
 
-    def settle(self):
+    def verify_unchanged(self):
         type(self).looks += 1
         if type(self).looks >= self.wrong_from:
             raise ModelError("The model is another one than when it was loaded.")

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.attacks.pii import Pii
-from dpicl.harness.attacks.targets import Target
-from dpicl.harness.conformance.bench import Run, set_up
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import PluginError
-from dpicl.harness.core.plugins import Registered
-from dpicl.harness.core.vocabulary import Demonstration, Query, ReleasedPrompt
-from dpicl.harness.data.task import Task
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.mechanism.outputs import checked_prompt
-from dpicl.harness.run.lm_eval_model import MechanismRun, lm_of
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.releasing import release
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.workbench import Workbench
+from dpicl import models
+from dpicl.attacks.pii import Pii
+from dpicl.attacks.targets import Target
+from dpicl.conformance.bench import Run, set_up
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import PluginError
+from dpicl.core.plugins import Registered
+from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt
+from dpicl.data.task import Task
+from dpicl.evaluation.lm_eval_bridge import evaluate
+from dpicl.mechanism.outputs import checked_prompt
+from dpicl.run.lm_eval_model import MechanismRun, lm_of
+from dpicl.run.pipeline import run_cell
+from dpicl.run.releasing import release
+from dpicl.run.results import from_text, to_text
+from dpicl.run.workbench import Workbench
 from tests.harness.test_outputs import OneDraw
 from tests.harness.test_pipeline import SUITE, make_cell
 

@@ -7,21 +7,23 @@ from dataclasses import dataclass, replace
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness import models
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerContext, Query
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import flatten
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.sampling_schemes import SCHEMES, SamplingScheme
-from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader
-from dpicl.harness.run.releasing import answer_all, release
+from dpicl import models
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.core.seeds import Streams
+from dpicl.core.vocabulary import Sizes
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Query
 from dpicl.mechanisms.tang import Tang
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import flatten
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.sampling_schemes import SCHEMES, SamplingScheme
+from dpicl.run.execution import Execution
+from dpicl.run.output_cache import OutputCache
+from dpicl.run.reader import SlotReader
+from dpicl.run.releasing import release
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
@@ -120,13 +122,27 @@ def test_records_of_a_slot_come_in_random_order(agnews):
     assert abs(first_half - len(places) / 4) < 4 * (len(places) / 16) ** 0.5  # hypergeometric, 4 standard deviations
 
 
+def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, **given):
+    return Execution(
+        mechanism,
+        task.public_view(),
+        models.load("sim"),
+        knob,
+        records=task.train if records is None else records,
+        sizes=Sizes.of_queries(len(task.train if records is None else records), budget),
+        sampling=StableSampling(0),
+        noise=Streams(0).source("noise"),
+        public=Streams(0).public,
+        ledger=ledger,
+        queries=queries,
+        **given,
+    )
+
+
 def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechanism=None):
     mechanism = mechanism or Parrot(slots=4, examples_per_slot=2)
     ledger = Ledger(allowance, limit)
-    model = models.load("sim")
-    reader = SlotReader(task, model, OutputCache(None), mechanism.scheme, queries)
-    context = AnswerContext(task.public_view(), reader, 1.0, Streams(0).public)
-    return answer_all(mechanism, queries, private_set(task.train, ledger), context, budget), ledger
+    return execution(mechanism, task, queries, budget, ledger).run().answers, ledger
 
 
 def test_all_queries_are_charged_before_the_first_answer(agnews):
@@ -145,10 +161,10 @@ def test_the_whole_budget_is_charged_whatever_is_asked(agnews):
 
 def test_more_queries_than_the_budget_or_one_id_twice_are_refused_before_anything_is_charged(agnews):
     queries = agnews.queries()
-    with pytest.raises(UsageError, match="6 queries but the budget is for 5"):
-        run_parrot(agnews, queries, 5)
-    with pytest.raises(UsageError, match="same id"):
-        run_parrot(agnews, [*queries, queries[0]], 10)
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, queries=5)
+    for asked, words in ((queries, "6 queries but the budget is for 5"), (queries[:1] * 2, "same id")):
+        with pytest.raises(UsageError, match=words):
+            release(Parrot(slots=4, examples_per_slot=2), agnews, models.load("sim"), config, asked)
     assert Parrot.asked == []
 
 
@@ -162,12 +178,10 @@ def test_a_final_prompt_is_answered_by_the_model(agnews):
         label: str = task.labels[0]
 
     queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
-    ledger = Ledger(None, float("inf"))
-    model = models.load("sim")
-    reader = SlotReader(task, model, OutputCache(None), mechanism.scheme, queries)
-    context = AnswerContext(task.public_view(), reader, 0.0, Streams(0).public)
-    private = private_set([Labelled(f"text {i}") for i in range(40)], ledger)
-    answers = answer_all(mechanism, queries, private, context, len(queries))
+    records = [Labelled(f"text {i}") for i in range(40)]
+    reader = SlotReader(task, models.load("sim"), OutputCache(None), mechanism.scheme, queries)
+    run = execution(mechanism, task, queries, len(queries), Ledger(None, float("inf")), 0.0, records, reader=reader)
+    answers = run.run().answers
     for query in queries:
         prompt = f"{task.labels[0]} {query.text}"
         assert answers[query.id] == reader.write([prompt])[0]
@@ -270,5 +284,27 @@ def test_labels_that_are_dropped_get_no_text_and_no_noise_of_theirs():
     assert {row["partition"] for row in made.ledger.to_json()} == set(task.labels) - {"Abbreviation"}
     with pytest.raises(UsageError, match="Abbreviations"):
         released(Tang(slots=4, tokens=3, dropped=("Abbreviations",)), task, config)
-    with pytest.raises(PluginError, match="labels"):
+    with pytest.raises(UsageError, match="leaves no label"):
         released(Tang(slots=4, tokens=3, dropped=task.labels), task, config)
+
+
+def test_a_mechanism_sees_no_record_but_in_its_samples(agnews):
+    """Its own methods that plan a run get the public view, or sizes alone; what it returns leads to no record."""
+    seen = []
+
+    class Curious(Tang):
+        name = "curious"
+
+        def released(self, shots, task):
+            seen.append(task)
+            return shots
+
+        def public_sizes(self, task, shots, queries):
+            seen.append(task)
+            return super().public_sizes(task, shots, queries)
+
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
+    released(Curious(slots=4, tokens=2), agnews, config)
+    view, sizes = seen
+    assert not hasattr(view, "train") and not any(record.label for record in view.test)
+    assert sizes.train == sizes.test == () and dict(sizes.group_sizes) == dict(agnews.group_sizes)

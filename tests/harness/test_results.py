@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.attacks.results import attack_from_text
-from dpicl.harness.attacks.results import to_text as attack_to_text
-from dpicl.harness.core.errors import PluginError, ResultError
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.store import Store
+from dpicl.attacks.results import attack_from_text
+from dpicl.attacks.results import to_text as attack_to_text
+from dpicl.core.errors import PluginError, ResultError
+from dpicl.run.results import from_text, to_text
+from dpicl.run.store import Store
 from tests.leaderboards.factory import make_result
 
 
@@ -84,7 +84,7 @@ def test_files_that_are_no_results_are_kept_and_set_aside(store, change, reason)
     assert results == []
     assert reason in damaged[0].reason
     moved = store.set_aside(damaged)
-    assert moved == [path.parent / "set_aside" / path.name]
+    assert moved == [path.parent / "quarantine" / path.name]
     assert moved[0].read_text() == content
     assert store.load_all() == ([], [])
 
@@ -94,7 +94,7 @@ def test_a_second_file_set_aside_does_not_replace_the_first(store):
     for content in ("first", "second", "third"):
         store.write(result).write_text(content)
         store.set_aside(store.load_all()[1])
-    kept = store.path(result.cell).parent / "set_aside"
+    kept = store.path(result.cell).parent / "quarantine"
     assert {path.read_text() for path in kept.iterdir()} == {"first", "second", "third"}
 
 
@@ -272,7 +272,7 @@ def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
     assert reasons == {
         "pipe.json": "damaged: not a regular file",
         "folder.json": "damaged: not a regular file",
-        "latin.json": "damaged: it is not text in UTF-8",
+        "latin.json": "damaged: it is not UTF-8",
     }
 
 
@@ -305,3 +305,24 @@ def filled(before: Any, after: Any) -> Any:
     if isinstance(before, dict) and isinstance(after, dict):
         return {**after, **{key: filled(value, after.get(key)) for key, value in before.items()}}
     return before
+
+
+def test_a_copy_of_a_cell_with_another_seed_has_another_id():
+    cell = make_result().cell
+    assert cell.id == cell.model_copy().id != cell.model_copy(update={"seed": cell.seed + 1}).id
+
+
+def test_results_share_the_ids_of_their_test_records():
+    one, other = (from_text(to_text(make_result(seed=seed))) for seed in (0, 1))
+    (first, second), metric = (one.documents, other.documents), one.main_metric
+    assert first[metric].ids is second[metric].ids
+    assert first[metric].ids == make_result().documents[metric].ids
+
+
+def test_the_knob_is_the_largest_of_its_labels():
+    whole = json.loads(to_text(make_result()))
+    whole["privacy"]["knob"] = {"name": "sigma", "value": 3.0, "by_label": {"a": 3.0, "b": 2.0}}
+    assert from_text(json.dumps(whole)).privacy.knob.value == 3.0
+    whole["privacy"]["knob"]["by_label"]["b"] = 4.0
+    with pytest.raises(ValueError, match="not the largest"):
+        from_text(json.dumps(whole))

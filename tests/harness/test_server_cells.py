@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.needs import lacking
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.models import server_http
-from dpicl.harness.models.server_record import ServerRecord
-from dpicl.harness.run import workbench
-from dpicl.harness.run.results import Result, from_text
-from dpicl.harness.run.suite import load_suite
+from dpicl import models
+from dpicl.core.errors import UsageError
+from dpicl.data.task import Task
 from dpicl.leaderboards.gate.code import may_run
 from dpicl.leaderboards.model.marks import SERVED, marks_of
+from dpicl.mechanism.needs import unmet_needs
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.models import server_http
+from dpicl.models.server_record import ServerRecord
+from dpicl.run import workbench
+from dpicl.run.results import Result, from_text
+from dpicl.run.suite import load_suite
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer
 from tests.harness.models.tiny import save_tiny_llama
@@ -46,12 +46,9 @@ mechanisms:
 RECORD = ServerRecord(
     kind="openai",
     model="m",
-    token_prompts=True,
     vocabulary=False,
     listed_ids=0,
     top_tokens=20,
-    alone=0.0,
-    among=0.0,
     tokenizer="agrees",
     context=100,
     fingerprint="",
@@ -146,12 +143,12 @@ def test_each_mechanism_declares_what_it_needs() -> None:
     task = Task.without_records("agnews").public_view()
     refused = set()
     for name, registered in load_mechanisms().items():
-        if lacking(registered.cls(), task, Limited()):  # type: ignore[arg-type]
+        if unmet_needs(registered.cls(), task, Limited()):  # type: ignore[arg-type]
             refused.add(name)
     assert {"prism", "invisible_ink", "private_prediction"} == refused
     Limited.server = RECORD.model_copy(update={"top_tokens": 0})
-    assert lacking(load_mechanisms()["voting"].cls(), task, Limited())  # type: ignore[arg-type]
-    assert not lacking(load_mechanisms()["ksa"].cls(), task, Limited())  # type: ignore[arg-type]
+    assert unmet_needs(load_mechanisms()["voting"].cls(), task, Limited())  # type: ignore[arg-type]
+    assert not unmet_needs(load_mechanisms()["ksa"].cls(), task, Limited())  # type: ignore[arg-type]
 
 
 def test_prefixes_of_private_sets_are_kept_apart(tmp_path: Path, own_cache: Path) -> None:
@@ -159,10 +156,10 @@ def test_prefixes_of_private_sets_are_kept_apart(tmp_path: Path, own_cache: Path
     server = FakeServer("vllm", models.load(f"hf:{tiny_folder}"), top=20)
     model = models.load(server.name(tokenizer=tiny_folder))
     model.next_token_log_probs([[5, 6]])
-    with model.apart():
+    with model.isolated_cache():
         model.next_token_log_probs([[5, 6]])
         model.generate([[5, 6]], 2)
-    with model.apart():
+    with model.isolated_cache():
         model.next_token_log_probs([[5, 6]])
     salts = [body["cache_salt"] for _, body in server.seen[-4:]]
     assert salts[1] == salts[2] and len(set(salts)) == 3 and min(map(len, salts)) > 40

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.sharding import shard
-from dpicl.harness.run.store import Store
-from tests.faults.deadly import MAY_DIFFER
+from dpicl.core.cell import Cell
+from dpicl.run.sharding import shard
+from dpicl.run.store import Store
+from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result
 
@@ -88,12 +87,6 @@ def test_what_is_done_already_changes_no_part(dpicl, sim_suite, tmp_path):
 def test_a_part_that_there_is_not_is_refused(dpicl, sim_suite, tmp_path, part):
     refuse(dpicl("run", sim_suite, "--results", tmp_path, f"--shard={part}"), "--shard", "2/8")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_private_records_are_not_divided():
-    secure = [cell.model_copy(update={"noise": "secure", "sizes": {"a": 9}}) for cell in cells(2)]
-    with pytest.raises(UsageError, match="ledger"):
-        shard(secure, 1, 2)
 
 
 def outcomes(folder: Path) -> dict[str, object]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import LABEL_LOCAL
-from dpicl.harness.evaluation.inference import Components
-from dpicl.harness.run import sizing
+from dpicl.core.errors import UsageError
+from dpicl.core.vocabulary import LABEL_LOCAL
+from dpicl.evaluation.inference import Components
+from dpicl.run import sizing
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result
 
@@ -76,9 +76,9 @@ def test_models_and_notions_of_privacy_have_tables_of_their_own() -> None:
     assert sizing.tables([*results(), *other, *local], detect=0.2, power=0.8)[0] == alone
 
 
-@pytest.mark.parametrize("flags", [["--detect", "3"], ["--detect", "0.1", "--power", "1"], ["--power", "0.9"]])
+@pytest.mark.parametrize("flags", [["--detect", "3"], ["--detect", "0.1", "--power", "80"], ["--power", "0.9"]])
 def test_bad_numbers_are_refused(flags: list[str], dpicl) -> None:
-    refuse(dpicl("plan", "classification", "--results", RESULTS, *flags), "detect")
+    refuse(dpicl("plan", "classification", "--results", RESULTS, *flags), flags[-2])
 
 
 def test_the_command_says_it_for_committed_results(dpicl) -> None:
@@ -95,7 +95,7 @@ def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -
     (table,) = dpicl("plan", "field", "--results", RESULTS, *words, "--json").json["tables"]
     assert table["now"]["detects"] > 1
     shown = dpicl("plan", "field", "--results", RESULTS, *words).out
-    assert "3 × 100  none" in shown and "now finds: what the results at hand find" in shown
+    assert "3 × 100  none" in shown and "MDE: what the results at hand find" in shown
 
 
 def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpicl, monkeypatch) -> None:

@@ -8,18 +8,18 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError, PromptTooLong
-from dpicl.harness.core.together import together as jobs
-from dpicl.harness.data.task import CONTENT_FREE, Record, Task
-from dpicl.harness.evaluation import contextual_calibration as calibration
-from dpicl.harness.mechanism.bases import Query
-from dpicl.harness.models.embeddings import load_embeddings
-from dpicl.harness.models.transformers import TransformersLM
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme
-from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.prompts import SlotPrompts
-from dpicl.harness.run.reader import SlotReader
+from dpicl import models
+from dpicl.core.errors import ModelError, PromptTooLong
+from dpicl.core.together import together as jobs
+from dpicl.data.task import CONTENT_FREE, Record, Task
+from dpicl.evaluation import contextual_calibration as calibration
+from dpicl.mechanism.bases import Query
+from dpicl.models.embeddings import load_embeddings
+from dpicl.models.transformers import TransformersLM
+from dpicl.privacy.sampling_schemes import SamplingScheme
+from dpicl.run.output_cache import OutputCache
+from dpicl.run.prompts import SlotPrompts
+from dpicl.run.reader import SlotReader
 from tests.harness.models.tiny import save_tiny_llama
 
 EMBEDDED = pytest.param("embedded", marks=[pytest.mark.model, pytest.mark.slow])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.strict_yaml import read
+from dpicl.core.errors import UsageError
+from dpicl.core.strict_yaml import read
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -30,7 +30,7 @@ HOSTILE = {
     "half of a surrogate pair": ('a: "\\ud800"', "surrogate"),
     "no character": ('a: "\\UFFFFFFFF"', "not valid YAML"),
     "control character": ("a: \x07", "not valid YAML"),
-    "date that is none": ("a: 2024-13-45", "line 1: this is no timestamp"),
+    "date that is none": ("a: 2024-13-45", "line 1: this is not a valid timestamp"),
     "cut": ("a: [1, 2", "not valid YAML"),
     "two documents": ("a: 1\n---\nb: 2\n", "not valid YAML"),
     "key twice": ("a: 1\na: 2\n", "line 2: the key 'a' is given twice"),

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.paths import find_suite
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import TaskFacts, expand
-from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
+from dpicl.core.cell import Cell
+from dpicl.core.errors import UsageError
+from dpicl.core.paths import find_suite
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.expand import TaskFacts, expand
+from dpicl.run.suite import Changes, OptionChange, Suite, changed, load_suite
 
 MECHANISMS = load_mechanisms()
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ def test_a_task_and_an_epsilon_may_have_fewer_seeds_and_a_task_other_test_record
         ("epsilon_seeds: {8: 0}", "epsilon_seeds"),
         ("task_seeds: {tree: 1}", "tree"),
         ("task_test_records: {trec: .5}", "task_test_records"),
-        ("queries: 9\ntask_test_records: {trec: 10}", "queries: 9"),
+        ("queries: 9\ntask_test_records: {trec: 10}", "'queries' .9. does not cover 10"),
     ],
 )
 def test_counts_that_do_not_fit_the_suite_are_told(tmp_path, line, named):
@@ -132,7 +132,7 @@ def test_the_reference_baselines_of_headroom_come_first_on_seeds_that_no_row_use
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("baseline_seeds: [7, 8]", "baseline_seeds: [7, 1]", "baseline_seeds: 1"),
+        ("baseline_seeds: [7, 8]", "baseline_seeds: [7, 1]", "line .*'baseline_seeds' lists 1"),
         ("  - name: public_demonstrations\n", "", "public_demonstrations"),
         ("baseline_seeds: [7, 8]", "baseline_seeds: [7, 7]", "occurs twice"),
     ],
@@ -220,7 +220,8 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
         (TEXT + "shots: true\n", 15, "whole number"),
         (TEXT + "shots: 4\nshots: 5\n", 16, "twice"),
         (TEXT + "model: sim\n", 15, "either 'model' or 'models'"),
-        (TEXT + "noise: loud\n", 15, "secure"),
+        (TEXT + "noise: loud\n", 15, "must be 'seeded'"),
+        (TEXT + "noise: secure\n", 15, "dpicl release"),
         (TEXT + "  - name: tang\n", 15, "label"),
         (TEXT.replace("seeds: [0, 1]", "seeds: [0, 1"), 6, "not valid YAML"),
         (TEXT.replace("version: 3\n", ""), 1, "'version' is missing"),
@@ -245,7 +246,7 @@ def test_any_text_is_a_suite_or_a_usage_error(tmp_path_factory, text):
 
 
 def test_shipped_suites_expand():
-    from dpicl.harness.core.paths import shipped_suites
+    from dpicl.core.paths import shipped_suites
 
     assert shipped_suites()
     for path in shipped_suites().values():

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.splits import Record, normalised
-from dpicl.harness.data.task import NEUTRAL_LABEL, TASKS, Task, keywords, list_tasks
+from dpicl.core.errors import UsageError
+from dpicl.data.splits import Record, normalised
+from dpicl.data.task import NEUTRAL_LABEL, TASKS, Task, keywords, list_tasks
 from dpicl.tasks import films
 from tests.harness.helpers import write
 

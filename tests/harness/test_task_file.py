@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.cli import doctor
-from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.data import config as task_config
-from dpicl.harness.data.config import TASKS, list_tasks
-from dpicl.harness.data.task_file import LM_EVAL_KEYS, TaskFile, read_task_file
+from dpicl.cli import doctor
+from dpicl.core.errors import DpiclError
+from dpicl.data import config as task_config
+from dpicl.data.config import TASKS, list_tasks
+from dpicl.data.task_file import LM_EVAL_KEYS, TaskFile, read_task_file
 from tests.harness.helpers import refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core.together import (
+from dpicl.core.together import (
     Account,
     Exclusive,
     Service,

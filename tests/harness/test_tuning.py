@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import TaskFacts, expand
-from dpicl.harness.run.results import Result
-from dpicl.harness.run.suite import Suite, load_suite
-from dpicl.harness.run.tuning import chosen, tuned_words, tuning_suite, write_choice
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.api import readings
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.expand import TaskFacts, expand
+from dpicl.run.results import Result
+from dpicl.run.suite import Suite, load_suite
+from dpicl.run.tuning import chosen, tuned_words, tuning_suite, write_choice
 from tests.leaderboards.factory import make_result
 
 MECHANISMS = load_mechanisms()
@@ -64,7 +64,7 @@ def results_of(made: Suite, scores: dict[str, float]) -> list[Result]:
     ("change", "said"),
     [
         ("tune: {alpha: [1, 2]}", "lists 2 settings, and every tuned row has 6"),
-        ("tune: {slots: [1, 2, 3, 4, 5, 6]}", "tunes slots, which its options set already"),
+        ("tune: {slots: [1, 2, 3, 4, 5, 6]}", "tunes slots, which its options or per_task set already"),
         ("tune: {alfa: [1, 2, 3, 4, 5, 6]}", "alfa"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_suite_without_real_records_or_without_grids_is_not_tuned(tmp_path):
         tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), SOURCES)
 
 
-def test_the_best_mean_over_tasks_is_chosen_and_written_beside_all_that_stood_there(tmp_path):
+def test_the_best_mean_over_tasks_is_chosen_and_written_beside_the_suite(tmp_path):
     suite = read(tmp_path)
     assert suite.untuned == ["pta"]
     made = tuning_suite(suite, SOURCES)
@@ -103,9 +103,8 @@ def test_the_best_mean_over_tasks_is_chosen_and_written_beside_all_that_stood_th
     assert [setting.score for setting in tuned.rows["pta"]] == [0.75, 0.5, 0.25, 0.25, 0.25, 0.25]
     assert tuned.records == {"agnews": "f" * 64, "trec": "f" * 64}
     path = tmp_path / "suite.yaml"
-    write_choice(path, tuned)
-    write_choice(path, tuned)  # in the place of the first
-    assert path.read_text().startswith(TEXT) and path.read_text().count("\ntuned:") == 1
+    (tmp_path / "suite.tuned.yaml").write_text("rows: {}  # of another time")
+    assert write_choice(path, tuned) == tmp_path / "suite.tuned.yaml" and path.read_text() == TEXT
     after = load_suite(path)
     assert after.untuned == [] and after.hash == suite.hash
     own = [cell for cell in expand(after, MECHANISMS, FACTS) if cell.label == "pta"]
@@ -132,14 +131,53 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
         read(tmp_path, both.replace("tune: pta}", "tune: zero_shot}"))
 
 
-def test_a_choice_among_other_settings_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("score: 0.25", "score: .nan"), r"suite\.tuned\.yaml, line \d+: 'rows, pta, entry 1, score'"),
+        (("score: 0.25", "score: -1"), "best score first"),
+        (("seeds: [1000,", "seeds: [-1,"), "line 6: 'seeds, entry 1'"),
+        (("score: 0.25", "scroe: 0.25"), "'scroe'. Did you mean 'score'.*Known: options, score, tasks"),
+        (("\nseeds:", "\nsedes:"), "Did you mean 'seeds'.*Known: command, commit"),
+        (("command:", "- command:"), "not valid YAML"),
+    ],
+)
+def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, said):
+    suite = read(tmp_path)
+    made = tuning_suite(suite, SOURCES)
+    choice = write_choice(tmp_path / "suite.yaml", chosen(suite, made, results_of(made, {}), "dpicl tune small"))
+    assert change[0] in choice.read_text()
+    choice.write_text(choice.read_text().replace(*change, 1))
+    with pytest.raises(UsageError, match=said):
+        load_suite(tmp_path / "suite.yaml")
+
+
+def test_tune_refuses_before_it_runs_what_it_could_not_finish(dpicl, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    path = tmp_path / "suite.yaml"
+    path.write_text(TEXT)
+    other = dpicl("tune", path, "--task", "dbpedia", "--results", tmp_path / "results")
+    assert other.code == 2 and "agnews, shared_facts, trec" in other.err
+    (tmp_path / "suite.tuned.yaml").mkdir()
+    for command in ("tune", "plan"):
+        folder = dpicl(command, path, "--results", tmp_path / "results")
+        assert folder.code == 2 and "suite.tuned.yaml" in folder.err
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("key", ["queries: 3", "baseline_seeds: [1]", "baseline_seeds: [7]"])
+def test_what_does_not_go_together_is_told_with_its_line(tmp_path, key):
+    with pytest.raises(UsageError, match="line 3"):
+        read(tmp_path, TEXT.replace("source: local", key))
+
+
+def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     suite = read(tmp_path)
     made = tuning_suite(suite, SOURCES)
     path = tmp_path / "suite.yaml"
     write_choice(path, chosen(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
-    with pytest.raises(UsageError, match="dpicl tune"):
-        load_suite(path)
+    assert load_suite(path).untuned == ["pta"] and load_suite(path).chosen("pta") == {}
 
 
 def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
@@ -177,9 +215,9 @@ def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_p
     assert set(first.json["records"]) == {"trec"} and len(first.json["rows"]["pta"]) == 6
     assert first.json["command"].startswith("dpicl tune")
     assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
-    written = path.read_text()
+    written = (tmp_path / "suite.tuned.yaml").read_text()
     again = dpicl("tune", path, "--results", results, "--task", "trec", "--json")  # everything is there
-    assert (again.code, path.read_text()) == (0, written)
+    assert (again.code, (tmp_path / "suite.tuned.yaml").read_text()) == (0, written)
     plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
     chosen = first.json["rows"]["pta"][0]["options"]
     assert all(chosen.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")

@@ -11,9 +11,9 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.core.interrupts import stopped_by_term
-from dpicl.harness.run.worker_process import WorkerProcess, portable, speaking
+from dpicl.core.errors import DataError
+from dpicl.core.interrupts import stopped_by_term
+from dpicl.run.worker_process import WorkerProcess, portable, speaking
 
 
 class Unportable(Exception):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpicl.harness.attacks.results import AttackResult, Attempt, Decision, Estimate, External, LowerBound, Subject
-from dpicl.harness.run.results import Cost, Privacy
+from dpicl.attacks.results import AttackResult, Attempt, Decision, Estimate, External, LowerBound, Subject
+from dpicl.run.results import Cost, Privacy
 from tests.leaderboards.factory import FIXED, make_result
 
 

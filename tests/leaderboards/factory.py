@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.run.results import (
+from dpicl.core.cell import Cell
+from dpicl.run.results import (
     Answer,
     Cost,
     Data,

@@ -6,13 +6,13 @@ import csv
 
 import pytest
 
-from dpicl.harness.core.paths import find_suite
-from dpicl.harness.mechanism.options import resolve_options
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import load_suite
+from dpicl.core.paths import find_suite
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.html import suites_json
+from dpicl.mechanism.options import resolve_options
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.store import Store
+from dpicl.run.suite import load_suite
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
@@ -24,13 +24,13 @@ def results_folder(tmp_path):
     suite = load_suite(find_suite("quick"))
     given = next(entry.options for entry in suite.mechanisms if entry.name == "tang")
     options = resolve_options(load_mechanisms()["tang"].cls, "agnews", given)
+    shared = {"task_version": 2, "test_records": suite.test_records, "train_records": suite.train_records}
     folder = tmp_path / "results"
     for source in ("synthetic", "local"):
         made = [*ends(source=source), make_result("tang", 0.6, source=source, options=options)]
         for result in [*made, make_result("tang", 0.9, source=source, options={**options, "slots": 99})]:
             reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-            sized = {"suite_version": suite.version, "test_records": suite.test_records}
-            cell = result.cell.model_copy(update=sized)
+            cell = result.cell.model_copy(update={"suite_version": suite.version, **shared})
             Store(folder, "quick").write(
                 result.model_copy(update={"suite": reference, "cell": cell, "cell_id": cell.id})
             )
@@ -45,30 +45,27 @@ def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_
     lines = answer.json["suites"]
     found = sorted((line["suite"], line["source"], line["rows"]) for line in lines)
     assert found == [("quick", "local", 3), ("quick", "synthetic", 3)]
-    (best,) = lines[0]["best"]
-    assert (best["epsilon"], best["label"], best["recovery"], best["of"]) == ("1", "tang", "50%", "all tasks")
-    assert lines[0]["nobody"] == []
+    (answered,) = lines[0]["answers"]
+    assert (answered["epsilon"], answered["tasks"], answered["verdict"]) == (1.0, ["agnews"], "the only row")
+    assert [(one["label"], one["number"]) for one in answered["best"]] == [("tang", "0.600")]
     assert "2 results with other suite settings" in answer.err
 
 
-def test_the_list_of_suites_gives_the_answer_first_and_every_epsilon_once(dpicl, results_folder, tmp_path):
+def test_the_list_of_suites_has_a_line_an_answer(dpicl, results_folder, tmp_path):
     site = tmp_path / "site"
     flags = ["board", "all", "--results", results_folder, "--no-submissions"]
     (line, _) = dpicl(*flags, "--json").json["suites"]
-    assert line["levels"] == ["ε = 1: tang (50%); all tasks"]
     (answer,) = line["answers"]
-    assert answer.startswith("At ε = 1, agnews: tang (")
+    assert answer["text"] == "ε = 1, agnews: tang (0.600), the only row"
     assert dpicl(*flags, "--html", site).code == 0
-    words = Page((site / "index.html").read_text("utf-8")).words
-    assert words.index(answer) < words.index("All suites", words.index("In brief"))
+    assert answer["text"] in Page((site / "index.html").read_text("utf-8")).words
 
 
 def test_tied_rows_are_one_line_an_epsilon():
     results = [*ends(), *(make_result(f"row{n}", 0.6) for n in range(9))]
     (line,) = suites_json({"quick": build_board(results)})
-    (level,) = line["levels"]
-    assert level.startswith("ε = 1: row0 (50%), row1 (50%),") and level.endswith(" and 3 more are tied; all tasks")
-    assert level.count("all tasks") == 1
+    (answer,) = line["answers"]
+    assert answer["text"] == "ε = 1, agnews: row0 (0.600), row1 (0.600), row2 (0.600) and 6 more, 9 of 9 tied"
 
 
 def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_path):

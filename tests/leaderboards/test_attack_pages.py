@@ -5,19 +5,19 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from dpicl.cli import main
-from dpicl.harness.attacks import store
-from dpicl.harness.core.paths import find_suite
-from dpicl.harness.mechanism.options import resolve_options
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import load_suite
+from dpicl.attacks import store
+from dpicl.core.paths import find_suite
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page, pages
 from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
+from dpicl.mechanism.options import resolve_options
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.program import main
+from dpicl.run.store import Store
+from dpicl.run.suite import load_suite
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
@@ -128,10 +128,14 @@ def results_folder(tmp_path):
     options = resolve_options(load_mechanisms()["tang"].cls, "agnews", given)
     kept = Store(folder, "quick")
     for result in (*ends(), make_result("tang", 0.6, options=options)):
-        kept.write(result.model_copy(update={"suite": result.suite.model_copy(update={"hash": suite.hash})}))
-    store.write(folder, make_attack(audited=2.1))
+        reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
+        shared = {"task_version": 2, "test_records": suite.test_records, "train_records": suite.train_records}
+        cell = result.cell.model_copy(update={"suite_version": suite.version, **shared})
+        kept.write(result.model_copy(update={"suite": reference, "cell": cell, "cell_id": cell.id}))
+    store.write(folder, make_attack(audited=2.1, task_version=2))
     (folder / "external" / "quick").mkdir(parents=True)
-    (folder / "external" / "quick" / "ours.json").write_text(make_external(0.3).model_dump_json())
+    external = make_external(0.3).model_copy(update={"version": suite.version})
+    (folder / "external" / "quick" / "ours.json").write_text(external.model_dump_json())
     (folder / "external" / "quick" / "half.json").write_text('{"schema_version": 1')
     (folder / "attacks" / "audit" / "old.json").write_text('{"schema_version": 99}')
     return folder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.attacks.trade_offs import epsilon_of_mu
+from dpicl.attacks.trade_offs import epsilon_of_mu
 from dpicl.leaderboards.model.audits import CONFIDENCE, audit_of, bound_at
 from tests.leaderboards.attack_factory import make_attack, make_external, rule
 

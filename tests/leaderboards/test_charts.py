@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import matplotlib
 import pytest
 
-from dpicl.harness.attacks.results import Estimate
+from dpicl.attacks.results import Estimate
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import charts

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import DataError, UsageError
-from dpicl.harness.data import config as task_config
-from dpicl.harness.data.config import higher_is_better, load_config
-from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.run.results import Documents, Score, from_text, to_text
+from dpicl.core.errors import DataError, UsageError
+from dpicl.data import config as task_config
+from dpicl.data.config import higher_is_better, load_config
+from dpicl.data.task_file import read_task_file
 from dpicl.leaderboards.compare.sides import Side
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.compare.verdicts import compare
@@ -20,6 +19,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.run.results import Documents, Score, from_text, to_text
 from tests.leaderboards.factory import ends, make_result, turned
 from tests.leaderboards.random_boards import random_results
 
@@ -147,7 +147,7 @@ def test_the_opposite_metric_leaves_verdicts_and_steps_unchanged(seed):
         sides = (Side(name, name, tuple(map(change, own))) for name, own in (("base", base), ("candidate", candidate)))
         cells = [(cell.verdict, cell.difference, cell.adjusted, cell.test.low) for cell in compare(*sides).cells]
         tracks = build_tracks([change(one) for one in (*base, *later)])
-        return cells, [(point.step.gain, point.step.significant) for track in tracks for point in track.points[1:]]
+        return cells, [(point.step.gain, point.step.verdict) for track in tracks for point in track.points[1:]]
 
     (cells, steps), (mirrored, mirrored_steps) = told(lambda result: result), told(turned)
     for one, other in zip((*cells, *steps), (*mirrored, *mirrored_steps), strict=True):

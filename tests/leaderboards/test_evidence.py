@@ -177,14 +177,6 @@ def test_terminal_shows_the_column_the_attack_and_the_command_where_there_is_non
     assert "dpicl audit tang" not in text
 
 
-def test_no_audit_is_advised_on_records_that_are_kept_private():
-    result = make_result("tang", 0.6)
-    cell = result.cell.model_copy(update={"noise": "secure"})
-    built = board([*ends(), result.model_copy(update={"cell": cell, "cell_id": cell.id})])
-    assert row_of(built, "tang", 1.0).audit.command == ""
-    assert "dpicl audit" not in render_terminal(built, color=False)
-
-
 def test_the_command_names_words_that_are_no_default_and_no_sizes():
     options = {"slots": 10, "calibrate": True, "partition": "once", "candidates": "spans"}
     results = [*ends(delta=1e-6), make_result("voting", 0.6, options=options, epsilon=8.0, delta=1e-6)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dpicl.harness.run.results import Documents
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.run.results import Documents
 from tests.leaderboards.factory import make_result
 
 METRIC = "acc_calibrated"
@@ -46,9 +46,9 @@ def test_with_headroom_rows_have_ranks_and_without_it_nobody_does():
     (table,) = nothing.tables
     assert not table.headroom[METRIC].rewards
     assert [one.rank for one in table.rows] == [None] * len(table.rows)
-    assert nothing.rankings[0].tasks == () and nothing.rankings[0].left_out == (("agnews", table.unrewarded),)
+    assert nothing.rankings[0].tasks == () and nothing.rankings[0].left_out == (("agnews", "nobody is ranked there"),)
     (answer,) = nothing.answers
-    assert answer.first == () and answer.unrewarded == table.unrewarded
+    assert (answer.best, answer.verdict) == ((), "no headroom")
     assert not nothing.places
 
 

@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.row_page import MOST_ANSWERS
+from dpicl.mechanism.registry import load_mechanisms
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, plain_results, submission
 
@@ -28,7 +28,7 @@ def row_words(results, label="tang", **more) -> str:
 def test_a_site_has_a_page_for_the_board_every_mechanism_and_every_row():
     files = site_of(plain_results())
     tops = [name for name in files if "/" not in name]
-    assert tops == ["index.html", "compare.html", "board.csv", "board.json"]
+    assert tops == ["index.html", "board.csv", "board.json"]
     mechanisms = [name for name in files if name.startswith("mechanisms/")]
     assert mechanisms == [f"mechanisms/{name}.html" for name in ("prism", "real_demonstrations", "tang", "zero_shot")]
     assert len([name for name in files if name.startswith("rows/")]) == 5
@@ -195,17 +195,3 @@ def test_retired_versions_stand_apart_and_are_frozen():
     assert "Frozen." in Page(files[row]).words
     assert "pta" not in files["board.csv"]
     assert len(json.loads(files["board.json"])["retired"]) == 1
-
-
-def test_scores_across_releases_have_a_page_when_a_row_was_run_with_two_models():
-    def other(result):
-        model = result.manifest.model.model_copy(update={"name": "other", "sha256": "d" * 64})
-        return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
-
-    newer = [*ends(model="other"), make_result("tang", 0.7, model="other")]
-    files = site_of([*plain_results(), *map(other, newer)])
-    assert "track.html" in Page(files["index.html"]).links
-    assert "index.html" in Page(files["track.html"]).links
-    assert "0.700" in Page(files["track.html"]).words
-    assert "track.html" not in site_of(plain_results())
-    assert "track.html" not in site_of([*ends(), other(make_result("tang", 0.7, model="other"))])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.run.results import Manifest, Result, from_text
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import group_of, value_of
 from dpicl.leaderboards.model.marks import FIXED_DRAW, NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
@@ -18,6 +17,7 @@ from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.run.results import Manifest, Result, from_text
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 

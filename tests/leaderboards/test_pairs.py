@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 import dpicl as api
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.store import Store
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.named_rows import compare_named
 from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.pairs import Pairs
+from dpicl.run.store import Store
 from tests.leaderboards.factory import ends, make_result, turned
 
 SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}
@@ -181,7 +181,7 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
     assert [row.label for row in table.in_order] == ["zero_shot", "tang", "real_demonstrations"]
     whole = next(row for row in board.sections[0].tables[1].rows if row.label == "tang" and row.epsilon == 1)
     assert table.rows == (whole,)
-    assert {answer.of for answer in part.sections[0].answers} == {3}
+    assert [answer.tasks for answer in part.sections[0].answers] == [("agnews", "trec"), ("trec",)]
     assert chosen(board) is board
     for wrong in ({"tasks": ["tree"]}, {"labels": ["tong"]}, {"epsilons": [3.0]}):
         with pytest.raises(UsageError):
@@ -191,17 +191,15 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
 def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(board):
     means, agnews, _ = board.sections[0].answers[:3]
     assert [answer.epsilon for answer in board.sections[0].answers] == [1.0] * 3 + [8.0] * 3
-    assert means.tasks == ("agnews", "trec") and means.first[0].label == "tang" and means.of == 3
-    assert agnews.says.startswith("At ε = 1, agnews: tang (0.800) is better than every other row; ")
-    assert agnews.public == "0.500" and agnews.beat_it >= 1
+    assert means.tasks == ("agnews", "trec") and means.best[0].label == "tang"
+    assert agnews.cells == ["1", "agnews", "tang (0.800)", "better than all 2 others", "–"]
     high = [one for one in results() if "_demonstrations" not in one.cell.mechanism]
     high += [
         shuffled(make_result("public_demonstrations", 0.95, epsilon=0.0, seed=seed, documents=200), seed)
         for seed in range(4)
     ]
     (answer, _) = build_board(high).sections[0].answers
-    assert [one.label for one in answer.above] == ["public_demonstrations"]
-    assert "public_demonstrations (0.950)" in answer.says and "no private record" in answer.says
+    assert answer.cells[-1] == "public_demonstrations (0.950)"
 
 
 def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_one_are_first():
@@ -212,16 +210,14 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
         for seed in range(4)
     ]
     (answer,) = build_board(found).sections[0].answers
-    assert answer.embeddings == () and answer.prompting == ()
+    assert [one.label for one in answer.best] == ["embedding_centroids"] and answer.controls == ()
     marked = [
         replace(one, marks=(BY_EMBEDDINGS,)) if one.label == "embedding_centroids" else one
         for one in build_board(found).sections[0].tables[0].rows
     ]
     table = replace(build_board(found).sections[0].tables[0], rows=tuple(marked))
     (answer,) = answers([table], [])
-    assert answer.embeddings == ("embedding_centroids",) and answer.prompting_of == 3
-    assert [one.label for one in answer.prompting] == ["tang", "prism"]
-    assert "of the 3 that prompt one, tang (0.700) and prism (0.690) may each be the best (of 3)" in answer.says
+    assert answer.cells[2:] == ["tang (0.700) and prism (0.690)", "2 of 3 tied", "embedding_centroids (0.900)"]
 
 
 def test_so_it_does_over_several_tasks():
@@ -242,6 +238,7 @@ def test_so_it_does_over_several_tasks():
     ]
     tables = build_board(found).sections[0].tables
     answer = answers(tables, [replace(ranking, standings=tuple(standings))])[0]
-    assert answer.tasks == ("agnews", "trec") and answer.embeddings == ("embedding_centroids",)
-    assert "of the 3 that prompt one, tang (67%) and prism (65%) may each be the best (of 3)" in answer.says
-    assert answers(tables, [ranking])[0].prompting == ()
+    assert answer.tasks == ("agnews", "trec")
+    assert answer.cells[2:4] == ["tang (67%) and prism (65%)", "2 of 3 tied"]
+    assert [one.label for one in answer.controls] == ["embedding_centroids"]
+    assert [one.label for one in answers(tables, [ranking])[0].best] == ["embedding_centroids"]

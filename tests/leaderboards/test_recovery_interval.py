@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.statistics import ratio_interval
+from dpicl.core.errors import UsageError
+from dpicl.evaluation.statistics import ratio_interval
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from tests.leaderboards.factory import ends, make_result

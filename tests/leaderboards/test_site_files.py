@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from dpicl.harness.core.errors import ResultError
+from dpicl.core.errors import ResultError
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.html import pages, write_all, write_html
 from dpicl.leaderboards.render.site.addresses import mechanism_file, plain
-from dpicl.leaderboards.render.site.comparison import MOST_RIVALS
+from dpicl.leaderboards.render.site.row_page import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, full_board, plain_results
 
@@ -50,25 +50,21 @@ def test_a_row_s_page_says_how_it_stands_beside_the_rows_at_its_epsilon_controls
     ]
     files = pages(build_board(results))
     (name,) = [name for name in files if name.startswith("rows/tang-agnews-e1-")]
-    lines = [attributes for tag, attributes in Page(files[name]).tags if tag == "tr" and "data-id" in attributes]
-    beside = [line["data-id"].rpartition("-e")[0] for line in lines]
-    assert sorted(beside) == [
+    beside = {link.removeprefix("../") for link in Page(files[name]).links if link.startswith("../rows/")}
+    assert beside <= files.keys()
+    assert sorted(link.removeprefix("rows/").rpartition("-e")[0] for link in beside) == [
         "prism-agnews", "public_demonstrations-agnews", "real_demonstrations-agnews", "zero_shot-agnews",
     ]  # fmt: skip
-    assert all(f"rows/{line['data-id']}.html" in files and "tang at ε = 1" in line["data-says"] for line in lines)
 
 
 def test_no_page_grows_with_the_pairs_of_rows():
-    def sizes(number):
+    def rivals(number):
         rows = [make_result(f"row{i}", 0.3 + 0.4 * i / number, documents=30) for i in range(number)]
         files = pages(build_board([*ends(documents=30), *rows]))
         (own,) = [text for name, text in files.items() if name.startswith("rows/row1-")]
-        return len(files["compare.html"]) / number, own.count("data-says")
+        return sum(link.startswith("../rows/") for link in Page(own).links)
 
-    (few, own), (many, capped) = sizes(10), sizes(60)
-    assert 60 * many - 10 * few < 50 * 250  # a choice for each row; what is compared is on the pages of the rows
-    assert many < 1.2 * few
-    assert own == 11 and capped == MOST_RIVALS
+    assert rivals(10) == 11 and rivals(60) == MOST_RIVALS
 
 
 def test_a_site_is_written_into_a_new_folder_and_old_pages_of_ours_go(tmp_path):
@@ -107,8 +103,9 @@ def test_all_suites_are_listed_with_the_best_at_every_epsilon(tmp_path):
     boards = {"quick": build_board(plain_results()), "other": build_board(other)}
     assert write_all(boards, tmp_path, {}, {}, build_attacks([], [])) == tmp_path / "index.html"
     found = Page((tmp_path / "index.html").read_text("utf-8"))
-    assert "tang (50%) and prism (25%) are tied" in found.words and "ε = 8: tang (75%)" in found.words
-    assert "ε = 1: pta (75%)" in found.words
+    assert "ε = 1, agnews: tang (0.600) and prism (0.500), 2 of 2 tied" in found.words
+    assert "ε = 8, agnews: tang (0.700), the only row" in found.words
+    assert "ε = 1, agnews: pta (0.700) and esa (0.500), 2 of 2 tied" in found.words
     assert {"./quick/index.html", "./other/index.html", "attacks/index.html"} <= set(found.links)
     for link in found.links:
         assert (tmp_path / link.partition("#")[0]).exists()
@@ -117,7 +114,7 @@ def test_all_suites_are_listed_with_the_best_at_every_epsilon(tmp_path):
         assert (tmp_path / "other" / link.partition("#")[0]).exists()
 
 
-@pytest.mark.parametrize("name", ["index.html", "compare.html"])
+@pytest.mark.parametrize("name", ["index.html", "track.html"])
 def test_a_page_of_somebody_else_is_not_replaced(tmp_path, name):
     (tmp_path / name).write_text("<p>my homepage")
     with pytest.raises(ResultError, match=f"{name} was not written by dpicl and stays as it is"):

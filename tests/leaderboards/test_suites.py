@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpicl.harness.core.paths import shipped_suites
-from dpicl.harness.run.suite import load_suite
+from dpicl.core.paths import shipped_suites
+from dpicl.run.suite import load_suite
 
 
 def test_the_suites_ship():

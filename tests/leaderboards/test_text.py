@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpicl.harness.attacks.results import Estimate
+from dpicl.attacks.results import Estimate
 from dpicl.leaderboards.model.attacks import (
     against_row,
     differing_options,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.track import build_tracks, significant_steps
 from tests.harness.comparison.sides import ones, scored, with_manifest
 
@@ -51,13 +51,13 @@ def test_a_line_breaks_where_the_records_changed_and_says_so():
     assert significant_steps([track]) == 0
 
 
-def test_a_planted_loss_is_a_significant_step_and_nothing_else_is():
+def test_a_planted_loss_is_a_worse_step_and_nothing_else_is():
     results = [release(110, 1), release(110, 2, "b" * 40), release(80, 3, "c" * 40)]
     results += [release(110, day, commit * 40, epsilon=8.0) for day, commit in ((1, "a"), (2, "b"), (3, "c"))]
     low, high = build_tracks(results)
-    assert [bool(point.step and point.step.significant) for point in low.points] == [False, False, True]
+    assert [point.step and point.step.verdict for point in low.points] == [None, "inconclusive", "worse"]
     assert low.points[2].step.gain == pytest.approx(-0.2)
-    assert not any(point.step and point.step.significant for point in high.points)
+    assert not any(point.sign for point in high.points)
 
 
 def test_steps_are_adjusted_over_all_lines():
@@ -110,7 +110,7 @@ def test_a_distance_that_grew_is_a_loss():
 
     (track,) = build_tracks([distance(0.2, 1, "a"), distance(0.6, 2, "b")])
     assert track.points[1].step.gain == pytest.approx(-0.4)
-    assert track.points[1].step.significant
+    assert track.points[1].step.verdict == "worse"
 
 
 def test_releases_have_the_names_that_are_given():

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dpicl.harness.core.errors import ResultError
+from dpicl.core.errors import ResultError
 from dpicl.leaderboards.render.track import render_page, write_page
 from tests.harness.comparison.sides import ones, scored, with_manifest, written
 from tests.leaderboards.site_factory import history
@@ -36,7 +36,7 @@ def test_hostile_names_change_no_element(value):
 
 def test_the_page_shows_releases_scores_breaks_and_steps():
     text = html.unescape(render_page(history()))
-    for part in ("≠ 0.733", "other records", "▼", "2 significant", "default-src 'none'"):
+    for part in ("≠ 0.733", "other records", "▼", "2 steps better or worse", "default-src 'none'"):
         assert part in text
     assert text.count("<figure>") == 2 and "https://" not in text
     assert "dpicl run quick" in render_page(())
@@ -61,14 +61,14 @@ def test_the_command_answers_as_a_table_as_json_and_as_a_page(monkeypatch, dpicl
     folders = written(tmp_path / "old", old), written(tmp_path / "new", [with_manifest(new[0], dtype="float32")])
     answer = dpicl("track", *folders, folders[0], "--html", tmp_path / "site")
     assert answer.code == 0
-    assert answer.out.startswith("1 significant step in 1 line\n")
+    assert answer.out.startswith("1 step better or worse, in 1 line\n")
     assert re.search(r"tang +1 +0\.733 0\.6\d+–0\.[78]\d+ +0\.467 \S+ ▼", answer.out)
     assert (tmp_path / "site" / "track.html").is_file()
     document = dpicl("track", *folders, "--json").json
     assert [release["dtype"] for release in document["releases"]] == ["bfloat16", "float32"]
     (track,) = document["tracks"]
     assert [point["score"] for point in track["points"]] == [pytest.approx(110 / 150), pytest.approx(70 / 150)]
-    assert track["points"][1]["step"]["significant"] is True
+    assert track["points"][1]["step"]["verdict"] == "worse"
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import hashlib
 
 import numpy as np
 
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import Context
-from dpicl.harness.models.base import ChatPrompt, ModelIdentity, Tokens, Usage
-from dpicl.harness.models.rereading import RereadingModel
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.core.seeds import Streams
+from dpicl.data.task import Record
+from dpicl.mechanism.bases import Context
+from dpicl.models.base import ChatPrompt, ModelIdentity, Tokens, Usage
+from dpicl.models.rereading import RereadingModel
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
 
 ALPHABET = [chr(c) for c in range(32, 127)] + ["\n", "\x00"]
 EOS = len(ALPHABET) - 1

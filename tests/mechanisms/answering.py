@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import AnswerContext, Query
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.core.seeds import Streams
+from dpicl.data.task import Record
+from dpicl.mechanism.bases import AnswerContext, Query
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.product_of_experts import ProductOfExperts
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
 from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
 

@@ -9,17 +9,17 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import BudgetExceeded
-from dpicl.harness.mechanism.bases import FinalPrompt, Sizes
-from dpicl.harness.privacy import cluster_tree, primitives, release_hooks, top_k
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import compose, flatten
-from dpicl.harness.privacy.sampling_schemes import SCHEMES
+from dpicl.core.errors import BudgetExceeded
+from dpicl.mechanism.bases import FinalPrompt, Sizes
 from dpicl.mechanisms import ksa as ksa_file
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.product_of_experts import ProductOfExperts
 from dpicl.mechanisms.sga import SGA
+from dpicl.privacy import cluster_tree, primitives, release_hooks, top_k
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import compose, flatten
+from dpicl.privacy.sampling_schemes import SCHEMES
 from tests.examples import examples
 from tests.mechanisms.answering import (
     ALL,

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.bases import Query, Sizes
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.mechanisms._public_candidates import nearest
+from dpicl.core.errors import UsageError
+from dpicl.mechanism.bases import Query, Sizes
+from dpicl.mechanism.public_candidates import nearest
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA, public_words, stopwords, words_of
 from dpicl.mechanisms.sga import SGA, PublicSpace
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting, ballots, spans
+from dpicl.privacy.accountants import epsilon
 from tests.mechanisms.answering import (
     DIMENSION,
     HashReader,

@@ -7,19 +7,19 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.seeds import SeededNoise
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import Query
-from dpicl.harness.privacy.cluster_tree import ClusterTree
-from dpicl.harness.privacy.sampling_schemes import SCHEMES
-from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader
+from dpicl import models
+from dpicl.core.seeds import SeededNoise
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Query
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.sga import SGA, PublicSpace
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting
+from dpicl.privacy.cluster_tree import ClusterTree
+from dpicl.privacy.sampling_schemes import SCHEMES
+from dpicl.run.output_cache import OutputCache
+from dpicl.run.reader import SlotReader
 from tests.mechanisms.answering import (
     ALL,
     DIMENSION,

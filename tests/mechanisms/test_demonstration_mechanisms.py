@@ -8,12 +8,10 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import ModelError, PluginError, PromptTooLong, UsageError
-from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import Sizes
-from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
-from dpicl.harness.privacy import primitives, private_set, release_hooks
-from dpicl.harness.privacy.events import compose
+from dpicl.core.errors import ModelError, PluginError, PromptTooLong, UsageError
+from dpicl.data.task import Record
+from dpicl.mechanism.bases import Sizes
+from dpicl.mechanism.generation import PromptWriter, ReleasedText
 from dpicl.mechanisms.adadpsyn import AdaDPSyn
 from dpicl.mechanisms.hot_pate import HotPATE
 from dpicl.mechanisms.invisible_ink import InvisibleInk
@@ -23,6 +21,8 @@ from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.privacy import primitives, private_set, release_hooks
+from dpicl.privacy.events import compose
 from tests.examples import examples
 from tests.mechanisms.adversarial import AdversarialModel, ForcedNoise, TinyTask, run
 

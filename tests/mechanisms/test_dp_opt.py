@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.attacks.observers import Recording
-from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.checking import QUICK, CheckEvidence
-from dpicl.harness.conformance.checks.neighbours import sensitivity
-from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import Record, Sizes
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import Context
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, flatten
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.limited_domain import LimitedDomain
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.release_hooks import observing
-from dpicl.harness.reaccounting.published import dp_opt_epsilon
+from dpicl.attacks.observers import Recording
+from dpicl.conformance.bench import set_up
+from dpicl.conformance.checking import QUICK, CheckEvidence
+from dpicl.conformance.checks.neighbours import sensitivity
+from dpicl.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.core.seeds import Streams
+from dpicl.core.vocabulary import Record, Sizes
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.dp_opt import WISHES, DPOpt, MetaPrompts, Student
+from dpicl.models.simulated import SimulatedLM
+from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, flatten
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.limited_domain import LimitedDomain
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.release_hooks import observing
+from dpicl.reaccounting.published import dp_opt_epsilon
 from tests.mechanisms.adversarial import StableSampling
 
 SMALL = DPOpt(slots=8, instructions=2, tokens=6, retries=2, least=2)

@@ -6,20 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.attacks.observers import Recording
-from dpicl.harness.attacks.views import yes_or_no
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import Query, Record, Sizes
-from dpicl.harness.data.task import Task
-from dpicl.harness.models.embeddings import load_embeddings
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.primitives import NoisySum
-from dpicl.harness.privacy.release_hooks import observing
-from dpicl.harness.privacy.slack import LARGEST, slack
-from dpicl.harness.run.releasing import calibrated, release
+from dpicl import models
+from dpicl.attacks.observers import Recording
+from dpicl.attacks.views import yes_or_no
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import UsageError
+from dpicl.core.vocabulary import Query, Record, Sizes
+from dpicl.data.task import Task
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
+from dpicl.models.embeddings import load_embeddings
+from dpicl.privacy import accountants
+from dpicl.privacy.primitives import NoisySum
+from dpicl.privacy.release_hooks import observing
+from dpicl.privacy.slack import LARGEST, slack
+from dpicl.run.releasing import calibrated, release
 
 SIM = EmbeddingCentroids(embedding="sim")
 LOGISTIC = replace(SIM, head="logistic", steps=3)

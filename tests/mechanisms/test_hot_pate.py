@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpicl.harness.core.seeds import Streams, shot_streams
+from dpicl.core.seeds import Streams, shot_streams
 from dpicl.mechanisms import hot_pate
 from dpicl.mechanisms.hot_pate import HotPATE, coordinated_ballots
 from dpicl.mechanisms.tang import Tang

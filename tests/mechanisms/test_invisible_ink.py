@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
-from dpicl.harness.data.task import Record
-from dpicl.harness.privacy.events import BoundedRangeDpEvent
-from dpicl.harness.privacy.primitives import DifferenceChoice
-from dpicl.harness.privacy.release_hooks import observing
+from dpicl.data.task import Record
 from dpicl.mechanisms.invisible_ink import InvisibleInk, candidates
+from dpicl.privacy.events import BoundedRangeDpEvent
+from dpicl.privacy.primitives import DifferenceChoice
+from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
 from tests.harness.privacy.makers import WILD, Recorder, paid
 from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run

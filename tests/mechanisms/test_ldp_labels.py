@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness import models
-from dpicl.harness.attacks import audit
-from dpicl.harness.attacks.membership import shows_records
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import BudgetExceeded, DataError, PluginError, UnsupportedEvent, UsageError
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL, Record, Sizes
-from dpicl.harness.data.task import Task
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import LabelResponseDpEvent, from_json, label_response, notion_of, parallel, to_json
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.release_hooks import NoisyRelease, observing
-from dpicl.harness.privacy.slack import LARGEST, slack
-from dpicl.harness.run.releasing import release
+from dpicl import models
+from dpicl.attacks import audit
+from dpicl.attacks.membership import shows_records
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import BudgetExceeded, DataError, PluginError, UnsupportedEvent, UsageError
+from dpicl.core.seeds import Streams
+from dpicl.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL, Record, Sizes
+from dpicl.data.task import Task
 from dpicl.mechanisms.ldp_labels import LabelResponses
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import LabelResponseDpEvent, from_json, label_response, notion_of, parallel, to_json
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.release_hooks import NoisyRelease, observing
+from dpicl.privacy.slack import LARGEST, slack
+from dpicl.run.releasing import release
 
 LABELS = ("red", "green", "blue")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.data.task import Record, Task
-from dpicl.harness.mechanism.generation import PromptWriter
-from dpicl.harness.models.base import LanguageModel
-from dpicl.harness.privacy.primitives import BoundedRangeChoice, clip_scores
+from dpicl import models
+from dpicl.data.task import Record, Task
+from dpicl.mechanism.generation import PromptWriter
+from dpicl.models.base import LanguageModel
+from dpicl.privacy.primitives import BoundedRangeChoice, clip_scores
 from tests.harness.models.tiny import save_tiny_llama
 
 #: What moved other rows while they were read in padded batches: a quotation mark, long and short texts, other bytes.

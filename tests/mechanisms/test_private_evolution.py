@@ -4,27 +4,27 @@ from dataclasses import replace
 
 import pytest
 
-from dpicl.harness.attacks.observers import Recording
-from dpicl.harness.core.errors import PromptTooLong, UsageError
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import Demonstration, Record, Sizes
-from dpicl.harness.data.config import BY_EMBEDDING
-from dpicl.harness.evaluation import lm_eval_bridge
-from dpicl.harness.mechanism.bases import Context
-from dpicl.harness.mechanism.options import build
-from dpicl.harness.models.embeddings import embed_alone
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.events import compose
-from dpicl.harness.privacy.gaussians import exact_epsilon
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.release_hooks import observing
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.workbench import Workbench
+from dpicl.attacks.observers import Recording
+from dpicl.core.errors import PromptTooLong, UsageError
+from dpicl.core.seeds import Streams
+from dpicl.core.vocabulary import Demonstration, Record, Sizes
+from dpicl.data.config import BY_EMBEDDING
+from dpicl.evaluation import lm_eval_bridge
 from dpicl.leaderboards.gate.ledgers import sizes_of
+from dpicl.mechanism.bases import Context
+from dpicl.mechanism.options import build
 from dpicl.mechanisms.private_evolution import PrivateEvolution, different
+from dpicl.models.embeddings import embed_alone
+from dpicl.models.simulated import SimulatedLM
+from dpicl.privacy import accountants
+from dpicl.privacy.events import compose
+from dpicl.privacy.gaussians import exact_epsilon
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.release_hooks import observing
+from dpicl.run.pipeline import run_cell
+from dpicl.run.results import from_text, to_text
+from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 from tests.mechanisms.adversarial import StableSampling, TinyTask
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.checking import QUICK, CheckEvidence
-from dpicl.harness.conformance.kit import CHECKS
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import Sizes
-from dpicl.harness.privacy.above_threshold import AboveThreshold
-from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
-from dpicl.harness.privacy.release_hooks import observing
+from dpicl.conformance.bench import set_up
+from dpicl.conformance.checking import QUICK, CheckEvidence
+from dpicl.conformance.kit import CHECKS
+from dpicl.core.errors import UsageError
+from dpicl.data.task import Record
+from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.private_prediction import PrivatePrediction, distances
+from dpicl.privacy.above_threshold import AboveThreshold
+from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
+from dpicl.privacy.release_hooks import observing
 from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
 
 RECORDS = [f"record number {i}" for i in range(12)]

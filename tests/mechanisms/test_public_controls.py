@@ -3,16 +3,16 @@
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.mechanism.bases import AnswerContext, Sizes
-from dpicl.harness.mechanism.options import fixed_epsilon
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet, Sample
-from dpicl.mechanisms._public_candidates import public_slots
+from dpicl.core.seeds import Streams
+from dpicl.mechanism.bases import AnswerContext, Sizes
+from dpicl.mechanism.options import fixed_epsilon
+from dpicl.mechanism.public_candidates import public_slots
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.esa_public import ESAPublic
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.sga_public import SGAPublic
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet, Sample
 from tests.mechanisms.answering import QUERIES, HashReader, TinyTask
 
 SHARED = {"slots": 5, "examples_per_slot": 2}

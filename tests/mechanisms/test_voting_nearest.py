@@ -9,18 +9,18 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.attacks.observers import Recording
-from dpicl.harness.core.errors import PluginError, UsageError
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import AnswerContext, Query, Sizes
-from dpicl.harness.models.embeddings import embed_alone
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.release_hooks import observing
-from dpicl.harness.privacy.slack import LARGEST, slack
+from dpicl.attacks.observers import Recording
+from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.seeds import Streams
+from dpicl.data.task import Record
+from dpicl.mechanism.bases import AnswerContext, Query, Sizes
 from dpicl.mechanisms.voting_nearest import VotingNearest
+from dpicl.models.embeddings import embed_alone
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.release_hooks import observing
+from dpicl.privacy.slack import LARGEST, slack
 from tests.examples import examples
 from tests.mechanisms.answering import CLASSES, HashReader
 

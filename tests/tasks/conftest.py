@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpicl.harness.data.task import Task
-from dpicl.harness.evaluation import text_metrics
-from dpicl.harness.models.embeddings import load_embeddings
+from dpicl.data.task import Task
+from dpicl.evaluation import text_metrics
+from dpicl.models.embeddings import load_embeddings
 from tests.samples import GENERATION
 
 

@@ -13,22 +13,22 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from dpicl.harness import models
-from dpicl.harness.attacks.pii_patterns import addresses, found, phones
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.data.splits import Record, normalised
-from dpicl.harness.data.task import TASKS, Task
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.mechanism.bases import Demonstration
-from dpicl.harness.models.base import ChatPrompt
-from dpicl.harness.run.releasing import release
+from dpicl import models
+from dpicl.attacks.pii_patterns import addresses, found, phones
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import DataError
+from dpicl.data.splits import Record, normalised
+from dpicl.data.task import TASKS, Task
+from dpicl.evaluation.lm_eval_bridge import evaluate
+from dpicl.mechanism.bases import Demonstration
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.models.base import ChatPrompt
+from dpicl.run.releasing import release
 from dpicl.tasks import mail
 from dpicl.tasks.synthetic import enron
 from dpicl.tasks.synthetic.grammar import _FIELD

@@ -8,19 +8,19 @@ import itertools
 import numpy as np
 import pytest
 
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import PluginError, UsageError
-from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data.config import TASKS
-from dpicl.harness.data.task import NEUTRAL_LABEL, Task
-from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.models import ginc_corpus
-from dpicl.harness.models.ginc_corpus import HMM, VOCABULARY, language
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.run.releasing import release
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.vocabulary import Demonstration
+from dpicl.data.config import TASKS
+from dpicl.data.task import NEUTRAL_LABEL, Task
+from dpicl.data.task_file import read_task_file
+from dpicl.evaluation.lm_eval_bridge import evaluate
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.voting import Voting
+from dpicl.models import ginc_corpus
+from dpicl.models.ginc_corpus import HMM, VOCABULARY, language
+from dpicl.models.simulated import SimulatedLM
+from dpicl.run.releasing import release
 from dpicl.tasks import sequences
 from dpicl.tasks.synthetic import ginc
 from tests.harness.helpers import refuse

@@ -10,8 +10,8 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.task import TASKS, Task, list_tasks, load_config, serving
+from dpicl.core.errors import UsageError
+from dpicl.data.task import TASKS, Task, list_tasks, load_config, serving
 from dpicl.tasks import metrics
 
 
@@ -185,23 +185,3 @@ def test_no_documents_and_no_content_free_documents_give_nan():
 )
 def test_exact_match_compares_the_first_line(answer, hit):
     assert metrics.extraction_results({"label": "comedy"}, [answer]) == {"exact_match": hit}
-
-
-def test_a_record_that_lm_eval_does_not_ask_for_tells_nothing_with_secure_noise(tmp_path, monkeypatch):
-    from dpicl.harness.core.errors import Concealed, DataError
-    from dpicl.tasks.loaders import documents
-
-    folder = tmp_path / "agnews"
-    folder.mkdir()
-    (folder / "test.jsonl").write_text('{"text": "a test record", "label": "World"}\n')
-    (folder / "train.jsonl").write_text('{"text": "one record", "label": "World"}\n')
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    monkeypatch.setenv("DPICL_SOURCE", "local")
-    monkeypatch.setenv("DPICL_NOISE", "secure")
-    assert len(documents(name="agnews")["test"]) == 4  # three are content-free; that classes are empty is not told
-    (folder / "train.jsonl").write_text('{"text": "a swordfish", "label": "Weather"}\n')
-    with pytest.raises(Concealed):
-        documents(name="agnews")
-    monkeypatch.setenv("DPICL_NOISE", "seeded")
-    with pytest.raises(DataError, match="line 1"):
-        documents(name="agnews")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.sources import Record
-from dpicl.harness.data.task import Task, list_tasks
-from dpicl.harness.mechanism.bases import Demonstration
-from dpicl.harness.models.base import ChatPrompt
+from dpicl.core.errors import UsageError
+from dpicl.data.sources import Record
+from dpicl.data.task import Task, list_tasks
+from dpicl.mechanism.bases import Demonstration
+from dpicl.models.base import ChatPrompt
 
 TEXT = Record("a text", "Sports")
 

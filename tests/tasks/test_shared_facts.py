@@ -10,19 +10,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data.concealed import load_task
-from dpicl.harness.data.config import load_config
-from dpicl.harness.data.task import Task
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.releasing import release
-from dpicl.harness.run.workbench import Workbench
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import UsageError
+from dpicl.core.vocabulary import Demonstration
+from dpicl.data.task import Task
+from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
+from dpicl.models.simulated import SimulatedLM
+from dpicl.run.pipeline import run_cell
+from dpicl.run.releasing import release
+from dpicl.run.workbench import Workbench
 from dpicl.tasks import facts, facts_bound
 from dpicl.tasks.synthetic import shared_facts
 from dpicl.tasks.synthetic.grammar import Grammar
@@ -131,12 +129,6 @@ def test_real_records_surface_single_facts_and_noise_does_not(task):
     assert evaluate(task, SimulatedLM(), private.demonstrations).aggregates["surfaces_1"] == 0
 
 
-def test_secure_noise_is_refused():
-    with pytest.raises(UsageError, match="secure"):
-        load_task("shared_facts", "auto", secure=True)
-    assert load_config("shared_facts")["metadata"]["scores_private"]
-
-
 # --- the bound ---------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +177,7 @@ def test_the_allowed_rate_is_group_privacy_applied_step_by_step():
 
 
 def test_the_command_reads_results(own_cache, tmp_path, capsys):
-    from dpicl.harness.run.results import to_text
+    from dpicl.run.results import to_text
 
     bench = Workbench(MECHANISMS)
     cell = make_cell("real_demonstrations", task="shared_facts", shots=30, train_records=None, test_records=None)

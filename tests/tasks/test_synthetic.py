@@ -8,9 +8,9 @@ from itertools import islice
 
 import pytest
 
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.data.sources import normalised
-from dpicl.harness.data.task import TASKS, Task, keywords, load_config
+from dpicl.core.errors import DataError
+from dpicl.data.sources import normalised
+from dpicl.data.task import TASKS, Task, keywords, load_config
 from dpicl.tasks import films
 from dpicl.tasks.synthetic import agnews, chatdoctor, dbpedia, samsum, trec, wikimovies, xsum
 from dpicl.tasks.synthetic.grammar import _FIELD, Grammar, parse

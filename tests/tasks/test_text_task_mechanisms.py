@@ -8,16 +8,12 @@ from dataclasses import replace
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import DataError
-from dpicl.harness.core.seeds import Streams
-from dpicl.harness.data.task import Task
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.privacy.events import flatten
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl import models
+from dpicl.core.errors import DataError
+from dpicl.core.seeds import Streams
+from dpicl.data.task import Task
+from dpicl.evaluation.lm_eval_bridge import evaluate
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
@@ -25,6 +21,10 @@ from dpicl.mechanisms.public_records import PublicRecords
 from dpicl.mechanisms.real_demonstrations import EXAMPLES, RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.models.simulated import SimulatedLM
+from dpicl.privacy.events import flatten
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
 from tests.samples import GENERATION
 
 pytestmark = pytest.mark.usefixtures("quick_embeddings")

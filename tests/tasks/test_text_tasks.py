@@ -10,14 +10,14 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import ResultError, UsageError
-from dpicl.harness.data.sources import Record
-from dpicl.harness.data.task import TASKS
-from dpicl.harness.evaluation import text_metrics
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate, evaluate_with
-from dpicl.harness.mechanism.bases import Demonstration
-from dpicl.harness.models.simulated import SimulatedLM
+from dpicl import models
+from dpicl.core.errors import ResultError, UsageError
+from dpicl.data.sources import Record
+from dpicl.data.task import TASKS
+from dpicl.evaluation import text_metrics
+from dpicl.evaluation.lm_eval_bridge import evaluate, evaluate_with
+from dpicl.mechanism.bases import Demonstration
+from dpicl.models.simulated import SimulatedLM
 from dpicl.tasks import films, metrics
 from tests.samples import GENERATION, small_task
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from dpicl.harness.models.base import Prefix
-from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.models.base import Prefix
+from dpicl.models.simulated import SimulatedLM
 
 _LABELLED = re.compile(r"^Article: (?P<text>.*)\nAnswer: ?(?P<label>.*)$", re.MULTILINE)
 _ADDRESS = re.compile(r"[\w.-]+@[\w.-]+\w")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import dpicl.harness.models
-from dpicl.harness.attacks import store
-from dpicl.harness.attacks.registry import load_attacks
-from dpicl.harness.attacks.results import attack_from_text, external_from_text
-from dpicl.harness.data.task import Task
+import dpicl.models
+from dpicl.attacks import store
+from dpicl.attacks.registry import load_attacks
+from dpicl.attacks.results import attack_from_text, external_from_text
+from dpicl.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
 from tests.harness.helpers import PLUGIN, refuse
 
@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpicl.harness.attacks.base import Attack, AttackFinding
-from dpicl.harness.attacks.membership import membership_finding, scored
+from dpicl.attacks.base import Attack, AttackFinding
+from dpicl.attacks.membership import membership_finding, scored
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def test_a_damaged_result_is_set_aside_and_made_again(dpicl, results):
     path.write_text(whole[: len(whole) // 2])
     again = dpicl(*words)
     assert again.json["made"] == 1
-    assert "set aside" in again.err
+    assert "quarantine" in again.err
     assert attack_from_text(path.read_text()).measures == attack_from_text(whole).measures
-    assert (path.parent / "set_aside" / path.name).is_file()
+    assert (path.parent / "quarantine" / path.name).is_file()
     found, damaged = store.load_attacks(results)
     assert (len(found), damaged) == (1, [])
 
@@ -251,7 +251,7 @@ def planted(tmp_path, monkeypatch):
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(Task, "load", LOAD)
-    monkeypatch.setattr(dpicl.harness.models, "load", lambda name, **settings: CopyingLM())
+    monkeypatch.setattr(dpicl.models, "load", lambda name, **settings: CopyingLM())
     return words
 
 

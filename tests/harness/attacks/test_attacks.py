@@ -7,21 +7,21 @@ import math
 import numpy as np
 import pytest
 
-from dpicl.harness.attacks import membership
-from dpicl.harness.attacks.brainwash import Brainwash, flips_after
-from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack, setup_of
-from dpicl.harness.attacks.gap import Gap, rightness
-from dpicl.harness.attacks.inquiry import Inquiry, said_yes
-from dpicl.harness.attacks.likelihood import Likelihood
-from dpicl.harness.attacks.membership import COUNTED, FEW_COINS, SHOWN
-from dpicl.harness.attacks.pii import Pii
-from dpicl.harness.attacks.repeat import Repeat
-from dpicl.harness.attacks.views import first_words
-from dpicl.harness.core.errors import ModelError
-from dpicl.harness.data.task import Record, Task
-from dpicl.harness.mechanism.bases import Query
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.workbench import Workbench
+from dpicl.attacks import membership
+from dpicl.attacks.brainwash import Brainwash, flips_after
+from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack, setup_of
+from dpicl.attacks.gap import Gap, rightness
+from dpicl.attacks.inquiry import Inquiry, said_yes
+from dpicl.attacks.likelihood import Likelihood
+from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
+from dpicl.attacks.pii import Pii
+from dpicl.attacks.repeat import Repeat
+from dpicl.attacks.views import first_words
+from dpicl.core.errors import ModelError
+from dpicl.data.task import Record, Task
+from dpicl.mechanism.bases import Query
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.workbench import Workbench
 from tests.harness.attacks.copying_model import CopyingLM
 
 MECHANISMS = load_mechanisms()
@@ -47,7 +47,7 @@ def enron():
 def bench_of(model):
     """A workbench with a model that is there already."""
     bench = Workbench(MECHANISMS)
-    bench._models["copying", None] = model
+    bench._models["copying"] = model
     return bench
 
 
@@ -175,7 +175,7 @@ def test_what_the_model_says_by_itself_is_subtracted(enron, own_cache):
         def generate(self, prompts, *settings, **more):
             return ["write to " + known] * len(prompts)
 
-    from dpicl.harness.attacks.pii_patterns import addresses
+    from dpicl.attacks.pii_patterns import addresses
 
     known = next(iter(sorted(set().union(*(addresses(record.text) for record in enron.train)))))
     result = attack(Pii(), enron, "tang", epsilon=1.0, members=len(enron.train), model=Knows())

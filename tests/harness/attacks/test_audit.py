@@ -10,21 +10,17 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dpicl.harness import models
-from dpicl.harness.attacks.answer_evidence import AnswerEvidence
-from dpicl.harness.attacks.audit import AuditJob, audit, check
-from dpicl.harness.attacks.audit_settings import AuditSettings, AuditSetup
-from dpicl.harness.attacks.canaries import FAR_TEXTS, canary, held_out
-from dpicl.harness.attacks.observers import CoupledSampling
-from dpicl.harness.attacks.results import attack_from_text, to_text
-from dpicl.harness.cli.audit import failure
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.seeds import SeededNoise, streams
-from dpicl.harness.data.task import Task
-from dpicl.harness.models.embeddings import load_embeddings
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.run.output_cache import OutputCache
+from dpicl import models
+from dpicl.attacks.answer_evidence import AnswerEvidence
+from dpicl.attacks.audit import AuditJob, audit, check
+from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
+from dpicl.attacks.canaries import FAR_TEXTS, canary, held_out
+from dpicl.attacks.observers import CoupledSampling
+from dpicl.attacks.results import attack_from_text, to_text
+from dpicl.cli.audit import failure
+from dpicl.core.errors import UsageError
+from dpicl.core.seeds import SeededNoise, streams
+from dpicl.data.task import Task
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.hot_pate import HotPATE
 from dpicl.mechanisms.invisible_ink import InvisibleInk
@@ -35,6 +31,10 @@ from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.models.embeddings import load_embeddings
+from dpicl.privacy import accountants
+from dpicl.privacy.primitives import GaussianSum
+from dpicl.run.output_cache import OutputCache
 from tests.harness.helpers import refuse
 from tests.harness.parrot import Parrot
 from tests.samples import contents
@@ -279,8 +279,8 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     assert path.stat().st_mtime_ns == before, "a result that is there is not made again"
     path.write_text("{")
     again = dpicl(*words, *small, "--epsilon", "2")
-    assert again.code == 0 and "set aside" in again.err
-    assert len(list(tmp_path.rglob("set_aside/*.json"))) == 1
+    assert again.code == 0 and "quarantine" in again.err
+    assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1
     assert json.loads(path.read_text())["bound"] == stored["bound"]
     assert len(list(path.parent.glob("*.json"))) == 2
 
@@ -289,8 +289,8 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
     plugin = tmp_path / "leaky.py"
     plugin.write_text(
         "import math\nfrom dataclasses import dataclass\nimport numpy as np\n"
-        "from dpicl.harness.mechanism.bases import AnswerMechanism, Knob\n"
-        "from dpicl.harness.privacy.primitives import GaussianSum\n"
+        "from dpicl.mechanism.bases import AnswerMechanism, Knob\n"
+        "from dpicl.privacy.primitives import GaussianSum\n"
         "@dataclass(frozen=True)\nclass Leaky(AnswerMechanism):\n"
         "    name = 'leaky'\n    knob = Knob('noise_multiplier', low=0.05, high=2000.0, non_private=0.0)\n"
         "    def release(self, knob):\n        return GaussianSum(knob).event\n"

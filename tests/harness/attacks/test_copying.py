@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
-from dpicl.harness.attacks.copying import Copies, common_subsequence, copied_spans, overlaps
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.statistics import wilson_interval
+from dpicl.attacks.copying import Copies, common_subsequence, copied_spans, overlaps
+from dpicl.core.errors import UsageError
+from dpicl.evaluation.statistics import wilson_interval
 
 TWENTY = " ".join(f"w{i}" for i in range(20))
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from dpicl.harness.api.exact import audit_exactly
-from dpicl.harness.api.tables import failure
-from dpicl.harness.attacks.exact_groups import _weights
-from dpicl.harness.attacks.results import EXACT, GROUP, LowerBound, attack_from_text, to_text
-from dpicl.harness.attacks.trade_offs import epsilon_of_mu
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.privacy.primitives import GaussianSum, project_sub_simplex
+from dpicl.api.exact import audit_exactly
+from dpicl.api.tables import failure
+from dpicl.attacks.exact_groups import _weights
+from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text, to_text
+from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.core.errors import UsageError
+from dpicl.privacy.primitives import GaussianSum, project_sub_simplex
 from tests.harness.parrot import Parrot
 
 #: Mechanism -> task, and options that a test can afford.
@@ -99,7 +99,7 @@ def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows
     task, options = ROWS["voting"]
     one, two = (audited("voting", task, options=options, copies=k) for k in (1, 2))
     assert 1.5 * one.bound.epsilon < two.measures["group_epsilon"].value < two.measures["group_bound"].value
-    with pytest.raises(UsageError, match="leave --deal out"):
+    with pytest.raises(UsageError, match="leave --other-records out"):
         audited("voting", task, options=options, copies=2, deal="sampled")
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtr, softmax
 
-from dpicl.harness.attacks import exact_pairs
-from dpicl.harness.attacks.exact_pairs import (
+from dpicl.attacks import exact_pairs
+from dpicl.attacks.exact_pairs import (
     SampleLoss,
     distance,
     exact_epsilon,
@@ -26,11 +26,11 @@ from dpicl.harness.attacks.exact_pairs import (
     share_of_bound,
     winner_chances,
 )
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.adversaries import WorstPair
-from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent
-from dpicl.harness.privacy.release_hooks import NoisyRelease
+from dpicl.core.errors import UsageError
+from dpicl.privacy import accountants
+from dpicl.privacy.adversaries import WorstPair
+from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent
+from dpicl.privacy.release_hooks import NoisyRelease
 
 DELTA = 1e-5
 

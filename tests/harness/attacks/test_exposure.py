@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack
-from dpicl.harness.attacks.exposure import Exposure
-from dpicl.harness.attacks.power import powers
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.run.workbench import Workbench
+from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack
+from dpicl.attacks.exposure import Exposure
+from dpicl.attacks.power import powers
+from dpicl.data.task import Task
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.models.simulated import SimulatedLM
+from dpicl.run.workbench import Workbench
 
 MECHANISMS = load_mechanisms()
 SMALL = {"canaries": 4, "candidates": 16, "generations": 2, "trials": 4}
@@ -35,7 +35,7 @@ def attacked(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
     common = AttackSettings(Exposure(**{**SMALL, **options}), corpus, "recalling", members=24)
     (job,) = jobs_of(common, MECHANISMS, mechanism, [epsilon], {})
     bench = Workbench(MECHANISMS)
-    bench._models["recalling", None] = model or Recalling()
+    bench._models["recalling"] = model or Recalling()
     return run_attack(job, bench)
 
 

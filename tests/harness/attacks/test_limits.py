@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.attacks.limits import (
+from dpicl.attacks.limits import (
     clopper_pearson_lower,
     clopper_pearson_upper,
     mean_lower,
     mean_upper,
     rate_limits,
 )
-from dpicl.harness.core.errors import UsageError
+from dpicl.core.errors import UsageError
 
 ALPHA = 0.05
 #: Misses in 200 repetitions that a limit at level 5% exceeds with probability 0.1%: 21.

@@ -15,9 +15,9 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
-from dpicl.harness.attacks.lower_bounds import audit_bound, halves
-from dpicl.harness.attacks.trade_offs import epsilon_of_mu
-from dpicl.harness.core.errors import UsageError
+from dpicl.attacks.lower_bounds import audit_bound, halves
+from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.core.errors import UsageError
 
 REPETITIONS = 200
 MOST_MISSES = int(binom.ppf(0.999, REPETITIONS, 0.05))

@@ -14,11 +14,11 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from dpicl.harness.attacks.audit_rules import Rule, as_it_is
-from dpicl.harness.attacks.lower_bounds import split_bounds
-from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound, exceedance
-from dpicl.harness.attacks.trade_offs import epsilon_of_mu
-from dpicl.harness.core.errors import UsageError
+from dpicl.attacks.audit_rules import Rule, as_it_is
+from dpicl.attacks.lower_bounds import split_bounds
+from dpicl.attacks.mixtures import bootstrap_bound, clean_share, exact_bound, exceedance
+from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.core.errors import UsageError
 
 DELTA = 1e-5
 SPLIT = 0.97  # how near the ideal audit must come

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.attacks.one_run import RULES, epsilon_lower, one_run_bound, p_value
-from dpicl.harness.core.errors import UsageError
+from dpicl.attacks.one_run import RULES, epsilon_lower, one_run_bound, p_value
+from dpicl.core.errors import UsageError
 
 
 def slow_p_value(candidates, guesses, correct, epsilon, delta):

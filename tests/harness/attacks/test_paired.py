@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dpicl.harness.attacks.audit_rules import Rule, as_it_is
-from dpicl.harness.attacks.lower_bounds import split_bounds
-from dpicl.harness.attacks.paired import paired_bounds
-from dpicl.harness.attacks.trade_offs import epsilon_of_mu
-from dpicl.harness.core.errors import UsageError
+from dpicl.attacks.audit_rules import Rule, as_it_is
+from dpicl.attacks.lower_bounds import split_bounds
+from dpicl.attacks.paired import paired_bounds
+from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.core.errors import UsageError
 
 DELTA = 1e-5
 #: More failures than this in 200 repetitions have a probability below 1e-3 where each has 5%.

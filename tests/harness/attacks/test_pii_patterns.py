@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.attacks.pii_patterns import Counts, Extraction, PersonalData, addresses, extraction, found, phones
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.statistics import wilson_interval
+from dpicl.attacks.pii_patterns import Counts, Extraction, PersonalData, addresses, extraction, found, phones
+from dpicl.core.errors import UsageError
+from dpicl.evaluation.statistics import wilson_interval
 
 # --- addresses
 

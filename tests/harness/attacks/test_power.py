@@ -7,18 +7,18 @@ import math
 
 import pytest
 
-from dpicl.harness.attacks.broken import BrokenAnswers, BrokenDemonstrations
-from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack
-from dpicl.harness.attacks.power import NO_POWER, powers
-from dpicl.harness.attacks.registry import attack_of, load_attacks
-from dpicl.harness.attacks.results import Estimate
-from dpicl.harness.core.plugins import Registered
-from dpicl.harness.data.task import Task
-from dpicl.harness.run.workbench import Workbench
+from dpicl.attacks.broken import BrokenAnswers, BrokenDemonstrations
+from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack
+from dpicl.attacks.power import NO_POWER, powers
+from dpicl.attacks.registry import attack_of, load_attacks
+from dpicl.attacks.results import Estimate
+from dpicl.core.plugins import Registered
+from dpicl.data.task import Task
 from dpicl.leaderboards.model.attacks import AttackTable, build_attacks
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page
 from dpicl.leaderboards.render.terminal import render_attacks
+from dpicl.run.workbench import Workbench
 from tests.leaderboards.attack_factory import make_attack
 
 CHANCE = Estimate(value=0.54, low=0.43, high=0.65)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.attacks.rates import advantage, auc, membership, tpr_at_fpr
-from dpicl.harness.core.errors import UsageError
+from dpicl.attacks.rates import advantage, auc, membership, tpr_at_fpr
+from dpicl.core.errors import UsageError
 
 REPETITIONS = 400
 #: Misses in 400 repetitions that a 95% interval exceeds with probability 0.1%: 35.

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.attacks.games import assign
-from dpicl.harness.attacks.targets import Target
-from dpicl.harness.attacks.views import free_text, with_records, yes_or_no
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import DataError, UsageError
-from dpicl.harness.core.seeds import streams
-from dpicl.harness.data.splits import fingerprint
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import Query
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.models.simulated import load_simulated
+from dpicl.attacks.games import assign
+from dpicl.attacks.targets import Target
+from dpicl.attacks.views import free_text, with_records, yes_or_no
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import DataError, UsageError
+from dpicl.core.seeds import streams
+from dpicl.data.splits import fingerprint
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Query
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.models.simulated import load_simulated
 
 MECHANISMS = load_mechanisms()
 

@@ -7,8 +7,8 @@ import pytest
 from dp_accounting import gaussian_mechanism
 from scipy.stats import norm
 
-from dpicl.harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu, epsilon_of_rates, mu_lower
-from dpicl.harness.core.errors import UsageError
+from dpicl.attacks.trade_offs import delta_of_mu, epsilon_of_mu, epsilon_of_rates, mu_lower
+from dpicl.core.errors import UsageError
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 2.5, 10.0, 60.0])

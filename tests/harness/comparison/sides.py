@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.run.results import Documents, Result, Score, to_text
 from dpicl.leaderboards.compare.sides import Side
+from dpicl.run.results import Documents, Result, Score, to_text
 from tests.leaderboards.factory import make_result
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dpicl.harness.run.results import to_text
+from dpicl.run.results import to_text
 from tests.harness.comparison.sides import ones, scored, with_manifest, with_proved, written
 
 HOSTILE = "evil|`a`](http://x)<script>alert(1)</script>@everyone #1\u202e\x1b[2J\nwww.x.example"
@@ -200,7 +200,7 @@ def test_a_damaged_file_is_one_sentence_and_exit_code_2(dpicl, folders, kind):
 
 def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is_named(dpicl, folders):
     base, same, _ = folders
-    for name in ("set_aside", ".locks"):
+    for name in ("quarantine", ".locks"):
         (same / name).mkdir()
         damaged(same / name, "{")
     (same / "attacks").mkdir()

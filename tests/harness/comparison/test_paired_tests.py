@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.evaluation.inference import POWER, analyse
-from dpicl.harness.evaluation.statistics import seeds_documents_interval, seeds_documents_means
+from dpicl.evaluation.inference import POWER, analyse
+from dpicl.evaluation.statistics import seeds_documents_interval, seeds_documents_means
 from dpicl.leaderboards.compare.paired_tests import (
     bootstrap_test,
     crossed_test,

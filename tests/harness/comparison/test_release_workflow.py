@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from dpicl.cli import build_parser
-from dpicl.harness.cli.arguments import HELP, parse
+from dpicl.cli.arguments import HELP, parse
+from dpicl.program import build_parser
 
 WORKFLOW = Path(__file__).parents[3] / "docs" / "examples" / "model-release.yml"
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import UsageError
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.cell_tests import Family, Settings, family_of, paired_test
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.verdicts import compare
@@ -206,7 +206,6 @@ REFUSED = [
     ("options", lambda r: with_cell(r, options={"slots": 5})),
     ("number of queries", lambda r: with_cell(r, queries=100)),
     ("records a class", lambda r: with_cell(r, train_records=7)),
-    ("kind of noise", lambda r: with_cell(r, noise="secure")),
 ]
 
 

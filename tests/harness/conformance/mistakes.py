@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import BudgetExceeded
-from dpicl.harness.data.splits import Record
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import FinalPrompt, Knob
-from dpicl.harness.privacy.events import gaussian
-from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER, clip_norm, project_sub_simplex
+from dpicl.core.errors import BudgetExceeded
+from dpicl.data.splits import Record
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import FinalPrompt, Knob
+from dpicl.privacy.events import gaussian
+from dpicl.privacy.primitives import SIMPLEX_DIAMETER, clip_norm, project_sub_simplex
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 ADDRESS = re.compile(r"[\w.]+@[\w.]+\.\w+")

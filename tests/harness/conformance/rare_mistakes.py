@@ -12,9 +12,9 @@ from functools import cache
 
 import numpy as np
 
-from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.privacy.events import gaussian
-from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from dpicl.core.vocabulary import Record
+from dpicl.privacy.events import gaussian
+from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
 
 

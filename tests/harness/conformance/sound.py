@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Demonstration, DemonstrationMechanism, Knob
-from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, public_log_probs, public_vocabulary
-from dpicl.harness.privacy.events import gaussian, parallel
-from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
-from dpicl.harness.privacy.private_set import Sample, sampling_rate
+from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Demonstration, DemonstrationMechanism, Knob
+from dpicl.mechanism.generation import PromptWriter, ReleasedText, public_log_probs, public_vocabulary
+from dpicl.privacy.events import gaussian, parallel
+from dpicl.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from dpicl.privacy.private_set import Sample, sampling_rate
 
 
 @dataclass(frozen=True)

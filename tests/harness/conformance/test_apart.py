@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from dpicl.harness.cli import apart
-from dpicl.harness.cli.apart import run_apart
-from dpicl.harness.core.errors import PluginError, UsageError
+from dpicl.cli import apart
+from dpicl.cli.apart import run_apart
+from dpicl.core.errors import PluginError, UsageError
 from tests.harness.helpers import refuse
 
 QUITS = "import os\nfrom dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Quits(ZeroShot):\n    name = 'quits'\n\n"

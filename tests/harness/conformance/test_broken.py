@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.conformance.bench import LONG, set_up
-from dpicl.harness.conformance.checking import FULL, LEAST, QUICK, CheckEvidence
-from dpicl.harness.conformance.kit import CHECKS, check_mechanism
-from dpicl.harness.conformance.variants import MANY_WORDS
-from dpicl.harness.mechanism.registry import load_plugin
+from dpicl.conformance.bench import LONG, set_up
+from dpicl.conformance.checking import FULL, LEAST, QUICK, CheckEvidence
+from dpicl.conformance.kit import CHECKS, check_mechanism
+from dpicl.conformance.variants import MANY_WORDS
+from dpicl.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundLabels, SoundOwnSlots, SoundTokens, SoundVoting
 
 FILES = [Path(__file__).parent / f"{name}.py" for name in ("mistakes", "rare_mistakes")]

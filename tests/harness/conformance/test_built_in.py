@@ -2,11 +2,11 @@
 
 import pytest
 
-from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.checking import QUICK, CheckEvidence
-from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.privacy.sampling_schemes import SCHEMES
+from dpicl.conformance.bench import set_up
+from dpicl.conformance.checking import QUICK, CheckEvidence
+from dpicl.conformance.kit import CHECKS, check_mechanism, tasks_of
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.privacy.sampling_schemes import SCHEMES
 
 BUILT_IN = {name: found.cls for name, found in load_mechanisms().items() if found.origin == "built in"}
 ENDS = {

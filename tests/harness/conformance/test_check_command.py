@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.cli import main
-from dpicl.harness.conformance.kit import CHECKS
+from dpicl.conformance.kit import CHECKS
+from dpicl.program import main
 
 BROKEN = Path(__file__).parent / "broken"
 

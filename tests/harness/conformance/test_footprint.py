@@ -22,11 +22,11 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.harness.conformance.footprint import observed
-from dpicl.harness.core.background import in_background
-from dpicl.harness.core.paths import cache_folder
-from dpicl.harness.data.sources import SourceSpec, read_local
-from dpicl.harness.data.task import Task
+from dpicl.conformance.footprint import observed
+from dpicl.core.background import in_background
+from dpicl.core.paths import cache_folder
+from dpicl.data.sources import SourceSpec, read_local
+from dpicl.data.task import Task
 
 ACTS = {
     "opens a file for writing": [

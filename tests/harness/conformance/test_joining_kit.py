@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpicl.harness.conformance.checks.sampling import _joined
-from dpicl.harness.conformance.transcript import Drawn, Spend, Transcript
+from dpicl.conformance.checks.sampling import _joined
+from dpicl.conformance.transcript import Drawn, Spend, Transcript
 
 
 def run_of(*samples, uses=2):

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.conformance.adversaries import scripted
-from dpicl.harness.conformance.bench import Run, set_up
-from dpicl.harness.conformance.checking import CheckEvidence
-from dpicl.harness.conformance.checks import sampling
-from dpicl.harness.conformance.checks.noise import noise
-from dpicl.harness.conformance.checks.sampling import _chi_square
-from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
-from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
-from dpicl.harness.conformance.observed import CoupledByRecord
-from dpicl.harness.conformance.transcript import Drawn
-from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import ModelError, UsageError
-from dpicl.harness.run.releasing import release
+from dpicl.conformance.adversaries import scripted
+from dpicl.conformance.bench import Run, set_up
+from dpicl.conformance.checking import CheckEvidence
+from dpicl.conformance.checks import sampling
+from dpicl.conformance.checks.noise import noise
+from dpicl.conformance.checks.sampling import _chi_square
+from dpicl.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
+from dpicl.conformance.kit import CHECKS, check_mechanism, tasks_of
+from dpicl.conformance.observed import CoupledByRecord
+from dpicl.conformance.transcript import Drawn
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.run.releasing import release
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 from dp_accounting import dp_event
 
-from dpicl.cli import main
-from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.checking import QUICK, CheckEvidence
-from dpicl.harness.conformance.kit import check_mechanism, on_one_bench
-from dpicl.harness.core.errors import PluginError
+from dpicl.conformance.bench import set_up
+from dpicl.conformance.checking import QUICK, CheckEvidence
+from dpicl.conformance.kit import check_mechanism, on_one_bench
+from dpicl.core.errors import PluginError
+from dpicl.program import main
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 RAISED = [kind() for kind in (ValueError, SystemExit, KeyboardInterrupt, RecursionError, MemoryError)]
@@ -117,7 +117,7 @@ def test_a_mechanism_that_computes_for_ever_is_stopped(monkeypatch):
             except Exception:
                 continue
 
-    monkeypatch.setattr("dpicl.harness.conformance.bench.RUN_SECONDS", 0.2)
+    monkeypatch.setattr("dpicl.conformance.bench.RUN_SECONDS", 0.2)
     cls = type("Endless", (SoundVoting,), {"name": "endless", "answer": answer})
     assert "more than 0.2 s of processor time" in failures(cls)["no-crash"]
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from dpicl.harness.conformance.dictionary import triggers_of
-from dpicl.harness.conformance.patterns import matching
+from dpicl.conformance.dictionary import triggers_of
+from dpicl.conformance.patterns import matching
 from tests.harness.conformance.test_broken import broken  # noqa: F401
 
 PATTERNS = [

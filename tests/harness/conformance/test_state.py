@@ -11,8 +11,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from dpicl.harness.conformance.clock import MOMENTS, clock_at
-from dpicl.harness.conformance.state import Checkpoint
+from dpicl.conformance.clock import MOMENTS, clock_at
+from dpicl.conformance.state import Checkpoint
 
 SOURCE = """
 import datetime, time
@@ -96,10 +96,10 @@ def test_code_of_others_that_is_replaced_is_named(module, monkeypatch):
     monkeypatch.setattr("builtins.last_counts", [1.5], raising=False)
     assert checkpoint.replaced() == "builtins.last_counts"
     monkeypatch.undo()
-    monkeypatch.setattr("dpicl.harness.privacy.primitives.GaussianSum.choose", module.counting)
+    monkeypatch.setattr("dpicl.privacy.primitives.GaussianSum.choose", module.counting)
     monkeypatch.setattr(module.counting, "__module__", module.__name__)
     late = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
-    assert late.replaced() == "dpicl.harness.privacy.primitives.GaussianSum.choose"
+    assert late.replaced() == "dpicl.privacy.primitives.GaussianSum.choose"
 
 
 def test_the_clock_says_another_time_in_every_way_to_ask_it(module):

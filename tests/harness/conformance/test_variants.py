@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dpicl.harness.conformance.bench import set_up, small_options
-from dpicl.harness.conformance.kit import check_mechanism
-from dpicl.harness.conformance.variants import variants
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.options import option_types
+from dpicl.conformance.bench import set_up, small_options
+from dpicl.conformance.kit import check_mechanism
+from dpicl.conformance.variants import variants
+from dpicl.core.errors import UsageError
+from dpicl.mechanism.options import option_types
 from dpicl.mechanisms.private_evolution import PrivateEvolution
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 

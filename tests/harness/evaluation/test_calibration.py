@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpicl.harness.evaluation.contextual_calibration import content_free_probabilities, label_probabilities, predictions
+from dpicl.evaluation.contextual_calibration import content_free_probabilities, label_probabilities, predictions
 
 DOCUMENTS = np.log([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.2, 0.25, 0.05]])
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.inference import NO_PRIOR, Differences, Prior, analyse, prior_of
+from dpicl.core.errors import UsageError
+from dpicl.evaluation.inference import NO_PRIOR, Differences, Prior, analyse, prior_of
 
 
 def pair(spread: float, luck: float, fixed: float, *, seeds: int = 3, documents: int = 150) -> Differences:

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
-from dpicl.harness.data.sources import Record
-from dpicl.harness.data.task import CONTENT_FREE, Task, load_config
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.mechanism.bases import Demonstration
-from dpicl.harness.models.base import Prefix, Tokens
-from dpicl.harness.models.simulated import SimulatedLM
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.data.sources import Record
+from dpicl.data.task import CONTENT_FREE, Task, load_config
+from dpicl.evaluation.lm_eval_bridge import evaluate
+from dpicl.mechanism.bases import Demonstration
+from dpicl.models.base import Prefix, Tokens
+from dpicl.models.simulated import SimulatedLM
+from dpicl.models.transformers import TransformersLM
 from tests.samples import small_task
 
 DEMONSTRATIONS = (

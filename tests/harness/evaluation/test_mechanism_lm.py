@@ -5,10 +5,10 @@ import pytest
 from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.data.task import TASKS, Task, serving
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate_with
-from dpicl.harness.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
+from dpicl.core.errors import UsageError
+from dpicl.data.task import TASKS, Task, serving
+from dpicl.evaluation.lm_eval_bridge import evaluate_with
+from dpicl.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
 
 
 class Counted:

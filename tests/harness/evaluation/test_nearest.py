@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpicl.harness.core.errors import ModelError, PluginError
-from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.harness.data.config import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, higher_is_better
-from dpicl.harness.data.task import TASKS, Task, load_config
-from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.evaluation.contextual_calibration import log_losses
-from dpicl.harness.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
-from dpicl.harness.models import embeddings
-from dpicl.harness.run import reader, workbench
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.workbench import Workbench
+from dpicl.core.errors import ModelError, PluginError
+from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
+from dpicl.data.config import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, higher_is_better
+from dpicl.data.task import TASKS, Task, load_config
+from dpicl.data.task_file import read_task_file
+from dpicl.evaluation.contextual_calibration import log_losses
+from dpicl.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
 from dpicl.leaderboards.model.comparability import REFERENCE, differing
+from dpicl.models import embeddings
+from dpicl.run import reader, workbench
+from dpicl.run.pipeline import run_cell
+from dpicl.run.results import from_text, to_text
+from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 
 TEXT = (TASKS / "agnews" / "task.yaml").read_text("utf-8")

@@ -9,9 +9,9 @@ import pytest
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
-from dpicl.harness.core.errors import PromptTooLong, UsageError
-from dpicl.harness.evaluation.prefix_cached_lm import EncodedContext, PrefixCachedLM
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl.core.errors import PromptTooLong, UsageError
+from dpicl.evaluation.prefix_cached_lm import EncodedContext, PrefixCachedLM
+from dpicl.models.transformers import TransformersLM
 
 PREFIX = "Article: The team won the game.\nAnswer: Sports\n\n"
 QUERIES = ["Oil prices rose on Monday.", "", "A new chip.", "Shares fell as oil prices rose again after a long season."]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
-from dpicl.harness.core.errors import ModelError
-from dpicl.harness.evaluation import text_metrics
+from dpicl.core.errors import ModelError
+from dpicl.evaluation import text_metrics
 from tests.examples import examples
 
 WORD = st.sampled_from(["the", "cat", "sat", "cats", "on", "mat.", "mat", "{{", "%s", "'", "é", "\ud800", "A", "?"])

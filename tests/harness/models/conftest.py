@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpicl.harness import models
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader, save_tiny_llama
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.harness.models.base import LanguageModel
+from dpicl.models.base import LanguageModel
 
 #: What a fault does with the handler and the answer that it would send; True: it has answered.
 Fault = Callable[["Handler", bytes], bool]

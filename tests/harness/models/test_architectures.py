@@ -14,12 +14,12 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
-from dpicl.harness.core.errors import ModelError
-from dpicl.harness.core.together import together
-from dpicl.harness.models import products, readers
-from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.reading import OUTPUT_SHAPES, PIECE
-from dpicl.harness.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
+from dpicl.core.errors import ModelError
+from dpicl.core.together import together
+from dpicl.models import products, readers
+from dpicl.models.base import ModelIdentity
+from dpicl.models.reading import OUTPUT_SHAPES, PIECE
+from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
 from tests.harness.models.test_transformers import TOLERANCE
 
 WINDOW = 24
@@ -209,7 +209,7 @@ def test_a_model_whose_texts_begin_with_bos_is_packed_too(tiny_folder: Path, mon
     for length in (640, 30):
         config = PACKED["llama"](max_position_embeddings=length)
         with monkeypatch.context() as patch:
-            patch.setattr("dpicl.harness.models.transformers.leading_tokens", lambda tokenizer: [0])
+            patch.setattr("dpicl.models.transformers.leading_tokens", lambda tokenizer: [0])
             model = loaded(config, tiny_folder)
         assert isinstance(model, TransformersLM)
         assert model.lead_tokens == 1

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from dpicl.harness.models import attention
-from dpicl.harness.models.key_values import KeyValues, Memory
-from dpicl.harness.models.reading import Piece
+from dpicl.models import attention
+from dpicl.models.key_values import KeyValues, Memory
+from dpicl.models.reading import Piece
 
 #: Tokens, keys, heads, groups, size of a head: short and long rows, odd numbers, one group, a group a head, and scores
 #: that are a product for each group.

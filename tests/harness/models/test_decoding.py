@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError, UsageError
-from dpicl.harness.models.base import LanguageModel
-from dpicl.harness.models.decoding import Writer
-from dpicl.harness.models.key_values import KeyValues, Memory
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.models.base import LanguageModel
+from dpicl.models.decoding import Writer
+from dpicl.models.key_values import KeyValues, Memory
+from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
 

@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpicl.cli import main
-from dpicl.harness import models
-from dpicl.harness.core import locks
-from dpicl.harness.core.errors import ModelError
-from dpicl.harness.models import embedded, weights
-from dpicl.harness.models.base import ChatPrompt
-from dpicl.harness.models.packaged import EMBEDDED, PACKAGED, QWEN, PackagedModel
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.core import locks
+from dpicl.core.errors import ModelError
+from dpicl.models import embedded, weights
+from dpicl.models.base import ChatPrompt
+from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN, PackagedModel
+from dpicl.models.transformers import TransformersLM
+from dpicl.program import main
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import ModelError, UsageError
-from dpicl.harness.models import embeddings, pass_shapes
-from dpicl.harness.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
-from dpicl.harness.models.packed_texts import PackedTexts
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.models import embeddings, pass_shapes
+from dpicl.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
+from dpicl.models.packed_texts import PackedTexts
 from tests.examples import examples
 
 NEAR, ALSO, FAR = "a man eats food", "someone has a meal", "the stock market fell"

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.cli import main
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError, UsageError
-from dpicl.harness.data.task import Task
-from dpicl.harness.evaluation.lm_eval_bridge import evaluate
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.models import ginc
-from dpicl.harness.models.base import ChatPrompt
-from dpicl.harness.models.ginc_corpus import language
-from dpicl.harness.models.transformers import TransformersLM
-from dpicl.harness.models.weights import file_sha256
-from dpicl.harness.run.expand import expand
-from dpicl.harness.run.selection import task_facts
-from dpicl.harness.run.suite import Suite
+from dpicl import models
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.data.task import Task
+from dpicl.evaluation.lm_eval_bridge import evaluate
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.models import ginc
+from dpicl.models.base import ChatPrompt
+from dpicl.models.ginc_corpus import language
+from dpicl.models.transformers import TransformersLM
+from dpicl.models.weights import file_sha256
+from dpicl.program import main
+from dpicl.run.expand import expand
+from dpicl.run.selection import task_facts
+from dpicl.run.suite import Suite
 
 TINY = ginc.Size(1, 16, 2, 64, documents=12, length=63, batch=4, rate=1e-2, warm_up=1, on_use=True)
 MECHANISMS = load_mechanisms()
@@ -168,7 +168,7 @@ def test_the_sizes_of_the_paper_are_the_papers() -> None:
 
 
 def test_shots_measures_every_number_of_demonstrations(empty_cache: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("dpicl.harness.cli.ginc.SHOTS", (0, 1))
+    monkeypatch.setattr("dpicl.cli.ginc.SHOTS", (0, 1))
     assert main(["ginc", "shots", "--draws", "2", "--test-records", "5", "--json", "--device", "cpu"]) == 0
     assert [row["shots"] for row in json.loads(capsys.readouterr().out)] == [0, 1]
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from transformers import MambaConfig, MambaForCausalLM
 
-from dpicl.cli import build_parser
-from dpicl.harness import models
-from dpicl.harness.cli.arguments import parse
-from dpicl.harness.core.errors import ModelError, UsageError
-from dpicl.harness.models import readers
-from dpicl.harness.models.hub import split_reference
-from dpicl.harness.models.readers import Measured
-from dpicl.harness.models.transformers import PlainLM
-from dpicl.harness.models.weights import file_sha256, folder_sha256
+from dpicl import models
+from dpicl.cli.arguments import parse
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.models import readers
+from dpicl.models.hub import split_reference
+from dpicl.models.readers import Measured
+from dpicl.models.transformers import PlainLM
+from dpicl.models.weights import file_sha256, folder_sha256
+from dpicl.program import build_parser
 
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, CohereConfig, LlamaConfig, MistralConfig, PreTrainedConfig
 from transformers.models.llama import modeling_llama as llama
 
-from dpicl.harness.models.operators import replaced, replacements
+from dpicl.models.operators import replaced, replacements
 
 SIZES = {"hidden_size": 96, "intermediate_size": 160, "num_hidden_layers": 2, "vocab_size": 50}
 HEADS = {"num_attention_heads": 6, "num_key_value_heads": 2}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpicl.harness import models
-from dpicl.harness.models import pass_shapes, products, readers
-from dpicl.harness.models.reading import OUTPUT_SHAPES, PIECE, SHAPES, Shapes
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.models import pass_shapes, products, readers
+from dpicl.models.reading import OUTPUT_SHAPES, PIECE, SHAPES, Shapes
+from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import save_tiny_llama
 
 #: As measured on an Intel with AMX in bfloat16.

@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.row_independence import isas
-from dpicl.harness import models
-from dpicl.harness.core.errors import PromptTooLong
-from dpicl.harness.core.together import together
-from dpicl.harness.models import pass_shapes
-from dpicl.harness.models.base import Prefix
-from dpicl.harness.models.key_values import KeyValues
-from dpicl.harness.models.reading import PIECE, SHAPES, Reading, row_of
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.core.errors import PromptTooLong
+from dpicl.core.together import together
+from dpicl.models import pass_shapes
+from dpicl.models.base import Prefix
+from dpicl.models.key_values import KeyValues
+from dpicl.models.reading import PIECE, SHAPES, Reading, row_of
+from dpicl.models.transformers import TransformersLM
 from tests.examples import examples
 from tests.harness.models.tiny import save_tiny_llama, with_passes
 

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import DpiclError, ModelError
-from dpicl.harness.models import server_http, server_probe
-from dpicl.harness.models.server import ServerLM
+from dpicl import models
+from dpicl.core.errors import DpiclError, ModelError
+from dpicl.models import server_http, server_probe
+from dpicl.models.server import ServerLM
 from tests.harness.models.fake_server import FakeServer, Handler, says, status
 
 KEY = "hunter2-hunter2-hunter2"
@@ -48,6 +48,15 @@ def test_a_name_that_holds_a_password_is_refused_unseen(name: str, dpicl, sim_su
         assert answer.code == 2 and "Traceback" not in answer.err
         assert "hunter2" not in answer.out + answer.err and answer.err.count("\n") == 1
     assert not (tmp_path / "results").exists()
+
+
+def test_a_suite_file_sends_no_variable_to_an_address_of_its_own(dpicl, sim_suite, tmp_path) -> None:
+    own, address = tmp_path / "suite.yaml", "server:https://example.org/?key=AWS_SECRET_ACCESS_KEY"
+    for model in (json.dumps(address), "{server: 'https://example.org', key: AWS_SECRET_ACCESS_KEY}"):
+        own.write_text(sim_suite.read_text().replace("model: sim", f"model: {model}"))
+        answer = dpicl("plan", own)
+        assert answer.code == 2 and "AWS_SECRET_ACCESS_KEY" in answer.err and "--model" in answer.err
+    assert dpicl("plan", sim_suite, "--model", address).code == 0
 
 
 def test_a_key_in_place_of_its_variable_is_not_shown() -> None:

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
-from dpicl.harness.models.base import ChatPrompt, LanguageModel
-from dpicl.harness.models.simulated import SimulatedLM, load_simulated
+from dpicl import models
+from dpicl.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.models.base import ChatPrompt, LanguageModel
+from dpicl.models.simulated import SimulatedLM, load_simulated
 
 
 @pytest.fixture(scope="module")

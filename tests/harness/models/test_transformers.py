@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.harness import models
-from dpicl.harness.core.errors import ModelError, PromptTooLong
-from dpicl.harness.models import reading
-from dpicl.harness.models.base import ChatPrompt, Prefix
-from dpicl.harness.models.products import by_onednn, linear_layers
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl import models
+from dpicl.core.errors import ModelError, PromptTooLong
+from dpicl.models import reading
+from dpicl.models.base import ChatPrompt, Prefix
+from dpicl.models.products import by_onednn, linear_layers
+from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader, with_passes
 
 TOLERANCE = 1e-4

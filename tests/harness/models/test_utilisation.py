@@ -9,8 +9,8 @@ import torch
 
 from benchmarks._kinds import KINDS, PARTS, by_kind
 from benchmarks.utilisation import _shares
-from dpicl.harness import models
-from dpicl.harness.models import attention
+from dpicl import models
+from dpicl.models import attention
 
 
 def test_every_kind_of_a_pass_is_clocked_and_nothing_else(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

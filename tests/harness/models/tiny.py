@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl.models.transformers import TransformersLM
 
 CORPUS = [
     "Classify the news articles into the categories of World, Sports, Business, and Technology.\n\n",

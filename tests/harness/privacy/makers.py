@@ -10,10 +10,10 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from hypothesis import strategies as st
 
-from dpicl.harness.core.seeds import SeededNoise
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.privacy.events import parallel
-from dpicl.harness.privacy.private_set import PrivateSet, Sample
+from dpicl.core.seeds import SeededNoise
+from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.privacy.events import parallel
+from dpicl.privacy.private_set import PrivateSet, Sample
 
 SIZES = Sizes(records={"Sports": 30000, "World": 40000}, shots={"Sports": 1, "World": 1})
 DELTA = 1e-5

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
-from dpicl.harness.privacy.above_threshold import AboveThreshold, first_chances
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.adversaries import QUESTIONS, round_adversary
-from dpicl.harness.privacy.bounded_range import round_pair
-from dpicl.harness.privacy.decomposition import components
-from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.harness.privacy.release_hooks import Permit
-from dpicl.harness.privacy.sampled_composites import composed
+from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
+from dpicl.privacy.above_threshold import AboveThreshold, first_chances
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.adversaries import QUESTIONS, round_adversary
+from dpicl.privacy.bounded_range import round_pair
+from dpicl.privacy.decomposition import components
+from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
+from dpicl.privacy.private_set import Sample
+from dpicl.privacy.release_hooks import Permit
+from dpicl.privacy.sampled_composites import composed
 from tests.examples import examples
 from tests.harness.privacy.makers import WILD, Recorder, seeded
 

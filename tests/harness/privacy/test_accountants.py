@@ -11,15 +11,15 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import UnsupportedEvent, UsageError
-from dpicl.harness.privacy.accountants import (
+from dpicl.core.errors import UnsupportedEvent, UsageError
+from dpicl.privacy.accountants import (
     account_subsampled_gaussian,
     check_delta,
     check_epsilon,
     epsilon,
     rough_epsilon,
 )
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
 from tests.examples import examples
 from tests.harness.privacy.makers import prism, sampled_gaussians
 
@@ -116,6 +116,13 @@ def test_zcdp_composes_with_sampled_gaussians() -> None:
     both = epsilon(dp.ComposedDpEvent((sampled, zcdp)), 1e-5)
     assert "rdp" in both.accountants
     assert both.upper > epsilon(sampled, 1e-5).low
+
+
+@pytest.mark.parametrize("size", [80.0, 700.0])
+def test_choices_never_cost_more_than_the_sum_of_their_ranges(size: float) -> None:
+    assert epsilon(dp.SelfComposedDpEvent(BoundedRangeDpEvent(size), 2), 1e-5).upper <= 2 * size
+    sampled = dp.PoissonSampledDpEvent(0.5, dp.SelfComposedDpEvent(BoundedRangeDpEvent(size), 2))
+    assert epsilon(sampled, 1e-5).upper <= 2 * size + math.log(0.5) + 1e-9
 
 
 def test_groups_cost_what_the_worst_one_costs() -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Knob, Sizes
-from dpicl.harness.privacy import gaussians
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian
-from dpicl.harness.reaccounting.published import sampled_exponential_epsilon
-from dpicl.harness.run.releasing import calibrated
+from dpicl.mechanism.bases import Knob, Sizes
+from dpicl.privacy import gaussians
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import bounded_range_choice, compose, gaussian
+from dpicl.reaccounting.published import sampled_exponential_epsilon
+from dpicl.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Nothing
 
 Sampled, Repeated = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from dpicl.harness.core.errors import BudgetExceeded, PluginError
-from dpicl.harness.privacy.cluster_tree import ClusterTree
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
-from dpicl.harness.privacy.primitives import (
+from dpicl.core.errors import BudgetExceeded, PluginError
+from dpicl.privacy.cluster_tree import ClusterTree
+from dpicl.privacy.events import BoundedRangeDpEvent, flatten
+from dpicl.privacy.primitives import (
     BoundedRangeChoice,
     GaussianSum,
     NearestToMean,
@@ -23,8 +23,8 @@ from dpicl.harness.privacy.primitives import (
     clip_log_probs,
     clip_norm,
 )
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.harness.privacy.top_k import NoisyTopK
+from dpicl.privacy.private_set import Sample
+from dpicl.privacy.top_k import NoisyTopK
 from tests.harness.privacy.makers import WILD, Recorder, paid, seeded
 
 RADIUS = 0.7

@@ -11,8 +11,8 @@ from dp_accounting import dp_event as dp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.bounded_range import (
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.bounded_range import (
     BLOCK,
     choice_delta,
     choice_pld,
@@ -21,9 +21,9 @@ from dpicl.harness.privacy.bounded_range import (
     sampled_choices_delta,
     sampled_choices_pld,
 )
-from dpicl.harness.privacy.events import bounded_range_choice, compose
-from dpicl.harness.privacy.sampled_composites import sampled
-from dpicl.harness.privacy.slack import LARGEST, slack
+from dpicl.privacy.events import bounded_range_choice, compose
+from dpicl.privacy.sampled_composites import sampled
+from dpicl.privacy.slack import LARGEST, slack
 
 SIZES = (0.05, 0.4, 1.0, 3.0, 9.0)
 

@@ -7,13 +7,13 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import UnsupportedEvent, UsageError
-from dpicl.harness.mechanism.bases import Sizes
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
-from dpicl.harness.run.releasing import calibrated
+from dpicl.core.errors import UnsupportedEvent, UsageError
+from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.tang import Tang
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import EpsilonDeltaDpEvent
+from dpicl.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 
@@ -34,7 +34,7 @@ def test_each_label_has_the_noise_of_its_own_size_at_the_whole_epsilon(row) -> N
     found = calibrated(row, sizes, 1.0, DELTA, cache=None)
     alone = {label: calibrated(row, sizes.only(label), 1.0, DELTA, cache=None) for label in sizes.shots}
     assert found.by_label == {label: own.knob for label, own in alone.items()}
-    assert found.knob == max(found.by_label.values()) > 2 * found.knob_of("Location") > 0
+    assert found.knob == max(found.by_label.values()) > 2 * found.by_label["Location"] > 0
     assert found.event == row.events_of(found.knob, found.by_label, sizes)
     for _, branch in found.event.branches:
         assert 0.98 <= epsilon(branch, DELTA).upper <= 1.0

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from dpicl.harness.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
-from dpicl.harness.privacy.primitives import clip_norm
+from dpicl.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
+from dpicl.privacy.events import BoundedRangeDpEvent, flatten
+from dpicl.privacy.primitives import clip_norm
 from tests.examples import examples
 from tests.harness.privacy.makers import WILD, paid, seeded
 

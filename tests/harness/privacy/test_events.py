@@ -10,8 +10,8 @@ from dp_accounting import dp_event as dp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import UnsupportedEvent
-from dpicl.harness.privacy.events import (
+from dpicl.core.errors import UnsupportedEvent
+from dpicl.privacy.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,

@@ -13,11 +13,11 @@ import pytest
 from dp_accounting import dp_event as dp
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpicl.harness.core.errors import AccountantsDisagree, UnsupportedEvent
-from dpicl.harness.privacy import accountants, gaussians, time_limit
-from dpicl.harness.privacy.accountants import account_subsampled_gaussian, epsilon
-from dpicl.harness.privacy.events import parallel
-from dpicl.harness.privacy.fixed_sampling import fixed_size_delta
+from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
+from dpicl.privacy import accountants, gaussians, time_limit
+from dpicl.privacy.accountants import account_subsampled_gaussian, epsilon
+from dpicl.privacy.events import parallel
+from dpicl.privacy.fixed_sampling import fixed_size_delta
 from tests.harness.privacy.makers import sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent

@@ -11,13 +11,13 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.seeds import SecureNoise, Streams
-from dpicl.harness.privacy.joining import Joining
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.sampling_schemes import JoiningScheme
-from dpicl.harness.privacy.secure_release import MOST_ROWS
+from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.core.seeds import SecureNoise, Streams
+from dpicl.privacy.joining import Joining
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
+from dpicl.privacy.sampling_schemes import JoiningScheme
+from dpicl.privacy.secure_release import MOST_ROWS
 from tests.examples import examples
 
 SLOTS, USES, THRESHOLD = 3, 2, 0.5

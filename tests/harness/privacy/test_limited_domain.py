@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from dpicl.harness.core.errors import BudgetExceeded, PluginError
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.bounded_range import choice_delta
-from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, flatten
-from dpicl.harness.privacy.limited_domain import LimitedDomain
-from dpicl.harness.privacy.private_set import Sample
+from dpicl.core.errors import BudgetExceeded, PluginError
+from dpicl.privacy import accountants
+from dpicl.privacy.bounded_range import choice_delta
+from dpicl.privacy.events import EpsilonDeltaDpEvent, flatten
+from dpicl.privacy.limited_domain import LimitedDomain
+from dpicl.privacy.private_set import Sample
 from tests.harness.privacy.makers import Recorder, paid, seeded
 
 

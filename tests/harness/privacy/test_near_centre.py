@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import gaussian
-from dpicl.harness.privacy.near_centre import NearCentre
-from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.release_hooks import observing
+from dpicl.core.errors import UsageError
 from dpicl.mechanisms.adadpsyn import RADII
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import gaussian
+from dpicl.privacy.near_centre import NearCentre
+from dpicl.privacy.primitives import GaussianSum
+from dpicl.privacy.release_hooks import observing
 from tests.harness.privacy.makers import WILD, Recorder, paid, seeded
 
 SIZE = 5

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpicl.harness.core.errors import PluginError, UsageError
-from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.privacy.primitives import NoisySum
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.harness.privacy.release_hooks import observing
+from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.seeds import streams
+from dpicl.core.vocabulary import Record
+from dpicl.privacy.primitives import NoisySum
+from dpicl.privacy.private_set import Sample
+from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
 
 ANYTHING = st.floats(width=64) | st.sampled_from([np.inf, -np.inf, np.nan, 1e308, 5e-324, 0.1])

@@ -7,9 +7,9 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
-from dpicl.harness.privacy.parameters import amplify
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import EpsilonDeltaDpEvent
+from dpicl.privacy.parameters import amplify
 from tests.harness.privacy.makers import prism, sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
-from dpicl.harness.core.exact_noise import step_of
-from dpicl.harness.core.seeds import SecureNoise, SeededNoise, Streams
-from dpicl.harness.data.splits import Record
-from dpicl.harness.privacy.events import bounded_range, bounded_range_choice, gaussian
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet, Sample
-from dpicl.harness.privacy.release_hooks import Permit, in_steps
-from dpicl.harness.privacy.secure_release import sum_margin
+from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
+from dpicl.core.exact_noise import step_of
+from dpicl.core.seeds import SecureNoise, SeededNoise, Streams
+from dpicl.data.splits import Record
+from dpicl.privacy.events import bounded_range, bounded_range_choice, gaussian
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet, Sample
+from dpicl.privacy.release_hooks import Permit, in_steps
+from dpicl.privacy.secure_release import sum_margin
 from tests.examples import examples
 
 RECORDS = [Record(f"text {i}", "a") for i in range(12)]

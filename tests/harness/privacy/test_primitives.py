@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from dpicl.harness.attacks.trade_offs import epsilon_of_mu
-from dpicl.harness.core.seeds import SecureNoise, SeededNoise, streams
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.events import BoundedRangeDpEvent
-from dpicl.harness.privacy.primitives import (
+from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.core.seeds import SecureNoise, SeededNoise, streams
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.events import BoundedRangeDpEvent
+from dpicl.privacy.primitives import (
     SIMPLEX_DIAMETER,
     BoundedRangeChoice,
     GaussianSum,
@@ -23,7 +23,7 @@ from dpicl.harness.privacy.primitives import (
     clip_scores,
     project_sub_simplex,
 )
-from dpicl.harness.privacy.private_set import Sample
+from dpicl.privacy.private_set import Sample
 from tests.examples import examples
 from tests.harness.privacy.makers import WILD, Recorder, paid
 

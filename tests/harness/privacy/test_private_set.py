@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpicl.harness.core.errors import BudgetExceeded, DataError, UsageError
-from dpicl.harness.core.seeds import SeededNoise
-from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.core.errors import BudgetExceeded, DataError, UsageError
+from dpicl.core.seeds import SeededNoise
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
 
 GAUSS = dp.GaussianDpEvent(1.0)
 

@@ -12,10 +12,10 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpicl.harness.privacy import gaussians, sampled_composites
-from dpicl.harness.privacy.accountants import epsilon, rough_epsilon
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
-from dpicl.harness.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
+from dpicl.privacy import gaussians, sampled_composites
+from dpicl.privacy.accountants import epsilon, rough_epsilon
+from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
+from dpicl.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 Choice = BoundedRangeDpEvent
@@ -210,8 +210,8 @@ def test_next_to_zcdp_choices_count_as_zcdp() -> None:
 
 def test_losses_too_large_for_a_grid_leave_the_other_proof() -> None:
     bounds = epsilon(Sampled(0.5, Choice(1e6)), 1e-5)
-    assert 1e6 < bounds.upper < math.inf
-    assert bounds.accountants["pld_of_samples_and_choices"] is None
+    assert bounds.upper == pytest.approx(1e6 - math.log(2), rel=1e-9)
+    assert bounds.accountants["inside"]["accountants"]["rule"].startswith("the sum of the largest losses")
     assert sampled_composites.composed_epsilon({Choice(1e6): 2}, 1e-5) == math.inf
 
 

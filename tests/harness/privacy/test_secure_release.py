@@ -12,11 +12,11 @@ from dp_accounting import dp_event as dp
 from scipy import stats
 from scipy.special import ndtr
 
-from dpicl.harness.core import exact_noise, seeds
-from dpicl.harness.core.errors import PluginError, UsageError
-from dpicl.harness.core.seeds import SecureNoise, SeededNoise
-from dpicl.harness.privacy import secure_release
-from dpicl.harness.privacy.events import (
+from dpicl.core import exact_noise, seeds
+from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.seeds import SecureNoise, SeededNoise
+from dpicl.privacy import secure_release
+from dpicl.privacy.events import (
     EpsilonDeltaDpEvent,
     above_threshold,
     bounded_range_choice,
@@ -24,8 +24,8 @@ from dpicl.harness.privacy.events import (
     gaussian,
     parallel,
 )
-from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit, observing
-from dpicl.harness.privacy.secure_release import (
+from dpicl.privacy.release_hooks import NoisyRelease, Permit, observing
+from dpicl.privacy.secure_release import (
     choice_margin,
     floating_point_delta,
     prepared_scores,

@@ -10,11 +10,13 @@ import pytest
 from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import laplace
 
-from dpicl.harness.core.errors import AccountantsDisagree
-from dpicl.harness.privacy import calibration
-from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.adversaries import (
+from dpicl.core.errors import AccountantsDisagree
+from dpicl.privacy import calibration
+from dpicl.privacy.accountants import epsilon
+from dpicl.privacy.adversaries import (
     CELLS,
     MOST_CHOICES,
     WorstPair,
@@ -24,11 +26,11 @@ from dpicl.harness.privacy.adversaries import (
     gaussian_pair,
     hockey,
     moment,
-    threshold_round,
+    threshold_rounds,
 )
-from dpicl.harness.privacy.bounded_range import choices_delta, sampled_choices_delta
-from dpicl.harness.privacy.calibration import slack_of
-from dpicl.harness.privacy.events import (
+from dpicl.privacy.bounded_range import choices_delta, sampled_choices_delta
+from dpicl.privacy.calibration import slack_of
+from dpicl.privacy.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
@@ -36,7 +38,15 @@ from dpicl.harness.privacy.events import (
     gaussian,
     parallel,
 )
-from dpicl.harness.privacy.slack import LARGEST, loose, lower_bound, pairs_epsilon, slack
+from dpicl.privacy.slack import (
+    LARGEST,
+    checked_lower_bound,
+    loose,
+    lower_bound,
+    pairs_epsilon,
+    rounds_bound,
+    slack,
+)
 from tests.examples import examples
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
@@ -363,10 +373,27 @@ def test_an_epsilon_beyond_floating_point_ratios_has_an_adversary_of_two_outcome
     assert upper > 600 and 0.95 * upper < lower_bound(event, DELTA, upper) <= upper
 
 
-def test_a_round_of_above_threshold_has_an_adversary_below_its_guarantee():
+def test_rounds_of_above_threshold_are_below_their_guarantee():
     for moved in (0.1, 0.5, 2.0):
-        pair = threshold_round(1.0, moved, 10)
-        some = (pair.present > 1e-12) & (pair.absent > 1e-12)
-        losses = np.log(pair.present[some] / pair.absent[some])
-        assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
-        assert 0.3 * moved < np.abs(losses).max() <= 2 * moved + 1e-9
+        for pair in threshold_rounds(1.0, moved):
+            some = pair.present > 0
+            losses = np.log(pair.present[some] / pair.absent[some])
+            assert pair.present.sum() == pytest.approx(1, abs=1e-12) == pair.absent.sum()
+            assert np.abs(losses).max() <= 2 * moved + 1e-9
+
+
+def test_a_round_of_one_query_is_what_integration_gives():
+    pair = next(threshold_rounds(2.0, 1.0))  # no query before; the last is 3 scales below, .5 higher with the record
+    for got, at in ((pair.present[1], -2.5), (pair.absent[1], -3.0)):
+        both = quad(lambda x, at=at: laplace.pdf(x) * laplace.sf(x - at, scale=2), -40, 40, points=[0, at], limit=200)
+        assert got == pytest.approx(both[0], rel=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "count"), [(0.001, 3), (0.05, 1), (0.05, 100), (1.0, 1), (10.0, 20)])
+def test_what_an_adversary_of_rounds_reaches_is_below_the_proof_and_no_rank_by_moments_is_better(scale, count):
+    event = Repeated(EpsilonDeltaDpEvent(2 / scale, 0.0), count)
+    upper = epsilon(event, DELTA).upper
+    reached = rounds_bound(scale, 1.0, 0.0, count, DELTA, upper)
+    assert 0 < reached <= upper and checked_lower_bound(event, DELTA, upper) <= upper
+    if scale == 1.0:  # the round with the largest mean and deviation of its loss reaches 1.347 only
+        assert reached > 1.45

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpicl.harness.attacks.observers import Recording
-from dpicl.harness.core.errors import BudgetExceeded, PluginError
-from dpicl.harness.privacy.private_set import Sample
-from dpicl.harness.privacy.release_hooks import observing
-from dpicl.harness.privacy.vote_histogram import VoteHistogram
+from dpicl.attacks.observers import Recording
+from dpicl.core.errors import BudgetExceeded, PluginError
+from dpicl.privacy.private_set import Sample
+from dpicl.privacy.release_hooks import observing
+from dpicl.privacy.vote_histogram import VoteHistogram
 from tests.harness.privacy.makers import Recorder, paid, seeded
 
 GROUPS = ((0, 2, 4), (1, 3))

@@ -1,12 +1,7 @@
-"""The site in a real browser: sorting, filtering, comparing, themes, keyboard, phone, and hostile texts."""
+"""The site in a real browser: sorting, filtering, themes, keyboard, phone, and hostile texts."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,7 +10,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import Select
 
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
@@ -41,12 +36,6 @@ def element(browser: Chrome, selector: str) -> WebElement:
     return browser.find_element(By.CSS_SELECTOR, selector)
 
 
-def compared(browser: Chrome) -> str:
-    """What compare.html says of two rows, once it has read their pages."""
-    WebDriverWait(browser, 20).until(lambda own: not element(own, "#verdict").text.startswith("Loading"))
-    return element(browser, "#verdict").text
-
-
 def state(browser: Chrome) -> str:
     return urlsplit(browser.current_url).fragment
 
@@ -57,32 +46,28 @@ def column(browser: Chrome, task: str, number: int) -> list[str]:
 
 def test_a_click_on_a_head_sorts_and_a_second_turns_the_order(site, open_page):
     browser = open_page(site / "index.html")
-    head = element(browser, "section.task[data-task='trec'] th:nth-child(5)")
+    head = element(browser, "section.task[data-task='trec'] th:nth-child(4)")
     button = head.find_element(By.TAG_NAME, "button")
     button.click()
-    scores = [float(text) for text in column(browser, "trec", 5)]
+    scores = [float(text) for text in column(browser, "trec", 4)]
     assert head.get_attribute("aria-sort") == "descending"
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) > 3
     button.click()
     assert head.get_attribute("aria-sort") == "ascending"
-    assert [float(text) for text in column(browser, "trec", 5)] == scores[::-1]
-    other = element(browser, "section.task[data-task='trec'] th:nth-child(3)")
+    assert [float(text) for text in column(browser, "trec", 4)] == scores[::-1]
+    other = element(browser, "section.task[data-task='trec'] th:nth-child(2)")
     other.find_element(By.TAG_NAME, "button").click()
     assert head.get_attribute("aria-sort") is None
-    assert column(browser, "trec", 3)[-1] == "∞"
+    assert column(browser, "trec", 2)[-1] == "∞"
 
 
-def test_where_lower_is_better_the_lowest_comes_first_and_the_comparison_says_so(open_page, tmp_path):
+def test_where_lower_is_better_the_lowest_comes_first(open_page, tmp_path):
     results = [turned(one) for one in (*ends(), make_result("tang", 0.5), make_result("pta", 0.9))]
     page.write(pages(build_board(results)), tmp_path)
     browser = open_page(tmp_path / "index.html")
-    element(browser, "section.task th:nth-child(5) button").click()
-    assert column(browser, "agnews", 5) == ["0.100", "0.200", "0.500", "0.600"]
-    choose(browser, "tang at ε = 1 on agnews")
-    choose(browser, "pta at ε = 1 on agnews")
-    element(browser, "#chosen a").click()
-    assert "pta at ε = 1 against tang at ε = 1: better, 0.400 (" in element(browser, "#verdict").text
+    element(browser, "section.task th:nth-child(4) button").click()
+    assert column(browser, "agnews", 4) == ["0.100", "0.200", "0.500", "0.600"]
 
 
 @pytest.mark.parametrize(
@@ -130,13 +115,13 @@ def test_filters_hold_for_plots_rankings_and_answers_and_keep_the_baselines(site
     assert {name for name, _ in marks} == {"zero_shot", "tang", "real_demonstrations"}
     assert {epsilon for name, epsilon in marks if name == "tang"} == {"", "1"}
     assert {text.split()[0] for text in shown(browser, "section.task figcaption")} == {"trec"}
-    assert not [text for text in shown(browser, ".answer li") if text.startswith(("agnews", "samsum"))]
+    assert not [text for text in shown(browser, ".answer tbody th") if text.startswith(("agnews", "samsum"))]
     open_page(site / "index.html", "#epsilon=8")
     levels = browser.execute_script(
         "return Array.from(document.querySelectorAll('.answer > [data-level]'))"
         ".filter((e) => e.checkVisibility()).map((e) => e.dataset.level)"
     )
-    assert set(levels) == {"8"} and shown(browser, ".answer details[open] li")
+    assert set(levels) == {"8"} and shown(browser, ".answer details[open] tbody th")
 
 
 def test_the_first_screen_has_the_answer_with_its_picture_then_the_filters(site, open_page):
@@ -145,11 +130,11 @@ def test_the_first_screen_has_the_answer_with_its_picture_then_the_filters(site,
         browser = open_page(site / "index.html")
         assert "quick" in browser.title and "quick" in element(browser, "h1").text
         assert "ε = 1" in element(browser, ".answer .lead").text
-        answers = shown(browser, ".answer > div li")
-        assert any("agnews" in text and "first of 4" in text for text in answers)
+        answers = shown(browser, ".answer > div tbody tr")
+        assert any("agnews" in text and "of 4 tied" in text for text in answers)
         tops = [
             element(browser, name).rect["y"]
-            for name in (".answer li", ".answer figure svg", "#filters", "section.task")
+            for name in (".answer tbody tr", ".answer figure svg", "#filters", "section.task")
         ]
         assert tops == sorted(tops) and tops[0] < 300
         assert width == 390 or tops[1] < 900
@@ -181,7 +166,7 @@ def test_the_theme_turns_dark_and_is_remembered_on_the_next_page(site, open_page
     button.click()
     assert button.text == "Light"
     assert browser.execute_script(ground) == "rgb(20, 23, 27)"
-    open_page(site / "compare.html")
+    open_page(site / "retired.html")
     assert browser.execute_script(ground) == "rgb(20, 23, 27)"
     element(browser, "#theme").click()
     assert browser.execute_script(ground) == "rgb(255, 255, 255)"
@@ -205,133 +190,6 @@ def test_the_dark_theme_of_the_system_is_followed(site, open_page):
     browser = open_page(site / "index.html")
     assert element(browser, "#theme").text == "Light"
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-def choose(browser: Chrome, label: str) -> None:
-    box = element(browser, f"[aria-label='Compare {label}']")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
-    box.click()
-
-
-def test_two_rows_are_chosen_on_the_board_and_compared(site, open_page):
-    browser = open_page(site / "index.html")
-    assert not element(browser, "#chosen").is_displayed()
-    choose(browser, "tang at ε = 1 on agnews")
-    assert "choose another" in element(browser, "#chosen p").text
-    choose(browser, "prism at ε = 1 on trec")
-    choose(browser, "prism at ε = 1 on agnews")  # the third takes the place of the first
-    assert element(browser, "#chosen p").text == "prism at ε = 1 on trec and prism at ε = 1 on agnews"
-    choose(browser, "prism at ε = 1 on trec")
-    choose(browser, "tang at ε = 1 on agnews")
-    element(browser, "#chosen a").click()
-    assert Path(urlsplit(browser.current_url).path).parent.name == "rows"
-    verdict = element(browser, "#verdict").text
-    assert (
-        "prism at ε = 1" in verdict and "tang at ε = 1" in verdict and "0.350 (" in verdict and "adjusted p" in verdict
-    )
-    (line,) = shown(browser, "tr[aria-current]")
-    assert line.startswith("tang at ε = 1")
-    first = state(browser)
-    browser.find_element(By.PARTIAL_LINK_TEXT, "Numbers and settings").click()
-    Select(element(browser, "#b")).select_by_visible_text("tang at ε = 1, agnews")
-    assert compared(browser) == "prism at ε = 1 scores 0.300, tang at ε = 1 0.650."
-    numbers = {cells[0]: cells[1:] for cells in (line.split("\t") for line in shown(browser, "#numbers tr"))}
-    assert numbers["score (calibrated accuracy)"] == ["0.300", "0.650"]
-    assert numbers["recovery"] == ["-25%", "62%"]
-    assert set(numbers) >= {"proved ε", "claimed ε", "audited ε", "queries covered", "seconds a seed"}
-    assert any(line.startswith("mechanism") for line in shown(browser, "#settings tr"))
-    before = state(browser)
-    element(browser, "#swap").click()
-    assert compared(browser).startswith("tang at ε = 1 scores 0.650")
-    assert state(browser) != before
-    element(browser, "#swap").click()
-    compared(browser)
-    element(browser, "#sure").click()
-    assert state(browser) == first and element(browser, "#verdict").text == verdict
-
-
-@pytest.mark.parametrize(
-    ("second", "says"),
-    [
-        ("tang at ε = 1, trec", "Not compared: the rows are of different tasks (agnews, trec)."),
-        ("pta at ε = 1, agnews", "Not compared: the rows are of different sections"),
-        ("tang at ε = 1, agnews", "This is one row twice."),
-        ("tang at ε = 8, agnews", "dpicl compare tang@1 tang@8 --task agnews"),
-    ],
-)
-def test_rows_that_may_not_be_compared_say_so(site, open_page, second, says):
-    browser = open_page(site / "compare.html")
-    assert element(browser, "#verdict").text == "Choose two rows."
-    Select(element(browser, "#a")).select_by_visible_text("tang at ε = 1, agnews")
-    Select(element(browser, "#b")).select_by_visible_text(second)
-    assert says in compared(browser)
-    assert not element(browser, "#sure").is_displayed()
-    assert element(browser, "#tables").is_displayed()
-
-
-def test_a_page_that_is_not_there_is_said_and_is_read_again_when_it_is(open_page, tmp_path):
-    folder = page.write(pages(build_board([*ends(), make_result("tang", 0.65)])), tmp_path).parent
-    (own,) = (folder / "rows").glob("tang*")
-    own.rename(folder / "away.html")
-    browser = open_page(folder / "compare.html")
-    Select(element(browser, "#a")).select_by_visible_text("tang at ε = 1, agnews")
-    Select(element(browser, "#b")).select_by_visible_text("zero_shot at ε = 0, agnews")
-    assert "cannot be read" in compared(browser) and not element(browser, "#tables").is_displayed()
-    browser.get_log("browser")  # it says that the page is missing
-    (folder / "away.html").rename(own)
-    element(browser, "#swap").click()
-    assert compared(browser) == "zero_shot at ε = 0 scores 0.400, tang at ε = 1 0.650."
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *given: object) -> None:
-        return
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A small site that a server gives away, and its port."""
-    board = build_board([*ends(), make_result("tang", 0.65)])
-    folder = page.write(pages(board), tmp_path).parent
-    (folder / "favicon.ico").touch()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder, server.server_port
-        server.shutdown()
-
-
-def test_rows_of_a_served_site_are_compared_by_its_own_page_and_told_to_no_other(served, open_page):
-    folder, port = served
-    browser = open_page.browser
-    browser.get(f"http://127.0.0.1:{port}/compare.html")
-    Select(element(browser, "#a")).select_by_visible_text("tang at ε = 1, agnews")
-    Select(element(browser, "#b")).select_by_visible_text("zero_shot at ε = 0, agnews")
-    assert compared(browser) == "tang at ε = 1 scores 0.650, zero_shot at ε = 0 0.400."
-    (row,) = (folder / "rows").glob("tang*")
-    (folder / "evil.html").write_text(
-        "<!doctype html><title>evil</title><script>heard = []; onmessage = (event) => heard.push(event.data)</script>"
-        f"<iframe src='http://127.0.0.1:{port}/rows/{row.name}' onload='loaded = true'></iframe>"
-    )
-    browser.get_log("browser")
-    browser.get(f"http://localhost:{port}/evil.html")
-    heard = browser.execute_async_script("setTimeout(arguments[0], 500, [window.loaded, heard])")
-    refused = browser.get_log("browser")
-    browser.get("about:blank")
-    assert heard == [True, []]
-    assert len(refused) <= 1 and all("postMessage" in one["message"] for one in refused)
-
-
-def test_what_else_a_page_says_in_its_frame_is_not_taken_for_its_rows(open_page, tmp_path):
-    folder = page.write(pages(build_board([*ends(), make_result("tang", 0.65)])), tmp_path).parent
-    browser = open_page(folder / "compare.html")
-    browser.execute_script(
-        "const put = document.body.append.bind(document.body);"  # as an extension of the browser would
-        "document.body.append = (frame) => { put(frame); for (const data of [null, 'x', {}])"
-        " dispatchEvent(new MessageEvent('message', { data, source: frame.contentWindow })) }"
-    )
-    Select(element(browser, "#a")).select_by_visible_text("tang at ε = 1, agnews")
-    Select(element(browser, "#b")).select_by_visible_text("zero_shot at ε = 0, agnews")
-    assert compared(browser) == "tang at ε = 1 scores 0.650, zero_shot at ε = 0 0.400."
 
 
 def test_downloads_rows_mechanisms_and_retired_versions_are_where_links_lead(site, open_page):
@@ -379,9 +237,6 @@ def test_the_keyboard_alone_is_enough(site, open_page):
     tab_to("e.textContent === 'recovery'")
     press(Keys.ENTER)
     assert element(browser, "th[aria-sort]").text.startswith("recovery")
-    tab_to("e.dataset.choose")
-    press(Keys.SPACE)
-    assert element(browser, "#chosen").is_displayed()
 
 
 @pytest.mark.parametrize("width", [360, 390])
@@ -389,7 +244,7 @@ def test_no_page_scrolls_sideways_on_a_phone(site, hostile_site, open_page, widt
     open_page.width(width)
     for folder in (site, hostile_site):
         kinds = [sorted(folder.glob(kind))[:1] for kind in ("mechanisms/t*.html", "rows/*agnews*.html")]
-        tops = [folder / name for name in ("index.html", "compare.html", "retired.html", "attacks/index.html")]
+        tops = [folder / name for name in ("index.html", "retired.html", "attacks/index.html")]
         for path in (*tops, *kinds[0], *kinds[1]):
             browser = open_page(path)
             browser.execute_script("for (const e of document.querySelectorAll('details')) e.open = true")
@@ -404,15 +259,6 @@ def test_hostile_texts_raise_no_dialog_run_no_script_and_break_no_rule(hostile_s
         browser = open_page(path)
         assert browser.title  # a dialog that is open makes this fail
         assert browser.execute_script(count) == 0
-    browser = open_page(hostile_site / "compare.html")
-    for number, select in enumerate(("#a", "#b")):
-        options = Select(element(browser, select)).options
-        hostile = [one.get_attribute("value") for one in options if "<img" in one.get_attribute("textContent")]
-        Select(element(browser, select)).select_by_value(hostile[number])
-    assert "scores" in compared(browser) or "Not compared" in compared(browser)
-    assert "<img" in element(browser, "#numbers").text
-    assert element(browser, "#tables").is_displayed()
-    assert browser.execute_script("return document.querySelectorAll('#tables :is(script, img, iframe)').length") == 0
 
 
 def test_contrast_is_enough_in_both_themes(site, open_page):

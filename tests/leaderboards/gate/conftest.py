@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core import git as project_git
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run import manifest
-from dpicl.harness.run.expand import expand
-from dpicl.harness.run.pipeline import run_cell
-from dpicl.harness.run.results import Result, SuiteReference, from_text, to_text
-from dpicl.harness.run.selection import task_facts
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import Changes, changed, load_suite
-from dpicl.harness.run.workbench import Workbench
+from dpicl.core import git as project_git
 from dpicl.leaderboards.gate.examination import Examination, Request, examine, known_suites, read_contents
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run import manifest
+from dpicl.run.expand import expand
+from dpicl.run.pipeline import run_cell
+from dpicl.run.results import Result, SuiteReference, from_text, to_text
+from dpicl.run.selection import task_facts
+from dpicl.run.store import Store
+from dpicl.run.suite import Changes, changed, load_suite
+from dpicl.run.workbench import Workbench
 
 EXAMPLE = Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
 SUITE = """\

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from dpicl.harness.run import manifest
 from dpicl.leaderboards.gate.examination import load_submissions
+from dpicl.run import manifest
 from tests.leaderboards.gate.conftest import World
 
 HOSTILE = "<script>alert(1)</script> | `x` \u202e @somebody"
@@ -91,7 +91,7 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
     assert refused.code == 1 and "authors, paper, public_data and tuning" in refused.out
     assert "README.md still says TODO" in refused.out
     again = dpicl("submit", world.root, "--new", "team_c/mine")
-    assert again.code == 2 and "is there already" in again.err
+    assert again.code == 2 and "already exists" in again.err
     _, problems = load_submissions(world.root)
     assert any("team_c/mine is left out" in problem for problem in problems)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.results import from_text
-from dpicl.leaderboards.gate.history import find_base, retired_records_check
-from tests.leaderboards.gate.conftest import World, git
+from dpicl.run.results import from_text
+from tests.leaderboards.gate.conftest import World
 
 
 def move_score(world: World) -> None:
@@ -26,124 +23,88 @@ def move_score(world: World) -> None:
     world.edit(change, world.files[:1])
 
 
-def history(world: World, **more) -> tuple[str, str]:
-    return world.status("history", base=find_base(world.folder, None), **more)
+@pytest.fixture
+def before(world: World) -> Path:
+    """An earlier copy of all submissions."""
+    shutil.copytree(world.root, world.root.parent / "before")
+    return world.root.parent / "before"
 
 
-def test_a_first_submission_and_an_untouched_one_pass(committed: World):
-    assert history(committed) == ("ok", history(committed)[1])
-    assert "no score moved" in history(committed)[1]
-    git(committed.root.parent, "rm", "-r", "-q", "--cached", "submissions")
-    git(committed.root.parent, "commit", "-q", "-m", "as if it had never been there")
-    assert "new since commit" in history(committed)[1]
+def test_a_first_submission_and_an_untouched_one_pass(world: World, before: Path):
+    assert world.status("history")[0] == "not checked"
+    assert world.status("history", base=before) == ("ok", "no score moved by more than 0.001")
+    assert world.status("history", base=before / "team_a" / "vote")[0] == "ok"
+    shutil.rmtree(before / "team_a")
+    assert world.status("history", base=before) == ("ok", "new")
 
 
-def test_a_score_that_moved_or_is_gone_is_refused_and_let_in_with_a_new_version(committed: World):
-    move_score(committed)
-    status, why = history(committed)
+def test_a_score_that_moved_or_is_gone_is_refused_and_let_in_with_a_new_version(world: World, before: Path):
+    move_score(world)
+    status, why = world.status("history", base=before)
     assert status == "failed" and "moved its score by" in why and "raise `version`" in why
-    committed.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
-    assert history(committed)[0] == "ok"
-    committed.files[0].unlink()
-    committed.card("version: 2", "version: 1")
-    status, why = history(committed)
+    (line,) = world.examine(base=before).lines
+    assert line.change != 0
+    world.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
+    assert world.status("history", base=before)[0] == "ok"
+    world.files[0].unlink()
+    world.card("version: 2", "version: 1")
+    status, why = world.status("history", base=before)
     assert status == "failed" and "disappeared" in why
 
 
-def test_a_score_that_moves_less_than_a_thousandth_is_the_same(committed: World):
+def test_a_score_that_moves_less_than_a_thousandth_is_the_same(world: World, before: Path):
     def nudge(data):
         data["scores"]["acc_calibrated"]["value"] += 5e-7  # more is no mean of its outcomes
 
-    committed.edit(nudge, committed.files[:1])
-    assert history(committed)[0] == "ok"
-    move_score(committed)
-    assert history(committed)[0] == "failed"
+    world.edit(nudge, world.files[:1])
+    assert world.status("history", base=before)[0] == "ok"
 
 
-def test_a_version_never_goes_back(committed: World):
-    committed.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 3")
-    git(committed.root.parent, "commit", "-q", "-a", "-m", "three")
-    committed.card("version: 3", "version: 2")
-    status, why = history(committed)
-    assert status == "failed" and "goes back from version 3 to 2" in why
+def test_a_version_never_goes_back(world: World, before: Path):
+    (card := before / "team_a" / "vote" / "submission.yaml").write_text(
+        card.read_text().replace("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 3")
+    )
+    status, why = world.status("history", base=before)
+    assert status == "failed" and "goes back from version 3 to 1" in why
 
 
-def test_an_earlier_copy_is_a_base_too(world: World, tmp_path: Path):
-    shutil.copytree(world.folder, tmp_path / "before" / "team_a" / "vote")
-    move_score(world)
-    for base in (tmp_path / "before", tmp_path / "before" / "team_a" / "vote"):
-        status, why = world.status("history", base=find_base(world.folder, str(base)))
-        assert status == "failed" and "moved its score" in why
-
-
-def test_an_unknown_base_is_a_bad_use(committed: World):
-    for word in ("nowhere", "--output=x"):
-        with pytest.raises(UsageError, match=word):
-            find_base(committed.folder, word)
-
-
-def retire(world: World) -> None:
+def test_a_retired_submission_passes_as_long_as_nothing_of_it_changes(world: World, before: Path):
     world.suite.write_text(world.suite.read_text().replace("version: 1", "version: 2"))
+    assert world.status("suite")[0] == "failed" and world.status("suite", base=before)[0] == "ok"
+    assert world.examine(base=before).good
+    text = world.files[0].read_text()
+    move_score(world)
+    world.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
+    status, why = world.status("history", base=before)
+    assert status == "failed" and "of a retired version of the suite and has changed" in why
+    assert world.status("suite", base=before)[0] == "failed"
+    (before / "team_a" / "vote" / world.files[0].relative_to(world.folder)).unlink()
+    assert "has been added" in world.status("history", base=before)[1]
+    world.files[0].unlink()
+    (before / "team_a" / "vote" / "results" / "x.json").write_text(text)  # no place of a result
+    assert world.status("history", base=before)[0] == "ok"
 
 
-def test_a_retired_submission_passes_as_long_as_nothing_of_it_changes(committed: World):
-    retire(committed)
-    base = find_base(committed.folder, None)
-    assert committed.status("suite", base=base)[0] == "ok"
-    assert committed.examine(base=base).good
-    move_score(committed)
-    committed.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
-    status, why = history(committed)
-    assert status == "failed" and "of a retired version" in why
-    assert committed.status("suite", base=base)[0] == "failed"
-
-
-def test_retired_results_of_record_never_change_disappear_or_come(committed: World):
-    files = sorted(committed.results.rglob("zero_shot/*/*.json"))
-    base = find_base(committed.results, None)
-
-    def check():
-        from dpicl.leaderboards.gate.examination import known_suites
-
-        return retired_records_check(committed.results, base, known_suites([committed.suite]))
-
-    text = files[0].read_text()
-    files[0].write_text(text + "\n")
-    assert check().status == "ok"  # the current version may change
-    retire(committed)
-    assert check().status == "failed" and "has changed" in check().why
-    files[0].unlink()
-    assert "has disappeared" in check().why
-    files[0].write_text(text)
-    assert check().status == "ok"
-    data = json.loads(text)
-    new = files[0].with_name("0" * 16 + ".json")
-    new.write_text(json.dumps(data))
-    assert "has been added" in check().why
-
-
-def test_a_link_or_folder_among_the_results_of_record_is_not_followed(committed: World):
-    from dpicl.leaderboards.gate.examination import known_suites
-
-    base = find_base(committed.results, None)
-    retire(committed)
-    first, second, *_ = sorted(committed.results.rglob("zero_shot/*/*.json"))
-    first.unlink()
-    first.symlink_to("/dev/zero")  # it has no end
-    second.unlink()
-    second.mkdir()
-    found = retired_records_check(committed.results, base, known_suites([committed.suite]))
-    assert found.status == "failed" and all("disappeared" in one for one in (found.why, *found.others))
-
-
-def test_a_submission_that_is_gone_is_noticed(committed: World, dpicl):
-    words = ["submit", committed.root, "--all", "--suite", committed.suite, "--results", committed.results, "--json"]
-    assert dpicl(*words).code == 0
-    shutil.copytree(committed.folder, committed.root / "team_b" / "vote")
-    shutil.rmtree(committed.folder)
-    answer = dpicl(*words)
+def test_a_submission_that_is_gone_is_noticed(world: World, before: Path, dpicl):
+    words = ["submit", world.root, "--all", "--suite", world.suite, "--results", world.results, "--json"]
+    assert dpicl(*words, "--base", before).code == 0
+    shutil.copytree(world.folder, world.root / "team_b" / "vote")
+    shutil.rmtree(world.folder)
+    answer = dpicl(*words, "--base", before)
     (removed,) = [one for one in answer.json["whole"] if one["check"] == "removed"]
-    assert answer.code == 1 and removed["status"] == "failed" and removed["why"].startswith("team_a/vote was there in")
+    assert answer.code == 1 and removed["status"] == "failed" and removed["why"].startswith("team_a/vote was there")
+
+
+@pytest.mark.parametrize("key", ["footnote", "unreliable", "reproduced.json"])
+def test_what_maintainers_write_is_new_only_with_their_flag(world: World, before: Path, key: str):
+    if key == "reproduced.json":
+        (world.folder / key).write_text('{"schema_version": 1, "cells": []}')
+    else:
+        world.card("tuning: none", f"tuning: none\n{key}: something")
+    status, why = world.status("history", base=before)
+    assert status == "failed" and key in why and "--maintainer" in why
+    assert world.status("history", base=before, maintainer=True)[0] == "ok"
+    assert world.status("history", base=world.root)[0] == "ok"
 
 
 def test_a_result_of_schema_1_is_readable_for_ever():

@@ -4,7 +4,6 @@ raw."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,13 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core.errors import PluginError
-from dpicl.leaderboards.gate import code
-from dpicl.leaderboards.gate.code import events_check
 from dpicl.leaderboards.gate.examination import read_contents
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
-from dpicl.leaderboards.gate.rerun import rerun
 from dpicl.leaderboards.model.text import visible
 from tests.leaderboards.gate.conftest import World
 
@@ -236,47 +231,3 @@ def test_a_rerun_that_may_not_be_made_stops_only_its_own(both: World, dpicl):
     answer = dpicl("submit", both.root, "--all", *words, "--json")
     for found in answer.json["submissions"]:
         assert [one["status"] for one in found["checks"] if one["check"] == "rerun"] == ["not checked"]
-
-
-ANSWERS = [
-    b"",
-    b"[]",
-    b'"x"',
-    b"[" * 200_000,
-    b'{"answer": NaN}',
-    b'{"answer": 1}',
-    b'{"answer": [[]]}',
-    b'{"answer": [null, null, null, null, null]}',
-    b'{"answer": ["\\ud800", {}, "../../etc/passwd", "/etc/passwd", 1e308]}',
-    b'{"answer": [{"event": "gaussian", "noise_multiplier": ' + b"9" * 4000 + b"}]}",
-    b"\xff\xfe",
-]
-
-
-@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
-def test_whatever_the_process_of_sent_code_answers_is_a_finding(world: World, monkeypatch, answer: bytes):
-    """That process ran submitted code: it may write anything to its answer and to its output."""
-
-    def answered(words, folder, *more):
-        (folder / "answer.json").write_bytes(answer)
-        return answer.decode("utf-8", "replace")
-
-    monkeypatch.setattr(code, "run_apart", answered)
-    found = {one.check: one for one in world.examine(run_code=True, rerun=2).findings}
-    assert found["ledger"].status == found["conformance"].status == "failed" and "gate" not in found
-    contents = read_contents(world.folder)
-    with pytest.raises(PluginError):
-        rerun(contents, list(contents.results.values()), run_code=True)
-
-
-@pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_an_answer_that_is_no_plain_file_is_not_waited_for(world: World, monkeypatch, kind: str):
-    def answered(words, folder, *more):
-        if kind == "pipe":
-            os.mkfifo(folder / "answer.json")
-        else:
-            (folder / "answer.json").symlink_to("/dev/zero")
-        return ""
-
-    monkeypatch.setattr(code, "run_apart", answered)
-    assert events_check(read_contents(world.folder), run_code=True).status == "failed"

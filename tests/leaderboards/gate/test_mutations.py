@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from dpicl.harness.cli.output import plain
+from dpicl.cli.output import plain
 from dpicl.leaderboards.gate.examination import Request, examine, known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.report import ending, findings_text, markdown
 from dpicl.leaderboards.gate.settings import load_reference

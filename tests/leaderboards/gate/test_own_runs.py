@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 import shutil
 
-from dpicl.cli import build_parser
-from dpicl.harness.cli.arguments import HELP, parse
+from dpicl.cli.arguments import HELP, parse
+from dpicl.program import build_parser
 from tests.leaderboards.gate.conftest import World
 
 

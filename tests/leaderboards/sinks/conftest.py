@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from wandb.sdk.lib import wbauth
 
-from dpicl.harness.run.results import Result
-from dpicl.harness.run.store import Store
 from dpicl.leaderboards.publish import tracker, wandb_settings
+from dpicl.run.results import Result
+from dpicl.run.store import Store
 from tests.leaderboards.factory import ends, make_result
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.publish.publish import Live
 from dpicl.leaderboards.publish.wandb_settings import SinkError
+from dpicl.run.results import Result
 
 
 class Memory:

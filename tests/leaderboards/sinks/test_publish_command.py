@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.run.results import Result
-from dpicl.harness.run.store import Store
 from dpicl.leaderboards.publish import wandb_settings
 from dpicl.leaderboards.publish.publish import plan
+from dpicl.run.results import Result
+from dpicl.run.store import Store
 from tests.conftest import Answer
 from tests.leaderboards.factory import make_result
 
@@ -133,7 +133,7 @@ def test_a_run_publishes_live_and_what_was_lost_again(dpicl: Dpicl, sim_suite: P
     assert dpicl("publish", "wandb", "results", "--project", "tests").code == 0 and written() == 2
     shutil.rmtree("wandb")
     answer = run_live(dpicl, sim_suite)
-    assert "0 cells done, 2 were there" in answer.out and "W&B: 2 runs published." in answer.err and written() == 2
+    assert "0 cells done, 2 already present" in answer.out and "W&B: 2 runs published." in answer.err and written() == 2
 
 
 @pytest.mark.parametrize("without", ["server", "key"])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.publish.payload import COLUMNS, Published
 from dpicl.leaderboards.publish.publish import plan
+from dpicl.run.results import Result
 from tests.leaderboards.attack_factory import make_attack
 from tests.leaderboards.factory import ends, make_result
 
@@ -119,14 +119,6 @@ def test_the_audited_epsilon_stands_in_line_and_summary(results: list[Result]) -
     row = row_of(results, evidence=Evidence((make_attack(epsilon=1.0, audited=0.4),)))
     assert row.summary["audited_epsilon/eps=1"] == 0.4 and "audited_epsilon/eps=8" not in row.summary
     assert [line.get("epsilon_audited") for line in row.rows] == [0.4, None]
-
-
-def test_withheld_costs_are_not_published_as_zero() -> None:
-    result = make_result()
-    cell = result.cell.model_copy(update={"noise": "secure"})
-    secure = result.model_copy(update={"cell": cell, "cell_id": cell.id})
-    row = row_of([secure])
-    assert not {"seconds", "tokens_read"} & set(row.rows[0]) and "seconds_total" not in row.summary
 
 
 def test_released_texts_are_in_the_result_files_alone_and_the_machine_nowhere(results: list[Result]) -> None:

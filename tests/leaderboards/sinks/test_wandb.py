@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.results import Result
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.publish import tracker
 from dpicl.leaderboards.publish.publish import Plan, plan, publish
 from dpicl.leaderboards.publish.tracker import Sink
 from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, destination, stage_files
+from dpicl.run.results import Result
 
 
 def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leaderboard") -> Sink:

@@ -1,8 +1,0 @@
-"""`python -m dpicl` is `dpicl`."""
-
-import sys
-
-from dpicl.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

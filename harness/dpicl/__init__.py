@@ -1,0 +1,123 @@
+"""Differentially private in-context learning, compared at the same proved epsilon.
+
+What a program or a notebook uses, and what a mechanism, task, model or attack of your own is made of, is named here:
+docs/python.md shows both. Everything else may move from one release to the next.
+"""
+
+import os
+import sys
+
+# `python -m dpicl` puts the working folder first on the path: a `yaml.py` that lies there, in a submission say, would
+# run. It goes last before anything else is imported. What Python itself imports before this line, such as contextlib,
+# cannot be helped.
+if (
+    getattr(sys, "argv", [])[:1] == ["-m"]  # while the module is looked for
+    and not sys.flags.safe_path
+    and sys.path
+    and sys.path[0] in ("", os.getcwd())
+):
+    sys.path.append(sys.path.pop(0))
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpicl.api.exact import audit_exactly, audit_rows_exactly
+    from dpicl.api.functions import account, audit, calibrate, check, evaluate
+    from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
+    from dpicl.api.released import PrivateRelease, UnsavedRelease
+    from dpicl.api.releases import answer, answer_from, budget, release
+    from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
+    from dpicl.attacks.membership import membership_finding, scored, shown_finding, shows_records
+    from dpicl.attacks.targets import Target
+    from dpicl.core.errors import DpiclError, PromptTooLong, UsageError
+    from dpicl.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Record, ReleasedPrompt, Sizes
+    from dpicl.data.task import PublicTask, Task
+    from dpicl.leaderboards.api import board, compare
+    from dpicl.mechanism.bases import (
+        AnswerContext,
+        AnswerMechanism,
+        Context,
+        DemonstrationMechanism,
+        Mechanism,
+        Prepared,
+        PreparedContext,
+        PreparedMechanism,
+    )
+    from dpicl.mechanism.generation import (
+        PromptWriter,
+        ReleasedText,
+        check_positive,
+        public_log_probs,
+        public_vocabulary,
+    )
+    from dpicl.models.base import (
+        Broken,
+        ChatPrompt,
+        Decoder,
+        LanguageModel,
+        ModelIdentity,
+        Prefix,
+        Tokens,
+        Usage,
+    )
+    from dpicl.models.decoding import Writer
+    from dpicl.models.rereading import RereadingModel
+    from dpicl.privacy.above_threshold import AboveThreshold
+    from dpicl.privacy.cluster_tree import ClusterTree
+    from dpicl.privacy.events import bounded_range_choice, compose, gaussian, parallel
+    from dpicl.privacy.limited_domain import LimitedDomain
+    from dpicl.privacy.primitives import (
+        BoundedRangeChoice,
+        DifferenceChoice,
+        GaussianSum,
+        NearestToMean,
+        NoisySum,
+    )
+    from dpicl.privacy.private_set import PrivateRecord, PrivateSet, Sample, sampling_rate
+    from dpicl.privacy.top_k import NoisyTopK
+    from dpicl.privacy.vote_histogram import VoteHistogram
+
+#: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
+_PLACES = {
+    "dpicl.api.exact": "audit_exactly audit_rows_exactly",
+    "dpicl.api.functions": "account audit calibrate check evaluate",
+    "dpicl.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
+    "dpicl.api.released": "PrivateRelease UnsavedRelease",
+    "dpicl.api.releases": "answer answer_from budget release",
+    "dpicl.attacks.base": "Attack AttackFinding AttackSetup",
+    "dpicl.attacks.membership": "membership_finding scored shown_finding shows_records",
+    "dpicl.attacks.targets": "Target",
+    "dpicl.core.errors": "DpiclError PromptTooLong UsageError",
+    "dpicl.core.vocabulary": "Demonstration FinalPrompt Knob Query Record ReleasedPrompt Sizes",
+    "dpicl.data.task": "PublicTask Task",
+    "dpicl.mechanism.bases": "AnswerContext AnswerMechanism Context DemonstrationMechanism Mechanism"
+    " Prepared PreparedContext PreparedMechanism",
+    "dpicl.mechanism.generation": "PromptWriter ReleasedText check_positive public_log_probs public_vocabulary",
+    "dpicl.models.base": "Broken ChatPrompt Decoder LanguageModel ModelIdentity Prefix Tokens Usage",
+    "dpicl.models.decoding": "Writer",
+    "dpicl.models.rereading": "RereadingModel",
+    "dpicl.privacy.cluster_tree": "ClusterTree",
+    "dpicl.privacy.events": "bounded_range_choice compose gaussian parallel",
+    "dpicl.privacy.primitives": "BoundedRangeChoice DifferenceChoice GaussianSum NearestToMean NoisySum",
+    "dpicl.privacy.above_threshold": "AboveThreshold",
+    "dpicl.privacy.private_set": "PrivateRecord PrivateSet Sample sampling_rate",
+    "dpicl.privacy.limited_domain": "LimitedDomain",
+    "dpicl.privacy.top_k": "NoisyTopK",
+    "dpicl.privacy.vote_histogram": "VoteHistogram",
+    "dpicl.leaderboards.api": "board compare",
+}
+_HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dpicl' has no attribute '{name}'; docs/python.md lists what it has")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME]

@@ -1,0 +1,106 @@
+"""What there is: mechanisms, tasks, attacks, models, suites, one dictionary each."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+from dpicl import models
+from dpicl.api.values import Paths, checked, several
+from dpicl.attacks.registry import load_attacks
+from dpicl.core.paths import shipped_suites
+from dpicl.data.config import load_config, task_folders
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.selection import task_facts
+from dpicl.run.suite import load_suite
+
+Row = dict[str, Any]
+
+
+@checked
+def list_tasks(plugins: Paths = ()) -> list[Row]:
+    """Every task: its kind, main metric, number of labels, version, and where its records come from here."""
+    load_mechanisms(several(plugins))  # which also makes the tasks of plugin folders known
+    rows, folders = [], task_folders()
+    for name, facts in task_facts().items():
+        config = load_config(name)
+        found = facts("auto")
+        metadata = config["metadata"]
+        nowhere = found.source == "synthetic" and "missing" in metadata["data"]["synthetic"]
+        rows.append(
+            {
+                "name": name,
+                "kind": metadata["kind"],
+                "metric": metadata["main_metric"],
+                "labels": len(config.get("doc_to_choice", ())) or None,
+                "version": found.version,
+                "source": None if nowhere else found.source,
+                "lm_eval": config["task"],
+                "origin": folders[name].origin,
+            }
+        )
+    return rows
+
+
+@checked
+def list_mechanisms(plugins: Paths = ()) -> list[Row]:
+    """Every mechanism: what it does, its kind, its knob, its options with their defaults, and where it comes from."""
+    return [
+        {
+            "name": name,
+            "does": item.cls.summary or (inspect.getdoc(item.cls) or "").partition("\n")[0],
+            "kind": item.cls.kind,
+            "knob": item.cls.knob.name if item.cls.knob else None,
+            "options": _options(item.cls),
+            "published": sorted(item.cls.published),
+            "source": item.cls.source,
+            "origin": item.origin,
+        }
+        for name, item in sorted(load_mechanisms(several(plugins)).items())
+    ]
+
+
+@checked
+def list_attacks(plugins: Paths = ()) -> list[Row]:
+    """Every attack: what it does, what it sees, its options with their defaults, and where it comes from."""
+    return [
+        {
+            "name": name,
+            "does": item.cls.summary,
+            "access": item.cls.access,
+            "options": _options(item.cls),
+            "source": item.cls.source,
+            "origin": item.origin,
+        }
+        for name, item in sorted(load_attacks(several(plugins)).items())
+    ]
+
+
+@checked
+def list_models(plugins: Paths = ()) -> list[Row]:
+    """Every kind of model, and whether it can be loaded here."""
+    load_mechanisms(several(plugins))  # which also makes the models of plugin files known
+    return models.known()
+
+
+def list_suites() -> list[Row]:
+    """The suites that ship with the package, and what each compares."""
+    suites = {name: load_suite(path) for name, path in shipped_suites().items()}
+    return [
+        {
+            "name": name,
+            "version": suite.version,
+            "tasks": list(suite.tasks),
+            "mechanisms": [entry.row for entry in suite.mechanisms],
+            "epsilons": list(suite.epsilons),
+            "seeds": len(suite.seeds),
+            "description": suite.description,
+        }
+        for name, suite in suites.items()
+    ]
+
+
+def _options(cls: type) -> Row:
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return {each.name: None if each.default is dataclasses.MISSING else each.default for each in fields}

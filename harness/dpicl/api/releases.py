@@ -1,0 +1,176 @@
+"""`dpicl.release`, `dpicl.answer` and `dpicl.budget`: one release from private records of the user's own, for use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from dpicl import models
+from dpicl.api.given import GivenMechanism
+from dpicl.api.release_job import ReleaseJob, asked_queries, config_of, given_of, labels_of, payer_of
+from dpicl.api.released import PrivateRelease, saved, try_places
+from dpicl.api.values import (
+    DeclaredSizes,
+    Delta,
+    Epsilon,
+    MaybeEpsilon,
+    MaybePath,
+    MaybeText,
+    Options,
+    Paths,
+    Seed,
+    Shots,
+    Text,
+    as_it_is,
+    checked,
+)
+from dpicl.core.errors import UsageError, require_known
+from dpicl.mechanism.bases import PreparedMechanism
+from dpicl.mechanism.options import build, resolve_options
+from dpicl.run import budget as budgets
+from dpicl.run.formats import check_format
+from dpicl.run.own import OwnRecords
+from dpicl.run.prepared_state import answers_from, public_task, read_state, require_same
+
+
+@checked
+def release(
+    mechanism: Annotated[GivenMechanism, as_it_is],
+    *,
+    data: Annotated[Path | str, as_it_is],
+    labels: Annotated[Sequence[str] | Mapping[str, str] | None, as_it_is] = None,
+    task: MaybeText = None,
+    model: Text = "embedded",
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    allow_large_delta: Annotated[bool, as_it_is] = False,
+    size: DeclaredSizes = None,
+    shots: Shots = 4,
+    text_field: MaybeText = None,
+    label_field: MaybeText = None,
+    text_is: Text = "text",
+    public: MaybePath = None,
+    private_set: MaybeText = None,
+    total_epsilon: MaybeEpsilon = None,
+    noise: Text = "secure",
+    seed: Seed = 0,
+    options: Options = None,
+    plugins: Paths = (),
+    out: MaybePath = None,
+    format: MaybeText = None,
+) -> PrivateRelease:
+    """Demonstrations (or an instruction) from the private records of a file, once, charged to their budget.
+
+    A prepared mechanism releases its state instead: `answer_from` answers any number of queries from it.
+
+    data: CSV, JSON Lines, JSON or Parquet, all of it private. labels: of a classification (a list, or a dictionary from
+        those in the file to better words); or task: a known task with its prompts.
+    allow_large_delta: whether delta may be above one over the declared number of records; the card then says so.
+    size: declared private records of each class, one number or by label, which secure noise needs. text_field,
+        label_field: of a row. text_is: what a text is, such as "support ticket". public: a file with records that
+        everybody may know, for tasks that need some.
+    private_set, total_epsilon: the name of the set that is charged, and what all of its releases may add up to.
+    noise: "seeded" is for trying on public records: not private, and nothing is charged.
+    out: a file for what is released, with its card beside it. format: of that file: jsonl (None), prompt or chat; a
+        state has one of its own.
+    Raises UsageError for what does not fit, BudgetExceeded where the set's limit would be passed, UnsavedRelease where
+    what was released cannot be written.
+    """
+    own = OwnRecords(labels_of(labels), task, text_field, label_field, text_is)
+    config = config_of(epsilon, delta, noise, seed, allow_large_delta, shots)
+    kinds, said = ("demonstrations", "prepared"), "answers queries; use `dpicl answer` (dpicl.answer)"
+    job = ReleaseJob.checked(given_of(mechanism, plugins, kinds, said), own, model, config, size, options)
+    if job.mechanism.reads_all and format is not None:
+        raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
+    check_format(format or "jsonl", job.asked)
+    made = job.run(Path(data), public, payer_of(private_set, data, total_epsilon), out=out)
+    return saved(made, out, format or "jsonl")
+
+
+@checked
+def answer(
+    mechanism: Annotated[GivenMechanism, as_it_is],
+    *,
+    data: Annotated[Path | str, as_it_is],
+    queries: Annotated[Path | str | Sequence[str], as_it_is],
+    labels: Annotated[Sequence[str] | Mapping[str, str] | None, as_it_is] = None,
+    task: MaybeText = None,
+    model: Text = "embedded",
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    allow_large_delta: Annotated[bool, as_it_is] = False,
+    size: DeclaredSizes = None,
+    text_field: MaybeText = None,
+    label_field: MaybeText = None,
+    text_is: Text = "text",
+    public: MaybePath = None,
+    private_set: MaybeText = None,
+    total_epsilon: MaybeEpsilon = None,
+    noise: Text = "secure",
+    seed: Seed = 0,
+    options: Options = None,
+    plugins: Paths = (),
+    out: MaybePath = None,
+) -> PrivateRelease:
+    """Answers to queries from the private records of a file, charged to their budget: for all queries together.
+
+    queries: a file (JSONL, CSV, TSV with the field of texts; .txt with one a line), or a list of texts. They are taken
+        as public. An answer mechanism pays for each. A prepared one releases once and answers them all; to answer
+        others later, `release` its state.
+    Everything else is as for `release`.
+    """
+    own = OwnRecords(labels_of(labels), task, text_field, label_field, text_is)
+    config = config_of(epsilon, delta, noise, seed, allow_large_delta)
+    said = "releases demonstrations, which answer any query; use `dpicl release` (dpicl.release)"
+    given = given_of(mechanism, plugins, ("answers", "prepared"), said)
+    job = ReleaseJob.checked(given, own, model, config, size, options)
+    asked = asked_queries(queries, own)
+    return saved(job.run(Path(data), public, payer_of(private_set, data, total_epsilon), asked, out=out), out)
+
+
+@checked
+def answer_from(
+    mechanism: Annotated[GivenMechanism, as_it_is],
+    *,
+    state: Annotated[Path | str, as_it_is],
+    queries: Annotated[Path | str | Sequence[str], as_it_is],
+    model: Text = "embedded",
+    text_field: MaybeText = None,
+    options: Options = None,
+    plugins: Paths = (),
+    out: MaybePath = None,
+) -> PrivateRelease:
+    """Answers to queries from a state that `release` wrote: post-processing, so nothing is charged, whatever is asked.
+
+    state: the file. mechanism, options: those that it was made with; a file does not decide what is loaded.
+    Everything else is as for `answer`. Raises UsageError for what does not fit, DataError for what is no state.
+    """
+    given = given_of(mechanism, plugins, ("prepared",), "prepares nothing; give --data (dpicl.answer)")
+    found = read_state(Path(state))
+    task = public_task(found)
+    resolved = resolve_options(given.cls, task.name, {**given.options, **(options or {})})
+    built = build(given.cls, resolved)
+    assert isinstance(built, PreparedMechanism)
+    require_same(found, built, resolved)
+    asked = asked_queries(queries, replace(found.own, text_field=text_field))
+    if out is not None:
+        try_places(Path(out))
+    lm = models.load(model)
+    answers = answers_from(found, built, lm, asked)
+    lm.verify_unchanged()
+    return saved(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
+
+
+@checked
+def budget(private_set: MaybeText = None) -> list[dict[str, Any]]:
+    """What the releases of every private set of this machine (or of one) cost together, as `dpicl budget --json` says.
+
+    Raises UsageError for a set that is not known, ResultError for a ledger that is damaged.
+    """
+    found = {ledger.name: budgets.document(ledger, stands) for ledger, stands in budgets.standings()}
+    if private_set is None:
+        return list(found.values())
+    require_known("private set", [private_set], found)
+    return [found[private_set]]

@@ -1,0 +1,155 @@
+"""What the functions of the API answer with: finished cells, audits and checks, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+
+from dpicl.attacks.results import AttackResult
+from dpicl.conformance.kit import CheckFinding
+from dpicl.core.printable import printable
+from dpicl.run.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Item = TypeVar("Item")
+#: Sound noise has a smaller p-value less often than this.
+_IMPOSSIBLE = 1e-6
+
+
+@dataclass(frozen=True)
+class ResultTable(Generic[Item]):
+    """A sequence that is shown as a table: by rich on a terminal, as HTML in a notebook, as a data frame by request.
+
+    notes: sentences below the table.
+    """
+
+    items: Sequence[Item]
+    notes: tuple[str, ...] = ()
+
+    #: Name -> what stands in the column of an item.
+    columns: ClassVar[Mapping[str, Callable[[Any], Any]]]
+
+    def row(self, item: Item) -> dict[str, Any]:
+        """The columns of one item."""
+        return {name: value(item) for name, value in self.columns.items()}
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with one row an item; numbers are numbers, infinity is `inf`."""
+        import pandas as pd
+
+        return pd.DataFrame([self.row(item) for item in self.items], columns=[*self.columns])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def __getitem__(self, place: int) -> Item:
+        return self.items[place]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = [{name: _short(value) for name, value in self.row(item).items()} for item in self.items]
+        table = Table(*self.columns, box=None, pad_edge=False, header_style="bold")
+        for row in rows:
+            table.add_row(*row.values())
+        yield table
+        yield from map(printable, self.notes)
+
+    def __repr__(self) -> str:
+        console = Console(width=160, color_system=None)
+        with console.capture() as captured:
+            console.print(self, markup=False, highlight=False)
+        return captured.get().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        import html
+
+        notes = "".join(f"<p>{html.escape(printable(note))}</p>" for note in self.notes)
+        frame = self.to_frame().map(lambda value: printable(value) if isinstance(value, str) else value)
+        return f"{frame.to_html(index=False, escape=True)}{notes}"
+
+
+class Results(ResultTable[Result]):
+    """Finished cells, in the order of the request; notes: what was skipped or failed, and why."""
+
+    columns = {
+        "task": attrgetter("cell.task"),
+        "mechanism": attrgetter("cell.label"),
+        "model": attrgetter("cell.model"),
+        "epsilon": attrgetter("cell.epsilon"),
+        "seed": attrgetter("cell.seed"),
+        "metric": attrgetter("main_metric"),
+        "score": lambda item: item.scores[item.main_metric].value,
+        "low": lambda item: item.scores[item.main_metric].low,
+        "high": lambda item: item.scores[item.main_metric].high,
+        "epsilon_claimed": attrgetter("privacy.epsilon_claimed"),
+        "epsilon_proved": attrgetter("privacy.epsilon_proved"),
+        "delta": attrgetter("privacy.delta"),
+        "queries": attrgetter("privacy.queries"),
+        "source": attrgetter("cell.source"),
+        "cell": attrgetter("cell_id"),
+    }
+
+
+class Findings(ResultTable[CheckFinding]):
+    """What the checks of the conformance kit saw. ok: whether none of them failed."""
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.status != "failed" for finding in self.items)
+
+    columns = {
+        "check": attrgetter("check"),
+        "status": attrgetter("status"),
+        "task": attrgetter("task"),
+        "seen": attrgetter("why"),
+    }
+
+
+class Audits(ResultTable[AttackResult]):
+    """Audits, one for each target epsilon. ok: whether none of them shows that a mechanism does not do what it says."""
+
+    @property
+    def ok(self) -> bool:
+        return not any(map(failure, self.items))
+
+    columns = {
+        "task": attrgetter("subject.task"),
+        "mechanism": attrgetter("subject.mechanism"),
+        "access": attrgetter("access"),
+        "epsilon": attrgetter("subject.epsilon"),
+        "epsilon_claimed": attrgetter("privacy.epsilon_claimed"),
+        "epsilon_proved": attrgetter("privacy.epsilon_proved"),
+        "epsilon_audited": lambda item: None if item.bound is None else item.bound.epsilon,
+        "confidence": lambda item: None if item.bound is None else item.bound.confidence,
+        "delta": attrgetter("subject.delta"),
+        "failure": lambda item: failure(item),
+    }
+
+
+def failure(result: AttackResult) -> str | None:
+    """Why the audited release is not what its events say, or None."""
+    bound, noise_p = result.bound, result.details.get("noise_p_value")
+    if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
+        exact = bound.method == "exact"
+        return "it is refuted" + (", without sampling error" if exact else f" at {bound.confidence:.0%} confidence")
+    shown, proved = (result.measures.get(name) for name in ("group_epsilon", "group_bound"))
+    if shown and proved and shown.value > proved.value:
+        return "group privacy is refuted, without sampling error"
+    if noise_p is not None and noise_p < _IMPOSSIBLE:
+        return f"the noise that was drawn is not of the distribution that its releases declare (p = {noise_p:.1g})"
+    return None
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))

@@ -1,0 +1,57 @@
+"""What `dpicl tune` does: runs the settings of a suite's grids, and writes the choice beside its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpicl.api.functions import run_selection
+from dpicl.core.errors import UsageError, require_known
+from dpicl.core.paths import DEFAULT_RESULTS, find_suite
+from dpicl.run.selection import select, selection_of, task_facts
+from dpicl.run.suite import Changes, load_suite
+from dpicl.run.suite_rows import Tuned
+from dpicl.run.tuning import chosen, require_writable, tuning_suite, write_choice
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The choice, and the file that it was written into."""
+
+    tuned: Tuned
+    path: Path
+
+
+def tune(
+    suite: str,
+    *,
+    results: Path = DEFAULT_RESULTS,
+    plugins: Sequence[Path] = (),
+    tasks: Sequence[str] = (),
+    limit: int | None = None,
+    engine: str = "inline",
+    workers: int | None = None,
+    command: str = "dpicl.tune",
+) -> Tuning:
+    """Chooses the tuned options of a suite (dpicl.run.tuning) and writes them into the file
+    SUITE.tuned.yaml beside it.
+
+    tasks: some of the suite's; none: all that have other records than synthetic ones. limit: test records of each;
+        None: as many as the suite has. command: what the file says was run.
+    What is finished is kept under ``results``, and the same call goes on from there.
+    Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
+    failed.
+    """
+    path = find_suite(suite)
+    require_writable(path)
+    require_known(f"task of {suite}", tasks, load_suite(path).tasks)
+    own = select(suite, results, plugins, Changes(tasks=tasks, test_records=limit))
+    facts = task_facts()
+    made = tuning_suite(own.suite, {task: facts[task](own.suite.source).source for task in own.suite.tasks})
+    selection = selection_of(made, own.mechanisms, results, asked=suite)
+    finished = run_selection(selection, tuple(plugins), engine, workers, True)
+    if failed := [note for note in finished.notes if note.startswith("failed")]:
+        raise UsageError(f"Nothing was chosen: {failed[0]}.")
+    tuned = chosen(own.suite, made, list(finished), command)
+    return Tuning(tuned, write_choice(path, tuned))

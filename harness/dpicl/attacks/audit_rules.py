@@ -1,0 +1,153 @@
+"""How an auditor turns an observed run into a score: rules are fitted on the runs that choose, and stay unchanged
+for the runs that judge (dpicl.attacks.lower_bounds).
+
+A rule may try several scores, published ones and learned ones. Which of them is used is decided inside the choosing
+runs too: half of these fit, the others compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import stats
+
+from dpicl.attacks.lower_bounds import score_thresholds, shares_above
+from dpicl.attacks.mixtures import exceedance
+from dpicl.attacks.observers import Observation
+from dpicl.privacy.ledger import Ledger
+
+#: Runs -> scores [n] or [n, m]; a larger one speaks for membership.
+Score = Callable[[np.ndarray], np.ndarray]
+#: Fits a score to runs with and without the canary.
+Fit = Callable[[np.ndarray, np.ndarray], Score]
+
+
+@dataclass
+class Rule:
+    """A decision rule: "in" for scores above a threshold (or at most it).
+
+    fits: the scores to try, by name. sd: standard deviation of the noise that is still to be added to a score of clean
+    values; None where scores are of noisy observations. chosen: name of the score that was fitted last.
+    """
+
+    fits: dict[str, Fit]
+    sd: float | None
+    chosen: str = ""
+    score: Score = field(default=lambda runs: runs, repr=False)
+
+    def candidates(self, members: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Fits to these runs; thresholds [k] to try."""
+        self.chosen = self._best(members, others) if len(self.fits) > 1 else next(iter(self.fits))
+        self.score = self.fits[self.chosen](members, others)
+        found = score_thresholds(self.score(members), self.score(others))
+        if not self.sd:
+            return found
+        reach = 3 * self.sd  # a threshold in the tail of the noise may be the best one
+        return np.linspace(found[0] - reach, found[-1] + reach, 101)
+
+    def decide(self, runs: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+        """[n, k]: the probability, or the share of noise resamples, of a score above each threshold; or decisions."""
+        scores = self.score(runs)
+        return shares_above(scores, thresholds) if self.sd is None else exceedance(scores, self.sd, thresholds)
+
+    def _best(self, members: np.ndarray, others: np.ndarray) -> str:
+        """The score that separates the odd runs best after it was fitted to the even ones; of equal ones the first."""
+
+        def distance(fit: Fit) -> float:
+            score = fit(members[::2], others[::2])
+            inside, outside = score(members[1::2]), score(others[1::2])
+            spread = inside.var() + outside.var() + 2 * (self.sd or 0.0) ** 2
+            moved = abs(float(inside.mean() - outside.mean()))
+            return moved / float(np.sqrt(spread)) if spread > 0 else np.inf if moved > 0 else 0.0
+
+        return max(self.fits, key=lambda name: distance(self.fits[name]))
+
+
+def as_it_is(members: np.ndarray, others: np.ndarray) -> Score:
+    """Runs are scores."""
+    return lambda runs: runs
+
+
+def linear(direction: np.ndarray) -> Fit:
+    """The score runs . direction, with a direction of length 1 that is known beforehand."""
+    unit = direction / np.linalg.norm(direction)
+    return lambda members, others: lambda runs: runs @ unit
+
+
+def reference_vector(members: np.ndarray, others: np.ndarray) -> Score:
+    """The score along the difference of the means of both sides (runs [n, d], or [n, m, d] with noise resamples)."""
+    axes = tuple(range(members.ndim - 1))
+    moved = members.mean(axis=axes) - others.mean(axis=axes)
+    length = np.linalg.norm(moved)
+    unit = moved / length if length > 0 else np.full(len(moved), 1 / np.sqrt(len(moved)))
+    return lambda runs: runs @ unit
+
+
+def table(scores: Sequence[float]) -> Fit:
+    """Runs are codes [n, m] of answers, each of which has a score that is known beforehand."""
+    known = np.asarray(scores, dtype=np.float64)
+    return lambda members, others: lambda runs: known[runs]
+
+
+def frequencies(answers: int) -> Fit:
+    """Runs are codes [n, m] of answers; the score of an answer is how much more often it came with the canary."""
+
+    def fit(members: np.ndarray, others: np.ndarray) -> Score:
+        inside, outside = (np.bincount(runs.ravel(), minlength=answers) / runs.size for runs in (members, others))
+        more: np.ndarray = inside - outside
+        return lambda runs: more[runs]
+
+    return fit
+
+
+@dataclass(frozen=True)
+class AuditEvidence:
+    """What the runs showed at one epsilon.
+
+    members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. gaussian: whether the auditor
+    sees Gaussian releases of the whole private set: then a bound on mu is one on epsilon. (Their post-processing, such
+    as the label that won, has another curve: its mu is bounded as well, but epsilon would be overstated.)
+    ledger: what one run charged. noise_p: see `noise_p_value`; None where no noise was drawn, or none is known.
+    ceiling: of black-box votes on labels, see `label_only_ceiling`; else None.
+    """
+
+    members: np.ndarray
+    others: np.ndarray
+    rule: Rule
+    gaussian: bool
+    ledger: Ledger
+    noise_p: float | None = None
+    ceiling: tuple[float, float] | None = None
+
+    @classmethod
+    def of_texts(
+        cls, said: Sequence[Sequence[Sequence[str]]], towards: Callable[[list[str]], list[float]], ledger: Ledger
+    ) -> AuditEvidence:
+        """What texts show: of each side of each run those of all noise resamples.
+
+        towards: texts -> how much each speaks for membership by a rule that is known beforehand.
+        """
+        answers = list(dict.fromkeys(text for side in said for row in side for text in row))
+        codes = {text: at for at, text in enumerate(answers)}
+        inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
+        fits = {"answers": table(towards(answers)), "frequencies": frequencies(len(codes))}
+        return cls(inside, outside, Rule(fits, None), False, ledger)
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether a run gives the probability of a decision, or a share of noise resamples, and not one decision."""
+        return self.members.ndim > 1 if self.rule.sd is None else self.rule.sd > 0
+
+
+def noise_p_value(observed_releases: Sequence[Observation]) -> float | None:
+    """p-value that released - clean is N(0, scale^2) at these noisy releases (Kolmogorov-Smirnov): the closed forms of
+    an audit rely on the stated scale. None without noise."""
+    if not observed_releases[0].noisy_release.scale > 0:
+        return None
+    noise = [
+        (observed.released - observed.noisy_release.clean).ravel() / observed.noisy_release.scale
+        for observed in observed_releases
+    ]
+    return float(stats.kstest(np.concatenate(noise), stats.norm.cdf).pvalue)

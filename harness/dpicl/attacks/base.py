@@ -1,0 +1,97 @@
+"""What an attack is: it asks a target about members and others and scores each, or it counts what was released.
+
+An attack is one file with one class, found by its name. It sees no private record but the candidates that it is asked
+about, except where its `access` is white-box.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from dpicl.attacks.results import Access, Estimate, LowerBound
+from dpicl.attacks.targets import Target
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.plugins import Pluggable
+from dpicl.core.vocabulary import Partition, Record, Report, silent
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.models.base import LanguageModel
+
+
+class TargetMaker(Protocol):
+    """Makes a target, with a budget of its own, from a private set; sizes: n_y, else the records are counted."""
+
+    def __call__(self, records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target: ...
+
+
+@dataclass(frozen=True)
+class AttackSetup:
+    """Everything that an attack works with.
+
+    members: the private set. others: records of the same distribution that are not in it.
+    canaries: those of both whose membership an independent fair coin decided (see dpicl.attacks.one_run).
+    sizes: n_y of each group that is released from, as public constants: the expected number of members.
+    make_target: makes a target from any private set (`target` makes it from the members).
+    resample: the same setup with another seed: other records, another sample, other noise.
+    """
+
+    task: Task
+    model: LanguageModel
+    mechanism: Mechanism
+    members: tuple[Record, ...]
+    others: tuple[Record, ...]
+    config: ReleaseConfig
+    make_target: TargetMaker
+    canaries: frozenset[Record] = frozenset()
+    sizes: Mapping[Partition, int] | None = None
+    resample: Callable[[int], AttackSetup] | None = None
+    report: Report = silent
+
+    @property
+    def candidates(self) -> list[Record]:
+        """Members and others, in an order that says nothing about which is which."""
+        return sorted((*self.members, *self.others), key=_priority)
+
+    def target(self) -> Target:
+        """What was released from the members."""
+        return self.make_target(self.members, self.sizes)
+
+
+@dataclass(frozen=True)
+class AttackFinding:
+    """What an attack found; see `AttackResult` for the fields. target: the one whose privacy stands in the result."""
+
+    target: Target
+    bound: LowerBound | None = None
+    measures: Mapping[str, Estimate] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Attack(Pluggable):
+    """Subclasses are frozen dataclasses whose fields are their options."""
+
+    access: ClassVar[Access]
+    #: One sentence for `dpicl list attacks`.
+    summary: ClassVar[str]
+    #: Demonstrations that a demonstration mechanism releases, unless the user says otherwise.
+    shots: ClassVar[int] = 4
+    #: Whether it tells members from others, so that it needs others.
+    membership: ClassVar[bool] = True
+
+    @abstractmethod
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        """Why this attack says nothing about this mechanism on this task, or None."""
+
+    @abstractmethod
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        """Makes the attack. Raises UsageError when the setup does not fit, and whatever a release may raise."""
+
+
+def _priority(record: Record) -> bytes:
+    return hashlib.sha256(f"candidate:{record.text}".encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,158 @@
+"""One attack on one mechanism at one epsilon: from its settings to its result.
+
+All attacks of a command share the model and the cached answers of slots (dpicl.run.workbench). Members and
+others come from the task's train records by a public seed (dpicl.attacks.games).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dpicl.attacks.base import Attack, AttackSetup
+from dpicl.attacks.games import assign
+from dpicl.attacks.results import AttackResult, Attempt, Subject
+from dpicl.attacks.targets import Target
+from dpicl.attacks.views import with_records
+from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.plugins import Registered
+from dpicl.core.vocabulary import Partition, Record, Report, silent
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import build, fixed_epsilon, sized_options
+from dpicl.mechanism.registry import find_mechanism
+from dpicl.models.base import LanguageModel
+from dpicl.run.pipeline import Meter, manifest_of, now, privacy_of
+from dpicl.run.releasing import Release
+from dpicl.run.results import Cost, Manifest, wrap_validation_errors
+from dpicl.run.workbench import Workbench
+
+#: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
+#: suffice and that a processor can run. They stand in every result. T = 15 tokens: PRISM's attacks.
+ANSWER_SIZES: Final[Mapping[str, int]] = {"slots": 8, "examples_per_slot": 2, "public_slots": 8, "candidates": 8}
+DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {"slots": 8, "examples_per_slot": 1, "prompts": 8, "tokens": 15}
+#: Members, and others, where the command does not say otherwise (Bhusal et al. 2025: 50 and 50).
+MEMBERS: Final = 50
+
+#: The reference baselines, which an attack is made on for comparison.
+BASELINES: Final = ("zero_shot", "real_demonstrations")
+
+#: So far apart are the seeds of the setups of one attack.
+_NEXT_SETUP = 100_000
+
+
+@dataclass(frozen=True)
+class AttackSettings:
+    """What all attacks of one command share. shots: None for the attack's own number."""
+
+    attack: Attack
+    task: Task
+    model: str
+    delta: float = 1e-5
+    seed: int = 0
+    shots: int | None = None
+    members: int = MEMBERS
+    others: int = MEMBERS
+    plugin: str | None = None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The attack's options, how many others there are, and the hash of its file when it is a plugin."""
+        attack: Any = self.attack
+        others = {"others": self.others} if attack.membership else {}
+        return {**dataclasses.asdict(attack), **others, **({"plugin": self.plugin} if self.plugin else {})}
+
+
+@dataclass(frozen=True)
+class AttackJob(Attempt):
+    """One attack to be made."""
+
+    common: AttackSettings
+    mechanism: Mechanism
+
+    def __str__(self) -> str:
+        own = self.subject
+        return f"{self.attack} on {own.mechanism}, {own.task}, epsilon={own.epsilon:g}"
+
+
+def jobs_of(
+    common: AttackSettings,
+    mechanisms: Mapping[str, Registered[Mechanism]],
+    name: str,
+    epsilons: Sequence[float],
+    given: Mapping[str, Any],
+) -> list[AttackJob]:
+    """The jobs for one mechanism: one for each epsilon, or one where its epsilon is fixed.
+
+    Raises UsageError where the name or an option does not fit, or epsilons are missing.
+    """
+    cls = find_mechanism(name, mechanisms)
+    sizes = DEMONSTRATION_SIZES if cls.releases_texts else ANSWER_SIZES
+    options = sized_options(cls, common.task.name, sizes, given)
+    mechanism = build(cls, options)
+    own = fixed_epsilon(mechanism)
+    if own is None and not epsilons:
+        raise UsageError(f"{name} needs an epsilon; add --epsilon E ('inf' for the method without noise).")
+    rest = {name: getattr(common, name) for name in ("model", "delta", "seed", "members")}
+    rest |= {"shots": common.shots or common.attack.shots, "plugin": mechanisms[name].plugin_hash, "options": options}
+    asked = dict.fromkeys(epsilons) if own is None else [own]
+    subjects = [subject_of(mechanism, common.task, epsilon=epsilon, **rest) for epsilon in asked]
+    attack = common.attack
+    return [AttackJob(attack.name, attack.access, common.described, each, common, mechanism) for each in subjects]
+
+
+def subject_of(mechanism: Mechanism, task: Task, **rest: Any) -> Subject:
+    """What is attacked; known before the model is read. rest: the other fields of a `Subject`."""
+    return Subject(mechanism=mechanism.name, task=task.name, task_version=task.version, source=task.source, **rest)
+
+
+@wrap_validation_errors()
+def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> AttackResult:
+    """Raises UsageError where the settings do not fit the task, and whatever a release may raise."""
+    start = time.perf_counter()
+    model = bench.model(job.common.model)
+    loaded = time.perf_counter()
+    meter = Meter()
+    found = vars(job.common.attack.run(setup_of(job, model, bench, report))).copy()
+    target: Target = found.pop("target")
+    if not target.releases:
+        raise ResultError(f"The attack {job.attack} made no release; its result would say nothing.")
+    cost = meter.cost({"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)})
+    return result_of(job, job.mechanism, target.releases[0], manifest_of(target.task, model), cost, **found)
+
+
+def result_of(
+    attempt: Attempt, mechanism: Mechanism, made: Release, manifest: Manifest, cost: Cost, **found: Any
+) -> AttackResult:
+    """The result of an attack or an audit. made: the release whose privacy it states. found: the other fields."""
+    known = {name: getattr(attempt, name) for name in ("id", "attack", "access", "settings", "subject")}
+    privacy = privacy_of(mechanism, made, attempt.subject.release)
+    return AttackResult(**known, privacy=privacy, manifest=manifest, cost=cost, created=now(), **found)
+
+
+def setup_of(
+    job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = silent, number: int = 0
+) -> AttackSetup:
+    """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
+    common, subject = job.common, job.subject
+    config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
+    others = common.others if common.attack.membership else 0
+    game = assign(common.task, subject.members, others, subject.shots, config.seed)
+
+    def make_target(records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
+        task = with_records(common.task, records, sizes)
+        return Target(job.mechanism, task, model, config, bench.outputs, report)
+
+    return AttackSetup(
+        task=common.task,
+        model=model,
+        mechanism=job.mechanism,
+        config=config,
+        make_target=make_target,
+        **vars(game),
+        resample=lambda at: setup_of(job, model, bench, report, number + at),
+        report=report,
+    )

@@ -1,0 +1,199 @@
+"""Exact audits of rows: the epsilon that one canary demonstrates for a row's own options, sizes, queries and noise.
+
+No run is sampled and no confidence spent. The row is calibrated as its cells are; its mechanism runs with a canary in
+every sample and without, on the same sampling and public randomness (dpicl.attacks.exact_worlds); the two clean
+values of every release and the noise that it states give the losses of all samples, and these the epsilon
+(dpicl.attacks.exact_pairs). The largest of many exact bounds is as valid as one, so many canaries are tried.
+
+Who the adversary is (docs/accounting.md, exact audits, has the proofs). With the deal ``alone`` the neighbours are the
+empty set and the canary alone, with the row's sampling rate and noise, since sizes are public constants: there is
+nobody else's sampling. With the deal ``sampled`` the row's own records are there, and the adversary knows which of them
+were sampled, and where they went: every proof of this project holds for that adversary. Where later releases follow
+from earlier ones, the adversary also says what was released so far, as adaptive composition allows.
+
+The noise itself is trusted: it is taken as the release hooks state it. Sampled audits and `dpicl check` test it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from dpicl.attacks.driver import result_of, subject_of
+from dpicl.attacks.exact_groups import group_bound, group_epsilon
+from dpicl.attacks.exact_pairs import exact_epsilon, label_only
+from dpicl.attacks.exact_runs import Asked, AuditedRow, Deal, ExactRuns
+from dpicl.attacks.exact_worlds import Seen
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
+from dpicl.core.errors import AccountantsDisagree, UsageError
+from dpicl.core.vocabulary import LABEL_LOCAL, Report, silent
+from dpicl.data.task import PublicTask
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.outputs import skip_reason
+from dpicl.models.base import LanguageModel
+from dpicl.privacy.ledger import Ledger
+from dpicl.run.output_cache import OutputCache
+from dpicl.run.pipeline import Meter, manifest_of
+from dpicl.run.releasing import Release, Stated
+from dpicl.run.results import wrap_validation_errors
+
+#: Canaries of demonstrations that are tried where each costs two whole releases.
+_MOST_WHOLE: Final = 4
+#: Copies of a canary; each is one more run of the mechanism.
+_MOST_COPIES: Final = 100
+#: What the winner alone shows is worked out for so many labels at most.
+_MOST_LABELS: Final = 60
+#: Shares of single releases that a file holds at most.
+_MOST_SHARES: Final = 200
+_NEIGHBOURS = {
+    "alone": "neighbours: no record, and the canary alone, at the row's sampling rate and noise",
+    "sampled": "neighbours: the row's records, and the canary besides; the adversary knows the others' sampling",
+}
+
+
+def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked: Asked = "own") -> str | None:
+    """Why an exact audit says nothing about a row, or None."""
+    if mechanism.knob is None:
+        return "it adds no noise whatever epsilon is"
+    if mechanism.notion == LABEL_LOCAL:
+        return "its epsilon is exact by its formula, ln(P(own label) / P(another one))"
+    if asked == "chosen" and not mechanism.pays_per_query:
+        return "it pays for no query, so none can be chosen (--queries chosen)"
+    if not 0 < epsilon < math.inf:
+        return "without noise its epsilon is infinite"
+    return skip_reason(mechanism, task)
+
+
+@dataclass(frozen=True)
+class ExactJob:
+    """A row to be audited, beside which records, by which queries, and with how many copies of the canary."""
+
+    row: AuditedRow
+    deal: Deal = "alone"
+    asked: Asked = "own"
+    copies: int = 1
+
+    def __str__(self) -> str:
+        cell = self.row.cell
+        return f"exact audit of {cell.label} on {cell.task}, epsilon={cell.epsilon:g}"
+
+    @property
+    def attempt(self) -> Attempt:
+        """Known before the model is read."""
+        cell, row = self.row.cell, self.row
+        same = {
+            each: getattr(cell, each) for each in ("options", "plugin", "model", "epsilon", "delta", "seed", "shots")
+        }
+        subject = subject_of(row.mechanism, row.task, members=row.task.size, **same)
+        chosen = {} if self.asked == "own" else {"asked": self.asked}
+        group = {} if self.copies == 1 else {"copies": self.copies}
+        settings = {"deal": self.deal, "queries": row.sizes.queries, **chosen, **group}
+        return Attempt(GROUP if group else EXACT, "white-box", settings, subject)
+
+
+def exact_audit(
+    job: ExactJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = silent
+) -> AttackResult:
+    """The result of one row. Raises UsageError where the audit says nothing about it, and for worlds whose releases
+    differ in more than their values."""
+    start, meter, row = time.perf_counter(), Meter(), job.row
+    if reason := reason_against(row.mechanism, row.task.public_view(), row.cell.epsilon, job.asked):
+        raise UsageError(f"An exact audit of {row.mechanism.name} says nothing here: {reason}.")
+    if job.copies > 1 and job.deal != "alone":
+        raise UsageError("Copies of a canary are audited alone; leave --other-records out, or --copies.")
+    if job.copies > _MOST_COPIES:
+        raise UsageError(f"An audit adds {_MOST_COPIES} copies of a canary at most, not {job.copies:,}.")
+    runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)
+    costly = row.mechanism.releases_texts and job.deal == "sampled"
+    found, tried = runs.strongest(_MOST_WHOLE if costly else None, report)
+    upper = runs.bounds.upper
+    if job.copies == 1:
+        epsilon = exact_epsilon(found.losses, row.delta, upper)
+        said: dict[str, Any] = {
+            "bound": LowerBound(epsilon=epsilon, delta=row.cell.delta, confidence=1.0, method="exact")
+        }
+    else:
+        said = {"bound": None, "measures": _of_group(runs, job.copies, row.delta, upper)}
+    cost = meter.cost({"audit": round(time.perf_counter() - start, 3)})
+    with wrap_validation_errors():
+        return result_of(
+            job.attempt,
+            row.mechanism,
+            _release(row, runs),
+            manifest_of(row.task, model, plugin=row.cell.plugin),
+            cost,
+            **said,
+            counts={"canaries": tried, "releases": len(found.shares), "samples": len(found.losses)},
+            details={**_shares(found), "label_only": _label_only(row, found, upper)},
+            notes=_notes(job, upper),
+        )
+
+
+def _of_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[str, Estimate]:
+    """What so many copies show, and what group privacy proves for them."""
+    proved = group_bound(runs.calibration.event, delta, copies)
+    losses = runs.group(copies)
+    shown = group_epsilon(losses, delta, min(proved, 2 * copies * upper))
+    shown = max(shown, group_epsilon(losses, delta, 1.1 * shown))  # on a grid that is as fine as it may be
+    if shown > proved:
+        raise AccountantsDisagree(
+            f"{copies} copies show epsilon = {shown:.6g}, and group privacy proves {proved:.6g}; report it."
+        )
+    found = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
+    if math.isfinite(proved):
+        found["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")
+    return found
+
+
+def _release(row: AuditedRow, runs: ExactRuns) -> Release:
+    """The row's release, as far as its privacy goes: a run costs all that was declared."""
+    ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
+    ledger.settle()
+    stated = Stated.of(row.mechanism, runs.calibration, row.sizes)
+    return Release(runs.calibration, row.sizes, stated, ledger, runs.bounds)
+
+
+def _shares(found: Seen) -> dict[str, Any]:
+    """How much of the stated bounds the canary moved the releases: in all, and one by one."""
+    shares = np.array(found.shares)
+    return {
+        "releases": found.kinds,
+        "share_of_bound": {
+            "mean": float(shares.mean()),
+            "root_mean_square": float(np.sqrt((shares**2).mean())),
+            "least": float(shares.min()),
+            "most": float(shares.max()),
+        },
+        "shares": [round(float(share), 4) for share in shares[:_MOST_SHARES]],
+    }
+
+
+def _label_only(row: AuditedRow, found: Seen, upper: float) -> float | None:
+    """The same epsilon where of every sum the winner alone is seen; None where a sum is no vote on labels, and where
+    several releases share one coin."""
+    labels = len(row.task.labels)
+    votes = row.mechanism.pays_per_query and 1 < labels <= _MOST_LABELS
+    if not votes or any(a.kind != "gaussian" or a.clean.size != labels for _, a, _ in found.pairs):
+        return None
+    if len(found.losses) < len(found.pairs) and any(rate < 1 for rate, _, _ in found.pairs):
+        return None
+    return exact_epsilon([label_only(*each) for each in found.pairs], row.delta, upper)
+
+
+def _notes(job: ExactJob, upper: float) -> list[str]:
+    notes = [
+        f"exact: no sampling error; {_NEIGHBOURS[job.deal]}",
+        f"{ATTAINED}; sampled audits and `dpicl check` test the noise",
+    ]
+    if job.asked == "chosen":
+        notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
+    if job.row.mechanism.releases_texts:
+        notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
+    if (k := job.copies) > 1:
+        larger = job.row.delta * math.expm1(k * upper) / math.expm1(upper)
+        notes.append(f"group privacy for {k} records: {k} epsilon = {k * upper:.3g}, at delta = {larger:.2g}")
+    return notes

@@ -1,0 +1,69 @@
+"""Records that an exact audit tries as its canary: made of public things alone, since no private one may choose.
+
+A record may hold anything, so the strongest are hostile ones. Which of them moves the releases most is found by trying:
+an exact bound has no confidence to spend, so the largest of many is as valid as one.
+
+* Answers, labels: every label (six at most) behind a content-free text, a query's own text, and a text that spells the
+  label out again and again: a ballot that differs from the public one on as many queries as can be.
+* Answers, texts: outputs that are far from what is asked, after a short text and spelled out several times.
+* Queries that a record joins by likeness: the texts of the queries that are like most others.
+* Demonstrations: a text of the public tokens of a rank, and its first word again and again. A model copies what
+  repeats, and where it is sure of the next token, its distribution is a corner of the simplex.
+* Prepared mechanisms: a public text with every label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from dpicl.attacks.canaries import FAR_TEXTS
+from dpicl.attacks.views import first_words, spelled_out
+from dpicl.core.vocabulary import Query, Record
+from dpicl.data.task import NEUTRAL_LABEL, Task
+
+#: Labels, and queries that others are like, that are tried at most.
+_MOST_LABELS: Final = 6
+_MOST_ALIKE: Final = 3
+#: Ranks of the public tokens that texts are made of, in the order of trial, and how often a word is repeated.
+RANKS: Final = (0, 1, 3, 9, 2, 4, 5, 6, 7, 8)
+_REPEATS: Final = 40
+#: Words of a query that a canary shows.
+_WORDS: Final = 24
+
+
+def of_answers(task: Task, queries: Sequence[Query]) -> list[Record]:
+    """For queries whose slots are drawn by chance."""
+    shown = first_words(queries[0].text, _WORDS)
+    if not task.labels:
+        spelled = [Record(spelled_out(task, shown, output, 2), output) for output in FAR_TEXTS[:2]]
+        return [*(Record("N/A", output) for output in FAR_TEXTS), *spelled]
+    labels = task.labels[:_MOST_LABELS]
+    texts = [task.content_free[0] if task.chooses else "N/A", shown]
+    found = [Record(text, label) for label in labels for text in texts]
+    return found + [Record(" ".join([label] * _REPEATS), label) for label in labels]
+
+
+def of_joined(task: Task, queries: Sequence[Query], rows: np.ndarray, threshold: float) -> list[Record]:
+    """For queries that a record joins where it is like them. rows: float64[Q, d], their embeddings."""
+    like = (rows @ rows.T >= threshold).sum(axis=1)
+    texts = [queries[at].text for at in np.argsort(-like, kind="stable")[:_MOST_ALIKE]]
+    return [Record(text, label) for text in texts for label in task.labels[:_MOST_LABELS]]
+
+
+def of_texts(task: Task, group: str | None, texts: Sequence[str]) -> list[Record]:
+    """For demonstrations. group: of the canary, None where all records are one. texts: public ones of several ranks."""
+    label = group if group is not None else task.labels[0] if task.labels else NEUTRAL_LABEL
+    written = [text for text in dict.fromkeys(texts) if text.strip()]
+    words = dict.fromkeys(text.split()[0] for text in written)
+    return [Record(text, label) for text in (*written, *(" ".join([word] * _REPEATS) for word in words))] or [
+        Record("N/A", label)
+    ]
+
+
+def of_prepared(task: Task, queries: Sequence[Query], group: str | None) -> list[Record]:
+    """For a mechanism that reads all records once."""
+    text, labels = queries[0].text if queries else "N/A", task.labels[:_MOST_LABELS] or (NEUTRAL_LABEL,)
+    return [Record(text, label) for label in ((group,) if group is not None else labels)]

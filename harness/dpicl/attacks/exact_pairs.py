@@ -1,0 +1,269 @@
+"""From the clean values of two worlds, with a canary and without, to what their noisy releases say about epsilon.
+
+Nothing is sampled: the noise of a release is known, so its two output distributions are, and so are those of all
+releases together. Of one sample, in which the canary is for certain:
+
+| release | with the canary against without |
+|---|---|
+| noisy sums | Gaussians at distance mu = |v' - v| / standard deviation; on one sample they are one: root sum mu^2 |
+| a choice | softmax(z'/tau) against softmax(z/tau); an outcome of one world alone has infinite loss (goes into delta) |
+| k choices in order, without replacement | sequences of classes of equal scores: inside a class all is exchangeable |
+| a round of AboveThreshold | the answer to its first question; the others are not looked at |
+
+If the canary is in the sample with probability q, it is ((1 - q) Q + q P, Q); independent samples compose by
+convolution, in both directions (`dpicl.privacy.slack.pairs_epsilon`, which rounds down: outputs are merged, and
+losses are moved so that what is found is a lower bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from scipy.special import log_ndtr, softmax
+
+from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.core.errors import UsageError
+from dpicl.privacy.above_threshold import first_chances
+from dpicl.privacy.adversaries import MOST_OUTCOMES, WorstPair, gaussian_pair
+from dpicl.privacy.release_hooks import NoisyRelease
+from dpicl.privacy.slack import pairs_epsilon
+
+#: Multipliers mu are rounded down to so many digits, so that equal ones are composed at once.
+_DIGITS = 5
+#: A smaller mu is none: its Gaussian would be lost in the grid.
+_LEAST_MU = 1e-6
+#: Of k ordered choices as many are looked at as need at most so many states (numbers left of every class).
+_MOST_STATES = 1500
+#: Points of the integral over the winner's noise, and how far it goes, in standard deviations.
+_POINTS, _REACH = 4001, 9.0
+
+
+@dataclass(frozen=True)
+class SampleLoss:
+    """What the releases from one sample say of the canary, given that it is in the sample.
+
+    rate: probability that it is. mu: of all its noisy sums together. pairs: of its choices and rounds.
+    """
+
+    rate: float
+    mu: float
+    pairs: tuple[WorstPair, ...] = ()
+
+    @property
+    def strength(self) -> float:
+        """About the variance of the loss of this sample; orders canaries, and is in no bound."""
+        return self.mu**2 + sum(_variance(pair) for pair in self.pairs)
+
+
+def sample_loss(rate: float, releases: Sequence[tuple[NoisyRelease, NoisyRelease]]) -> SampleLoss:
+    """Of the releases from one sample, each with the canary and without."""
+    mus, pairs = [0.0], []
+    for present, absent in releases:
+        if np.array_equal(present.clean, absent.clean):
+            continue  # the record moves nothing
+        if present.kind == "gaussian":
+            mus.append(distance(present, absent))
+        else:
+            pairs.append(_pair(present, absent))
+    return SampleLoss(rate, math.hypot(*mus), tuple(pairs))
+
+
+def require_same(present: NoisyRelease, absent: NoisyRelease) -> None:
+    """Raises UsageError where two releases differ in more than their clean values: no event covers that."""
+    for name in ("kind", "bound", "scale", "count", "grid"):
+        if getattr(present, name) != getattr(absent, name):
+            raise UsageError(
+                f"The {name} of a release follows from private records ({getattr(present, name)!r} with the canary,"
+                f" {getattr(absent, name)!r} without), and no epsilon covers that; `dpicl check` looks for the reason."
+            )
+    if present.clean.shape != absent.clean.shape:
+        raise UsageError(
+            f"The size of a release follows from private records ({present.clean.shape} with the canary,"
+            f" {absent.clean.shape} without), and no epsilon covers that; `dpicl check` looks for the reason."
+        )
+
+
+def distance(present: NoisyRelease, absent: NoisyRelease) -> float:
+    """mu of a noisy sum: how far apart both clean values are, in standard deviations."""
+    moved = float(np.linalg.norm(present.clean - absent.clean))
+    return moved / present.scale if present.scale > 0 else math.inf if moved > 0 else 0.0
+
+
+def share_of_bound(present: NoisyRelease, absent: NoisyRelease) -> float:
+    """How much of what a primitive says that a record may move a release this canary moves it: 1 is all of it.
+
+    In L2 for a sum; of a choice the range of the moves of all scores that both worlds have; of a query its rise.
+    """
+    if present.kind == "gaussian":
+        return float(np.linalg.norm(present.clean - absent.clean)) / present.bound
+    both = np.isfinite(present.clean) & np.isfinite(absent.clean)
+    moves = present.clean[both] - absent.clean[both]
+    if not moves.size:
+        return 0.0
+    return float(moves.max() if present.kind == "threshold" else np.ptp(moves)) / present.bound
+
+
+def exact_epsilon(losses: Sequence[SampleLoss], delta: float, upper: float) -> float:
+    """The epsilon at delta of independent samples, the larger one of both directions; rounded down.
+
+    upper: about what is to be found, such as the proved epsilon; sets the grid.
+    """
+    if any(math.isinf(loss.mu) for loss in losses):
+        return math.inf
+    if all(loss.rate == 1 and not loss.pairs for loss in losses):
+        return epsilon_of_mu(math.hypot(0.0, *(loss.mu for loss in losses)), delta)
+    pairs = _counted(losses)
+    if not pairs:
+        return 0.0
+    reach = max(_reach(pair) for pair, _ in pairs)
+    size = max(upper, reach / 20)  # a grid for far larger losses than were proved is coarser
+    other_way = [(WorstPair(pair.absent, pair.present), count) for pair, count in pairs]
+    return max(pairs_epsilon(way, delta, size) for way in (pairs, other_way))
+
+
+def winner_chances(clean: np.ndarray, sd: float) -> np.ndarray:
+    """float64[K]: the probability that each coordinate of clean [K] + N(0, sd^2) is the largest, sd > 0.
+
+    P(j) = integral of phi(x) prod_(i != j) Phi(x + (v_j - v_i)/sd) dx.
+    """
+    x = np.linspace(-_REACH, _REACH, _POINTS)
+    apart = (clean[:, None] - clean[None, :]) / sd
+    np.fill_diagonal(apart, np.inf)
+    logs = log_ndtr(x[None, None, :] + apart[:, :, None]).sum(axis=1) - x**2 / 2
+    chances: np.ndarray = np.exp(logs).sum(axis=1)
+    return chances / chances.sum()
+
+
+def label_only(rate: float, present: NoisyRelease, absent: NoisyRelease) -> SampleLoss:
+    """The loss of a noisy vote of which the winner alone is seen."""
+    chances = [winner_chances(side.clean.ravel(), side.scale) for side in (present, absent)]
+    return SampleLoss(rate, 0.0, (WorstPair(chances[0], chances[1]),))
+
+
+def label_only_ceiling(sd: float, slots: int, candidates: int, own_slots: bool, delta: float) -> tuple[float, float]:
+    """(votes split evenly, the most) of what the winner of one noisy vote shows about one record in it, which is in the
+    sample for certain: the epsilon at delta over clean votes of ``slots`` ballots for two of K candidates.
+
+    sd: of the noise on every count. own_slots: the record adds a ballot; else it moves one from one candidate to
+    another.
+    """
+
+    def shown(first: int) -> float:
+        base = np.zeros(candidates)
+        base[:2] = first, slots - first
+        moved = base.copy()
+        moved[0] += 1
+        if not own_slots:
+            moved[1] -= 1
+        pair = WorstPair(winner_chances(moved, sd), winner_chances(base, sd))
+        swapped = WorstPair(pair.absent, pair.present)
+        return max(_one_shot(pair, delta), _one_shot(swapped, delta))
+
+    each = [shown(first) for first in range(slots if not own_slots else slots + 1)]
+    middle = [each[at] for at in {max(0, slots // 2 - 1), min(slots // 2, len(each) - 1)}]
+    return max(middle), max(each)
+
+
+def _one_shot(pair: WorstPair, delta: float) -> float:
+    """The epsilon at delta of one pair of few outcomes: the largest ln((P(S) - delta)/Q(S)) over sets of the largest
+    ratios."""
+    order = np.argsort(-pair.present / np.maximum(pair.absent, 1e-300))
+    above, below = np.cumsum(pair.present[order]), np.cumsum(pair.absent[order])
+    good = above > delta
+    return max(0.0, float(np.log((above[good] - delta) / below[good]).max(initial=0.0)))
+
+
+def _pair(present: NoisyRelease, absent: NoisyRelease) -> WorstPair:
+    """Both output distributions of a choice or of the first question of a round."""
+    if present.kind == "threshold":
+        sides = [first_chances(float(side.clean.ravel()[0]), side.scale) for side in (present, absent)]
+        return WorstPair(sides[0], sides[1])
+    if present.count > 1:
+        return ordered_pair(present.clean, absent.clean, present.scale, present.count)
+    return WorstPair(_softmax(present.clean, present.scale), _softmax(absent.clean, absent.scale))
+
+
+def ordered_pair(present: np.ndarray, absent: np.ndarray, temperature: float, count: int) -> WorstPair:
+    """Of ``count`` indices drawn in order without replacement from softmax(score / temperature), float64[K] both.
+
+    Indices with the same two scores are exchangeable, so only the class of each is looked at; of more states than
+    `_MOST_STATES` the last draws are left out, which is post-processing.
+    """
+    scores, sizes = np.unique(np.stack([present, absent], axis=1), axis=0, return_counts=True)
+    weights = [_relative(scores[:, side], temperature) for side in (0, 1)]
+    states = {tuple(sizes.tolist()): WorstPair(np.ones(1), np.ones(1))}
+    for _ in range(count):
+        following: dict[tuple[int, ...], list[WorstPair]] = {}
+        for left, pair in states.items():
+            number = np.array(left)
+            chances = [number * weight / max((number * weight).sum(), 1e-300) for weight in weights]
+            for at in np.flatnonzero(number):
+                after = (*left[:at], left[at] - 1, *left[at + 1 :])
+                moved = WorstPair(pair.present * chances[0][at], pair.absent * chances[1][at])
+                following.setdefault(after, []).append(moved)
+        if not following or len(following) > _MOST_STATES:
+            break
+        states = {left: _joined(pairs) for left, pairs in following.items()}
+    return _joined(list(states.values()))
+
+
+def _joined(pairs: Sequence[WorstPair]) -> WorstPair:
+    """All outcomes of several parts of one pair."""
+    both = WorstPair(np.concatenate([pair.present for pair in pairs]), np.concatenate([pair.absent for pair in pairs]))
+    some = (both.present > 0) | (both.absent > 0)
+    return WorstPair(both.present[some], both.absent[some]).merged(MOST_OUTCOMES)
+
+
+def _softmax(scores: np.ndarray, temperature: float) -> np.ndarray:
+    flat = scores.ravel().astype(np.float64)
+    return softmax(flat / temperature) if temperature > 0 else (np.arange(flat.size) == flat.argmax()).astype(float)
+
+
+def _relative(scores: np.ndarray, temperature: float) -> np.ndarray:
+    """Weights of classes, the largest 1."""
+    if temperature > 0:
+        weights: np.ndarray = np.exp((scores - scores.max()) / temperature)
+        return weights
+    return (scores == scores.max()).astype(float)
+
+
+def _counted(losses: Sequence[SampleLoss]) -> list[tuple[WorstPair, int]]:
+    """Pairs with how often they happen; equal samples of sums alone are one pair."""
+    sums = Counter((loss.rate, _rounded_down(loss.mu)) for loss in losses if not loss.pairs)
+    found = [(gaussian_pair(1 / mu).sampled(rate), count) for (rate, mu), count in sums.items() if mu > _LEAST_MU]
+    certain = [loss for loss in losses if loss.pairs and loss.rate == 1]
+    together = _rounded_down(math.hypot(0.0, *(loss.mu for loss in certain)))
+    found += [(gaussian_pair(1 / together), 1)] if together > _LEAST_MU else []
+    found += [(pair.merged(4 * MOST_OUTCOMES), 1) for loss in certain for pair in loss.pairs]
+    for loss in losses:
+        if loss.pairs and loss.rate < 1:
+            own = [gaussian_pair(1 / loss.mu)] if loss.mu > _LEAST_MU else []
+            found.append((reduce(WorstPair.times, [*own, *loss.pairs]).sampled(loss.rate), 1))
+    return found
+
+
+def _rounded_down(mu: float) -> float:
+    """To `_DIGITS` digits: a pair of a smaller mu is the same one with more noise, so a bound stays one."""
+    if mu <= 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(mu)) - _DIGITS + 1)
+    return min(mu, math.floor(mu / step) * step)
+
+
+def _reach(pair: WorstPair) -> float:
+    """The largest finite loss, of either sign, of outcomes that have mass."""
+    both = (pair.present > 1e-18) & (pair.absent > 1e-18)
+    losses = np.log(pair.present[both] / pair.absent[both])
+    return float(np.abs(losses).max(initial=0.0))
+
+
+def _variance(pair: WorstPair) -> float:
+    both = (pair.present > 0) & (pair.absent > 0)
+    loss, mass = np.log(pair.present[both] / pair.absent[both]), pair.absent[both]
+    mean = float(mass @ loss)
+    return float(mass @ (loss - mean) ** 2)

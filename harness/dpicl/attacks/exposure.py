@@ -1,0 +1,128 @@
+"""Canary exposure: a rare suffix behind an ordinary text is inserted, and ranked by the model among others like it.
+Carlini et al. 2019, "The secret sharer", USENIX Security, section 4.2 (definition 1: rank; 2: exposure).
+
+Some members end with a suffix of digits, each drawn with equal probability. After what was released, the model says how
+likely it is behind the same first words, and how likely candidates are that nobody ends with. With R candidates the
+exposure of a canary is log2 R - log2 rank: log2 R where its suffix is the likeliest, and by guessing about 1.4 bits.
+Candidates of equal likelihood share the mean of their ranks. ``auc`` is the share of the others that are less likely.
+
+The texts before the suffix are those of records, so a canary is like every other record but for its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import gammaln
+from scipy.stats import rankdata
+
+from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
+from dpicl.attacks.limits import mean_lower, mean_upper
+from dpicl.attacks.membership import CONFIDENCE, cannot_answer, label_groups, resampled, shows_records
+from dpicl.attacks.results import Estimate
+from dpicl.attacks.targets import Target
+from dpicl.attacks.views import first_words, shown_start
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.core.seeds import streams
+from dpicl.data.task import Record, Task
+from dpicl.mechanism.bases import Mechanism
+
+#: Digits of a suffix.
+_DIGITS: Final = 6
+
+
+@dataclass(frozen=True)
+class Exposure(Attack):
+    """canaries: members of a release that end with a suffix. candidates: R. words: first words of the record before it.
+    generations: releases of a mechanism with noise. trials: of one that shows records, which are all canaries then."""
+
+    name = "exposure"
+    access = "black-box"
+    source = "Carlini et al. 2019, USENIX Security"
+    summary = "inserts canaries with a rare suffix and ranks it among candidates by the model's likelihood"
+    membership = False
+
+    canaries: int = 10
+    candidates: int = 100
+    words: int = 12
+    generations: int = 5
+    trials: int = 15
+
+    def __post_init__(self) -> None:
+        self.require_at_least(canaries=1, candidates=2, words=1, generations=1, trials=1)
+        self.require_at_most(candidates=10_000)
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        if not mechanism.releases_texts:
+            return "it releases answers, and no text behind which a likelihood could be read"
+        return cannot_answer(mechanism, task)
+
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        targets: list[Target] = []
+        ranks: list[float] = []
+        releases = self.trials if shows_records(setup.mechanism) else self.generations
+        for number in range(releases):
+            own = resampled(setup, number)
+            target, inserted, suffixes = self._inserted(own)
+            ranks += self._ranks(target, inserted, suffixes)
+            targets.append(target)
+            setup.report(number + 1, releases, "releases")
+        return self._finding(targets, np.array(ranks))
+
+    def _inserted(self, setup: AttackSetup) -> tuple[Target, list[str], list[str]]:
+        """(the target, the first words of each canary, their suffixes and then those that nobody ends with)."""
+        randomness = streams(setup.config.seed).stream("exposure")
+        if shown := shows_records(setup.mechanism):
+            labels = setup.task.plan_shots(setup.config.shots, streams(setup.config.seed).stream("shots"))
+            members = next(label_groups(setup, setup.members, labels), ())
+        else:
+            members = tuple(setup.members[at] for at in randomness.permutation(len(setup.members)).tolist())
+        count = len(members) if shown else min(len(members), self.canaries)
+        if not count:
+            raise UsageError("There are too few members to insert a canary; raise --members, or lower --shots.")
+        numbers = randomness.choice(10**_DIGITS, size=count + self.candidates - 1, replace=False).tolist()
+        suffixes = [f"{number:0{_DIGITS}d}" for number in numbers]
+        inserted = [first_words(one.text, self.words) for one in members[:count]]
+        canaries = [
+            Record(f"{start} {suffix}", one.label)
+            for start, suffix, one in zip(inserted, suffixes, members, strict=False)
+        ]
+        return setup.make_target((*canaries, *members[count:]), None if shown else setup.sizes), inserted, suffixes
+
+    def _ranks(self, target: Target, inserted: Sequence[str], suffixes: Sequence[str]) -> list[float]:
+        """The rank of each canary's suffix beside those of nobody, 1 for the likeliest."""
+        model, prompt = target.model, target.prompt()
+        prefix = target.task.icl_prefix(prompt.shown, prompt.instruction)
+        asked, others = [], suffixes[len(inserted) :]
+        for start, own in zip(inserted, suffixes, strict=False):
+            before = prefix + shown_start(target.task, start)
+            tokens = model.encode(before)
+            asked.append((tokens, [model.encode(f"{before} {suffix}")[len(tokens) :] for suffix in (own, *others)]))
+        rows = np.array(model.score(asked), dtype=np.float64)
+        if np.isnan(rows).any():
+            raise ModelError(f"Model {model.identity.name} gives NaN for a candidate; load it in float32.")
+        return [float(rankdata(-row)[0]) for row in rows]
+
+    def _finding(self, targets: Sequence[Target], ranks: np.ndarray) -> AttackFinding:
+        most, bits = self.candidates, math.log2(self.candidates)
+        guessing = bits - gammaln(most + 1) / math.log(2) / most
+        return AttackFinding(
+            target=targets[0],
+            measures={
+                "exposure": _mean(1 - np.log2(ranks) / bits, bits, f"bits of {bits:.1f}; {guessing:.2f} by guessing"),
+                "auc": _mean((most - ranks) / (most - 1), 1.0, "share of the other suffixes that are less likely"),
+            },
+            counts={"canaries": len(ranks), "first": int((ranks == 1).sum()), "releases": len(targets)},
+            notes=("intervals take the canaries as independent, which those of one release are not",),
+        )
+
+
+def _mean(values: np.ndarray, scale: float, note: str) -> Estimate:
+    """The mean of values in [0, 1] times the scale, with limits by betting (dpicl.attacks.limits)."""
+    alpha, clipped = (1 - CONFIDENCE) / 2, np.clip(values, 0.0, 1.0)
+    low, high = (float(limit(clipped, alpha)) for limit in (mean_lower, mean_upper))
+    return Estimate(value=scale * float(values.mean()), low=scale * low, high=scale * high, note=note)

@@ -1,0 +1,230 @@
+"""From the scores of one or several releases to the numbers that every membership attack reports."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpicl.attacks import rates
+from dpicl.attacks.base import AttackFinding, AttackSetup
+from dpicl.attacks.one_run import one_run_bound
+from dpicl.attacks.results import LowerBound
+from dpicl.attacks.targets import QueryView, Target
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.core.seeds import streams
+from dpicl.core.vocabulary import LABEL_LOCAL, Partition, Query, Record
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import fixed_epsilon
+from dpicl.mechanism.outputs import skip_reason
+
+#: What a candidate is asked about: one or more texts of queries.
+Questions = Callable[[Record], Sequence[str]]
+#: The scores of candidates from the answers to their questions.
+Score = Callable[[Sequence[Record], Sequence[Sequence[str]]], Sequence[float]]
+#: The scores of candidates after what a target has released.
+Values = Callable[[Target, Sequence[Record]], Sequence[float]]
+
+CONFIDENCE = 0.95
+#: Why a result has no lower bound on epsilon.
+COUNTED = "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the coins decide"
+SHOWN = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
+FEW_COINS = "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of the candidates of one release, in an order that says nothing about membership.
+
+    values: float64[n], a larger one speaks for membership. inside: bool[n]. canary: bool[n], whether a coin decided.
+    counted: whether the noise followed the random number of members.
+    """
+
+    values: np.ndarray = field(repr=False)
+    inside: np.ndarray = field(repr=False)
+    canary: np.ndarray = field(repr=False)
+    counted: bool = False
+
+
+def scored(setup: AttackSetup, target: Target, score: Mapping[Record, float]) -> Scores:
+    """The scores of all candidates of a setup, after ``target`` has released. Raises ModelError for a NaN."""
+    members, candidates = set(setup.members), setup.candidates
+    values = np.array([score[record] for record in candidates], dtype=np.float64)
+    _check(values, setup)
+    return Scores(
+        values,
+        np.array([record in members for record in candidates]),
+        np.array([record in setup.canaries for record in candidates]),
+        follows_the_count(setup, target),
+    )
+
+
+def follows_the_count(setup: AttackSetup, target: Target) -> bool:
+    """Whether some release was calibrated to other sizes than the published ones: then one run bounds nothing."""
+    if target.mechanism.knob is None:
+        return False  # no noise that could follow
+    published: Mapping[Partition, int] = setup.sizes or {}
+    if not target.mechanism.by_label:
+        published = {None: sum(published.values())}
+    return any(
+        published.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
+    )
+
+
+def membership_finding(
+    target: Target, releases: Sequence[Scores], delta: float, seed: int, notes: Sequence[str] = (), bound: bool = True
+) -> AttackFinding:
+    """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bound of one run.
+
+    The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound
+    assumes only that the coins are independent. bound: False where no coins decide membership (``notes`` say so).
+    """
+    sides = [(each.values, each.inside, each.canary) for each in releases]
+    values, inside, canary = map(np.concatenate, zip(*sides, strict=True))
+    notes, details = list(notes), {}
+    lower: LowerBound | None = None
+    if bound:
+        if any(each.counted for each in releases):
+            notes.append(COUNTED)
+        elif canary.sum() < 2:
+            notes.append(FEW_COINS)
+        else:
+            run = one_run_bound(values[canary], inside[canary], delta, CONFIDENCE)
+            lower = LowerBound(epsilon=run.epsilon, delta=delta, confidence=CONFIDENCE, method="one run")
+            details = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
+    return AttackFinding(
+        target=target,
+        bound=lower,
+        measures=rates.membership(values[inside], values[~inside], CONFIDENCE, seed),
+        counts={"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(releases)},
+        details=details,
+        notes=tuple(notes),
+    )
+
+
+def ask_and_score(
+    setup: AttackSetup, view: QueryView, questions: Questions, score: Score, notes: Sequence[str] = ()
+) -> AttackFinding:
+    """Puts the questions of every candidate to the target, all in one release, and scores the answers."""
+
+    def values(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
+        return score(candidates, _answers(target, view, candidates, questions))
+
+    return finding_of(setup, values, notes)
+
+
+def finding_of(
+    setup: AttackSetup, values: Values, notes: Sequence[str] = (), releases: int = 1, shown: int | None = None
+) -> AttackFinding:
+    """The finding of ``releases`` releases, each from a private set of its own: other records, other randomness.
+
+    Where the mechanism shows records as they are: the finding of ``shown`` releases of a few members who are all shown.
+    """
+    if shows_records(setup.mechanism):
+        return shown_finding(setup, values, notes, shown)
+    targets: list[Target] = []
+    found: list[Scores] = []
+    for number in range(releases):
+        own = resampled(setup, number)
+        target, candidates = own.target(), own.candidates
+        found.append(scored(own, target, dict(zip(candidates, values(target, candidates), strict=True))))
+        targets.append(target)
+        if releases > 1:
+            setup.report(number + 1, releases, "releases")
+    return membership_finding(targets[0], found, setup.config.delta, setup.config.seed, notes)
+
+
+def shown_finding(
+    setup: AttackSetup,
+    values: Values,
+    notes: Sequence[str] = (),
+    releases: int | None = None,
+) -> AttackFinding:
+    """The finding about a mechanism that shows records: releases of a few members who are all shown (`shown_groups`).
+
+    releases: how many, None for as many as the setup's own members make. Raises UsageError where there is none.
+    """
+    targets: list[Target] = []
+    found: list[Scores] = []
+    for target, members, others in shown_groups(setup, releases):
+        own = np.array(values(target, (*members, *others)), dtype=np.float64)
+        _check(own, setup)
+        found.append(Scores(own, np.arange(len(own)) < len(members), np.zeros(len(own), dtype=bool)))
+        targets.append(target)
+        setup.report(len(found), releases or len(setup.members) // setup.config.shots, "releases")
+    if not found:
+        raise UsageError(
+            f"{setup.mechanism.name} shows {setup.config.shots} members in a release and there are too few of their"
+            " labels; raise --members and --others, or lower --shots."
+        )
+    return membership_finding(targets[0], found, setup.config.delta, setup.config.seed, [*notes, SHOWN], bound=False)
+
+
+def shown_groups(
+    setup: AttackSetup, releases: int | None = None
+) -> Iterator[tuple[Target, tuple[Record, ...], tuple[Record, ...]]]:
+    """Targets whose private set are as many members as they show, with these members and as many others.
+
+    Each group has the labels of the shots, so that all of it is shown. Nobody is in two groups of one setup; more
+    ``releases`` than a setup makes come from others of its kind.
+    """
+    made = 0
+    for number in range(1 if releases is None else releases):
+        own = resampled(setup, number)
+        labels = own.task.plan_shots(own.config.shots, streams(own.config.seed).stream("shots"))
+        groups = (label_groups(own, records, labels) for records in (own.members, own.others))
+        for members, others in zip(*groups, strict=False):
+            if made == releases:
+                return
+            made += 1
+            yield own.make_target(members), members, others
+
+
+def resampled(setup: AttackSetup, number: int) -> AttackSetup:
+    """The setup of another release: other records, another sample, other noise; the setup itself for the first."""
+    return setup if number == 0 or setup.resample is None else setup.resample(number)
+
+
+def shows_records(mechanism: Mechanism) -> bool:
+    """Whether a mechanism releases the texts of records as they are: by its notion of privacy, or since it has no noise
+    and its epsilon is infinite."""
+    if mechanism.notion == LABEL_LOCAL:
+        return True
+    return mechanism.releases_texts and fixed_epsilon(mechanism) == math.inf
+
+
+def label_groups(setup: AttackSetup, records: Sequence[Record], labels: Sequence[str]) -> Iterator[tuple[Record, ...]]:
+    """Disjoint groups with a record for each of the labels (any, where labels make no groups), while there are any."""
+    wanted = Counter(labels if setup.task.partitioned else [""] * len(labels))
+    stock = {label: [r for r in records if not setup.task.partitioned or r.label == label] for label in wanted}
+    for at in range(len(records)):
+        group = tuple(r for label, n in wanted.items() for r in stock[label][at * n : (at + 1) * n])
+        if len(group) < wanted.total():
+            return
+        yield group
+
+
+def _answers(target: Target, view: QueryView, candidates: Sequence[Record], questions: Questions) -> list[list[str]]:
+    """The answers to each candidate's questions; an answer mechanism gets all of them at once."""
+    asked = [questions(record) for record in candidates]
+    texts = [text for own in asked for text in own]
+    answers = target.answers(view, [Query(str(at), text) for at, text in enumerate(texts)])
+    said = iter(answers[str(at)] for at in range(len(texts)))
+    return [[next(said) for _ in own] for own in asked]
+
+
+def _check(values: np.ndarray, setup: AttackSetup) -> None:
+    if np.isnan(values).any():
+        raise ModelError(f"Model {setup.model.identity.name} gives NaN for a candidate; load it in float32.")
+
+
+def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:
+    """Why a mechanism does not do the task, or (where it gives answers) does not answer what is asked in its place."""
+    reason = skip_reason(mechanism, task)
+    if reason is None and seen is not None and not mechanism.releases_texts:
+        reason = skip_reason(mechanism, seen)
+    return reason

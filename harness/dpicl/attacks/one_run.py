@@ -1,0 +1,106 @@
+"""A lower bound on epsilon from one run: how many guesses about many records, each in by a fair coin, are right.
+
+Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run", NeurIPS (arXiv 2305.08846), theorem 5.2.
+m records are in or out by independent fair coins S. From what an (epsilon, delta)-DP mechanism (add or remove one
+record) releases, an attacker guesses r of the coins and abstains on the others. Then, for every v,
+
+    P[at least v of the r guesses are right] <= P[B >= v] + 2 m delta max_i (1/i) P[v > B >= v - i],
+
+with B binomial(r, e^epsilon / (1 + e^epsilon)). So many right guesses refute every epsilon for which the right side is
+below 1 - confidence. Unlike rates over the records of one release, it does not take their scores as independent.
+
+Several releases, each with coins and a budget of its own, are one mechanism for the theorem: a coin moves one of them.
+
+What it rests on: the coins are fair and independent, the guesses are a function of what was released and of the
+candidates alone, and nothing else (such as n_y, which sets the noise) depends on the coins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from dpicl.core.errors import UsageError
+
+#: Rules that are tried, fixed before any score is seen: the share of the candidates with the largest scores that is
+#: guessed to be in, and the share with the smallest scores that is guessed to be out. The level is divided by their
+#: number.
+RULES: Final = ((0.5, 0.5), (0.25, 0.25), (0.125, 0.125), (0.0625, 0.0625), (0.125, 0.0))
+
+#: No bound above this is looked for.
+LARGEST = 30.0
+#: Steps of the grid on which the first epsilon that is not refuted is looked for, and then of a finer one before it.
+COARSE, FINE = 0.25, 0.01
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """epsilon: the lower bound. candidates: m. guesses: r, of which `correct` were right, by the rule that gave the
+    bound (the level pays for all rules)."""
+
+    epsilon: float
+    candidates: int
+    guesses: int
+    correct: int
+
+
+def p_value(candidates: int, guesses: int, correct: int, epsilon: np.ndarray | float, delta: float) -> np.ndarray:
+    """float64, as ``epsilon``: bound on the probability of so many right guesses under (epsilon, delta)-DP.
+
+    Raises UsageError unless 0 <= correct <= guesses <= candidates.
+    """
+    if not 0 <= correct <= guesses <= candidates:
+        raise UsageError(f"{correct} right of {guesses} guesses about {candidates} records is not possible.")
+    asked = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
+    right = (1 / (1 + np.exp(-asked)))[:, None]
+    at_least = stats.binom.sf(correct - 1, guesses, right)[:, 0]
+    slack = np.zeros_like(at_least)
+    if delta > 0 and correct > 0:
+        # P[v > B >= v - i] for i = 1 .. v; larger i add nothing and only divide by more.
+        below = np.cumsum(stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, right), axis=1)
+        slack = (below / np.arange(1, correct + 1)).max(axis=1)
+    bound: np.ndarray = np.minimum(at_least + 2 * candidates * delta * slack, 1.0)
+    return bound if np.ndim(epsilon) else bound[0]
+
+
+def epsilon_lower(candidates: int, guesses: int, correct: int, delta: float, alpha: float) -> float:
+    """The epsilon up to which all are refuted at level alpha; 0 where none is. At most LARGEST."""
+    start = 0.0
+    for step, reach in ((COARSE, LARGEST), (FINE, COARSE)):
+        grid = start + np.arange(0.0, reach + step, step)
+        kept = p_value(candidates, guesses, correct, grid, delta) > alpha
+        if kept[0]:
+            return 0.0
+        start = float(grid[(int(np.argmax(kept)) if kept.any() else len(grid)) - 1])
+    return min(start, LARGEST)
+
+
+def one_run_bound(
+    scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float, confidence: float = 0.95
+) -> OneRun:
+    """The bound of the best of RULES.
+
+    scores: float[m], a larger one speaks for membership; of equal scores the first counts as larger, so their order
+    must not depend on the coins. inside: bool[m], the coins.
+    Raises UsageError for fewer than 2 records, a NaN, and a confidence or delta outside (0, 1).
+    """
+    values, said = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=bool)
+    if values.ndim != 1 or values.shape != said.shape or len(values) < 2:
+        raise UsageError("One run needs at least two records, each with one score and one coin.")
+    if np.isnan(values).any():
+        raise UsageError("A score is NaN; fix the attack, since dropping the record would bias the bound.")
+    if not (0 < confidence < 1 and 0 <= delta < 1):
+        raise UsageError(f"Confidence must lie between 0 and 1, and delta in [0, 1), not {confidence} and {delta}.")
+    ranking = np.argsort(-values, kind="stable")  # largest first
+    found = []
+    for top, bottom in RULES:
+        first, last = round(top * len(values)), round(bottom * len(values))
+        last = min(last, len(values) - first)
+        correct = int(said[ranking[:first]].sum() + (~said[ranking[len(values) - last :]]).sum())
+        epsilon = epsilon_lower(len(values), first + last, correct, delta, (1 - confidence) / len(RULES))
+        found.append(OneRun(epsilon, len(values), first + last, correct))
+    return max(found, key=lambda each: each.epsilon)

@@ -1,0 +1,174 @@
+"""E-mail addresses and telephone numbers in texts, and how many private ones a release holds.
+
+The measure is Zeng et al. 2024 ("The good and the bad: exploring privacy issues in retrieval-augmented generation",
+Findings of ACL, section 4): distinct private strings in what a model wrote, and the share of outputs with one. Their
+patterns are replaced: `[A-Z|a-z]` lets '|' into a domain and {2,7} cuts long ones; a telephone number was any 7 to 15
+digits, blanks and hyphens, so dates, prices and sample numbers were telephone numbers; and groups made findall return
+tuples of fragments. Here a string counts when it is written as below, nothing is guessed, and reading takes time linear
+in the length of the text, whatever it is.
+
+Addresses: RFC 5321 without quoted local parts and without IP literals. At most 64 characters before the @, a domain of
+two or more labels, the last one letters (or xn--...). "joe at x dot com" is none; an address that runs into the next
+word ("x.com.Please") counts as another address, and one that a token limit cut short does not count as the whole one.
+
+Telephone numbers, with single blanks, hyphens or dots (after an area code also a slash) between groups:
+* + or 011, then 7 to 15 digits (ITU-T E.164) of which one to three are the country code, with or without (0) after it;
+* ten digits as 3-3-4 in the North American plan: area code and exchange start with 2 to 9; a leading 1 is dropped;
+* seven digits as 3-4, with a hyphen or a dot;
+* nationally elsewhere: 0 and 9 to 11 digits in three groups.
+Digits without any separator are none (they are mostly account, sample and message numbers), nor are dates, times,
+prices, zip codes and parts of longer numbers. '400-1200' may be a range and counts. Extensions are left out.
+
+Reserved addresses and numbers (RFC 2606, 555-01xx) count like others: the synthetic records hold no others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dpicl.core.errors import UsageError
+from dpicl.evaluation.statistics import wilson_interval
+
+# The look-ahead bounds what is read from each start to 64 characters, which is what makes it linear.
+_ADDRESS = re.compile(
+    r"""
+    (?<!\w)(?=[\w.%+&'-]{1,64}@)        # a start of a word, at most 64 characters before the @
+    (?P<local>\w[\w%+&'-]*(?:\.[\w%+&'-]+)*)
+    @
+    (?P<domain>(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+(?:xn--[a-z0-9-]{1,59}|[^\W\d_]{2,63}))
+    (?![^\W_])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+_PHONE = re.compile(
+    r"""
+    (?<![\w$£€#@+])(?<!\d[-.:])         # not inside a longer number, a price or a word
+    (?:
+      (?P<nanp>(?:\+?1[ ./-]?)?                                       # North American plan, 3-3-4
+         (?:\((?P<area>[2-9]\d\d)\)[ ./-]?|(?P<bare>[2-9]\d\d)[ ./-])(?P<line>[2-9]\d\d[ .-]\d{4}))
+      | (?:\+|011[ .-])(?P<code>[1-9]\d{0,2})(?:[ ]?\(0\))?           # E.164
+        (?P<abroad>(?:[ .-]?\(\d{1,4}\))?(?:[ ./-]?\d){4,12})
+      | (?<!\d,)(?P<local>[2-9]\d\d[.-]\d{4})                         # 3-4
+      | (?P<national>\(?0[1-9]\d{1,3}\)?[ .-]\d{3,4}[ .-]\d{3,4})     # trunk prefix 0, three groups
+    )
+    (?!\d)(?![-.:]\d)(?![ ]?%)
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class PersonalData:
+    """Addresses (lower case) and telephone numbers (digits); kept out of repr, since they may be real people's."""
+
+    addresses: frozenset[str] = field(default=frozenset(), repr=False)
+    phones: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def __or__(self, other: PersonalData) -> PersonalData:
+        return PersonalData(self.addresses | other.addresses, self.phones | other.phones)
+
+    def __and__(self, other: PersonalData) -> PersonalData:
+        return PersonalData(self.addresses & other.addresses, self.phones & other.phones)
+
+    def __sub__(self, other: PersonalData) -> PersonalData:
+        return PersonalData(self.addresses - other.addresses, self.phones - other.phones)
+
+    def __bool__(self) -> bool:
+        return bool(self.addresses or self.phones)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many distinct strings of one kind.
+
+    private: in the private records. released: in the released texts. extracted: in both. unexplained: of the extracted
+    ones, those that neither the model without private examples nor the public prompt says; this is the leak.
+    """
+
+    private: int
+    released: int
+    extracted: int
+    unexplained: int
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What an attacker got, as counts: no string is kept.
+
+    texts: released texts. effective: of those, the ones with an unexplained private string (the "effective prompts" of
+    Zeng et al.). interval: 95% Wilson interval of effective / texts; it takes the texts as independent, which texts of
+    one release are not.
+    """
+
+    texts: int
+    effective: int
+    interval: tuple[float, float]
+    addresses: Counts
+    phones: Counts
+
+
+def addresses(text: str) -> frozenset[str]:
+    """The distinct e-mail addresses, lower-cased."""
+    return frozenset(match.group().lower() for match in _ADDRESS.finditer(text))
+
+
+def phones(text: str) -> frozenset[str]:
+    """The distinct telephone numbers as digits: ten in the North American plan, seven for a local one, else 7 to 15.
+
+    A local number and the same one with its area code are two.
+    """
+    numbers = map(_digits, _PHONE.finditer(text))
+    return frozenset(number for number in numbers if 7 <= len(number) <= 15)
+
+
+def found(texts: str | Iterable[str]) -> PersonalData:
+    """Everything in one text, or in any of several."""
+    several = (texts,) if isinstance(texts, str) else texts
+    return _union(PersonalData(addresses(text), phones(text)) for text in several)
+
+
+def extraction(
+    released: Sequence[str],
+    private: PersonalData,
+    known: PersonalData = PersonalData(),
+) -> Extraction:
+    """Counts which strings of ``private`` the released texts hold.
+
+    private: `found` in the texts of the private records as the mechanism saw them. known: found in what the model
+    wrote to the same questions without private examples, and in what the attacker or the public already had, such as
+    the prompt and the public records. Raises UsageError without released texts.
+    """
+    if not released:
+        raise UsageError("There is no released text to look for personal data in; ask for at least one.")
+    by_text = [found(text) for text in released]
+    extracted = [one & private for one in by_text]
+    parts = (private, _union(by_text), _union(extracted), _union(extracted) - known)
+    effective = sum(bool(one - known) for one in extracted)
+    return Extraction(
+        texts=len(released),
+        effective=effective,
+        interval=wilson_interval(effective, len(released)),
+        addresses=Counts(*(len(part.addresses) for part in parts)),
+        phones=Counts(*(len(part.phones) for part in parts)),
+    )
+
+
+def _union(parts: Iterable[PersonalData]) -> PersonalData:
+    """In time linear in what they hold."""
+    every = list(parts)
+    return PersonalData(
+        frozenset().union(*(part.addresses for part in every)), frozenset().union(*(part.phones for part in every))
+    )
+
+
+def _digits(match: re.Match[str]) -> str:
+    if match["nanp"]:
+        number = (match["area"] or match["bare"]) + match["line"]
+    elif match["code"]:
+        number = match["code"] + match["abroad"]
+    else:
+        number = match["local"] or match["national"]
+    return "".join(filter(str.isdigit, number))

@@ -1,0 +1,41 @@
+"""The known attacks. Like mechanisms they are built in, or come from entry points or plugin files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpicl.attacks.base import Attack
+from dpicl.core.errors import PluginError
+from dpicl.core.plugins import Registered, classes_of, registered
+from dpicl.mechanism.options import option_types, validated
+from dpicl.mechanism.registry import classes_in
+
+ENTRY_POINTS = "dpicl.attacks"
+
+
+def load_attacks(plugins: Iterable[Path] = ()) -> dict[str, Registered[Attack]]:
+    """Every attack by name; see `plugins.registered` for what fails."""
+    given = (item for path in plugins for item in classes_in(path, attacks_of))
+    return registered("attack", Attack, "dpicl.attacks", ENTRY_POINTS, attacks_of, given)  # type: ignore[type-abstract]
+
+
+def attack_of(cls: type[Attack], given: Mapping[str, Any]) -> Attack:
+    """The attack with these options. Raises UsageError for an unknown option and for a value that does not fit."""
+    return cls(**validated(cls.name, option_types(cls), given))
+
+
+def attacks_of(module: ModuleType) -> list[type[Attack]]:
+    """The complete attack classes that a module itself defines, with everything that a table shows of them."""
+    own = classes_of(module, Attack)  # type: ignore[type-abstract]
+    for cls in own:
+        texts = (getattr(cls, each, 0) for each in ("name", "access", "source", "summary"))
+        if not all(isinstance(each, str) for each in texts) or not dataclasses.is_dataclass(cls):
+            raise PluginError(
+                f"Attack class {cls.__name__} in {module.__name__} must be a dataclass with `name`, `access`, `source`"
+                " and `summary`."
+            )
+    return own

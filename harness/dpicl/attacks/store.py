@@ -1,0 +1,65 @@
+"""Attack results under a results folder: results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json.
+
+External evaluations are results/external/**/*.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from dpicl.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text, to_text
+from dpicl.core.files import write_whole
+from dpicl.core.paths import slug
+from dpicl.run.store import QUARANTINE, Damaged, Store, read_file, readable
+
+ATTACKS = "attacks"
+EXTERNAL = "external"
+T = TypeVar("T")
+
+
+def path_of(results: Path, made: Attempt | AttackResult) -> Path:
+    """Where a result is, or will be."""
+    subject = made.subject
+    folder = results / ATTACKS / slug(made.attack) / slug(subject.model) / slug(subject.mechanism) / subject.task
+    return folder / f"{made.id}.json"
+
+
+def stored(results: Path, wanted: Attempt, say: Callable[[str], None]) -> AttackResult | None:
+    """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells."""
+    found = read_file(path_of(results, wanted), attack_from_text)
+    if isinstance(found, Damaged):
+        Store(results, ATTACKS).set_aside([found])
+        say(f"dpicl: {found.path} is not a result and was moved into quarantine/: {found.reason}.")
+        return None
+    return found
+
+
+def write(results: Path, result: AttackResult) -> Path:
+    """Writes one result, whole or not at all. Raises ResultError when the disk does not take it."""
+    path = path_of(results, result)
+    write_whole(path, readable(to_text, attack_from_text, result), results)
+    return path
+
+
+def load_attacks(results: Path) -> tuple[list[AttackResult], list[Damaged]]:
+    """Every attack result, and the files that are none. Changes nothing on disk."""
+    return _load(results / ATTACKS, attack_from_text)
+
+
+def load_external(results: Path) -> tuple[list[External], list[Damaged]]:
+    """Every external evaluation, and the files that are none."""
+    return _load(results / EXTERNAL, external_from_text)
+
+
+def _load(folder: Path, parse: Callable[[str], T]) -> tuple[list[T], list[Damaged]]:
+    found: list[T] = []
+    damaged: list[Damaged] = []
+    for path in sorted(folder.rglob("*.json")):
+        each = None if {*QUARANTINE} & {*path.relative_to(folder).parts} else read_file(path, parse)
+        if isinstance(each, Damaged):
+            damaged.append(each)
+        elif each is not None:
+            found.append(each)
+    return found, damaged

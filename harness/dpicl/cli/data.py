@@ -1,0 +1,135 @@
+"""`dpicl data`: what there is to say of records before anything runs. Exit code 1 when a run would not start."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from dpicl.cli import output
+from dpicl.cli.arguments import Subparsers, add_command
+from dpicl.core.errors import DataError, UsageError
+from dpicl.data import sources as data_sources
+from dpicl.data.config import add_task_folder, check_source, list_tasks, load_config, source_spec
+from dpicl.data.counts import DataCounts, SplitCounts, count_records, file_reading, label_words
+from dpicl.data.reading import FileRecords, ranges, read_records
+from dpicl.data.tables import SUFFIXES, fields_of
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.scaffold.own_task import own_spec
+
+_PRIVATE = "These are counts of private records: for you, and not for publication."
+#: Labels of which a table has the numbers; JSON has all.
+_SHOWN = 30
+_SEED = 0
+
+
+def add(subparsers: Subparsers) -> None:
+    parser = add_command(subparsers, "data", "dpicl data train.csv --test test.csv --labels 0=billing,1=refund", _data)
+    parser.add_argument("what", metavar="TASK_OR_FILE", help="a task, or a file or folder with records")
+    parser.share("--source", "--plugin", "--text-field", "--label-field", "--labels")
+    parser.add_argument("--test", type=Path, metavar="FILE", help="the test records that belong to a FILE")
+
+
+def _data(arguments: argparse.Namespace) -> int:
+    load_mechanisms(arguments.plugin)  # which also makes the tasks of plugin folders known
+    name, source, counts = _of_file(arguments) if _is_file(arguments) else _of_task(arguments)
+    document = {"what": name, "source": source, "ok": counts.good, **asdict(counts)}
+    return output.answer(arguments, document, lambda: _show(name, source, counts), counts.good)
+
+
+def _is_file(arguments: argparse.Namespace) -> bool:
+    """Whether records are named and no task; a folder with a task.yaml is a task, which is made known."""
+    path = Path(arguments.what)
+    if arguments.what in list_tasks():
+        return False
+    if (path / "task.yaml").is_file():
+        add_task_folder(path)
+        arguments.what = path.resolve().name
+        return False
+    return path.exists() or path.is_symlink() or path.suffix.lower() in SUFFIXES
+
+
+def _of_file(arguments: argparse.Namespace) -> tuple[str, str, DataCounts]:
+    path = Path(arguments.what)
+    if arguments.source != "auto":
+        raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
+    fields = fields_of(path, arguments.text_field, arguments.label_field)
+    spec = own_spec(path.name, *fields, arguments.labels or {})
+    train = read_records(path, spec)
+    test = read_records(arguments.test, spec, "test") if arguments.test else None
+    labels = spec.labels or label_words(train, fields[1])
+    return str(path), "local", count_records(train, test, labels)
+
+
+def _of_task(arguments: argparse.Namespace) -> tuple[str, str, DataCounts]:
+    given = {"--test": arguments.test, "--labels": arguments.labels}
+    given |= {"--text-field": arguments.text_field, "--label-field": arguments.label_field}
+    if wrong := [flag for flag, value in given.items() if value is not None]:
+        raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
+    return arguments.what, *task_counts(arguments.what, arguments.source)
+
+
+def task_counts(name: str, wanted: str = "auto") -> tuple[str, DataCounts]:
+    """(source, counts of its records). Raises DataError for a source that is not there, or is no table."""
+    spec = source_spec(load_config(name))
+    source = data_sources.resolve(wanted, spec)
+    check_source(spec, source)
+    readings: list[FileRecords | None]
+    if source == "local":
+        readings = [data_sources.reading_of(spec, "train"), _test_reading(spec)]
+    else:
+        place = f"{source} records of {name}"
+        readings = [file_reading(place, each) for each in data_sources.read(spec, source, None, None, _SEED)]
+    train, test = readings
+    assert train is not None
+    return source, count_records(train, test, spec.labels)
+
+
+def _test_reading(spec: data_sources.SourceSpec) -> FileRecords | None:
+    """None where the task names train records alone, as for a release."""
+    if "train" in spec.local and "test" not in spec.local:
+        return None
+    return data_sources.reading_of(spec, "test")
+
+
+def summary(name: str) -> str:
+    """The local records of a task in a few words. Raises DataError as `task_counts`, and for what a run refuses."""
+    _, counts = task_counts(name, "local")
+    if not counts.good:
+        raise DataError(f"{counts.problems[0]}; `dpicl data {name}` says more.")
+    numbers = ", ".join(f"{each.records:,} {each.split}" for each in counts.splits)
+    repeated = sum(len(each.repeated) for each in counts.splits)
+    dropped = f", {repeated:,} repeated, {len(counts.leaks):,} in both" if repeated or counts.leaks else ""
+    return f"local records: {numbers}{dropped}"
+
+
+def _show(name: str, source: str, counts: DataCounts) -> None:
+    columns = ["", "records", "labels", "words (5%, median, 95%, longest)", "repeated", "wrong"]
+    output.emit_table(columns, [_row(each) for each in counts.splits], f"{name}, {source} records")
+    for each in counts.splits:
+        if each.labels:
+            output.emit(f"{each.split}: {_labels(each)}")
+        for what, lines in each.faults.items():
+            output.emit(f"{each.split}, {each.unit} {ranges(lines, None)}: {what}")
+        if each.contradicting:
+            output.emit(f"{each.split}, {each.unit} {ranges(each.contradicting)}: repeated with another label")
+    if counts.leaks:
+        unit = counts.splits[0].unit
+        output.emit(f"train, {unit} {ranges(counts.leaks)}: in the test records too; these are dropped from train")
+    if any(each.repeated for each in counts.splits):
+        output.emit("Repeated records are dropped: the first of them stays.")
+    for problem in counts.problems:
+        output.emit(f"Problem: {problem}.")
+    output.message(_PRIVATE)
+
+
+def _labels(each: SplitCounts) -> str:
+    shown = [f"{label} {number:,}" for label, number in each.labels.items()]
+    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
+
+
+def _row(each: SplitCounts) -> list[str]:
+    words = ", ".join(f"{number:,}" for number in each.words.values())
+    wrong = sum(map(len, each.faults.values()))
+    held = sum(1 for number in each.labels.values() if number)
+    return [each.split, f"{each.records:,}", str(held or "-"), words, f"{len(each.repeated):,}", f"{wrong:,}"]

@@ -1,0 +1,149 @@
+"""What the kit tries against a mechanism: record sets, single records, and scripts that replace noisy releases."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpicl.conformance.hostile_model import CERTAIN, ENDING, INFINITE, NAN
+from dpicl.conformance.transcript import Script, Shape
+from dpicl.core.vocabulary import Record
+from dpicl.data.task import Task
+
+#: A word that no public text holds: it stands for what only records know.
+PLANTED = "zqxjkvwq"
+
+#: Texts of records that try to make a run fail.
+HOSTILE = (
+    NAN,
+    INFINITE,
+    ENDING,
+    f"{NAN} {INFINITE}",
+    "word " * 1500,
+    "x" * 4200,
+    "\n",
+    "\n\n END\n",
+    '" END"',
+    "{{text}} {label} %s {0}",
+    "\x00\udc80\ufeff é 中 🙂",
+    " ",
+    "]" * 40,
+)
+
+#: Kinds of scripts.
+SCRIPTS = ("random", "ties", "whole")
+#: Of coins and slots (see `CoupledByRecord`): fair ones, and those that crowd many records into few slots.
+CROWDING = (1.0, 0.4)
+#: Additions that repeat a record of the base, word for word.
+TWINS = 3
+
+
+def planted(records: Sequence[Record], labels: bool) -> list[Record]:
+    """The records, each with a planted word of its own in the text; in the label too where these are free."""
+    return [
+        Record(f"{PLANTED}{number} {r.text} {PLANTED}{number}", f"{PLANTED}{number}" if labels else r.label)
+        for number, r in enumerate(records)
+    ]
+
+
+def holding(records: Sequence[Record], marker: str) -> list[Record]:
+    """The records, each with the marker in front of its text."""
+    return [dataclasses.replace(r, text=f"{marker} {r.text}") for r in records]
+
+
+def copying(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
+    """As many records with the same labels, and these texts in turn; as they are if there is no text."""
+    said = [text for text in texts if text]
+    return [dataclasses.replace(r, text=said[at % len(said)]) if said else r for at, r in enumerate(records)]
+
+
+def relabelled(records: Sequence[Record], labels: Sequence[str]) -> dict[str, list[Record]]:
+    """The same texts with other labels; name -> records."""
+    next_label = dict(zip(labels, (*labels[1:], labels[0]), strict=True))
+    turned = [Record(text=r.text, label=next_label[r.label]) for r in records]
+    alike = {f"the label '{label}' everywhere": [Record(text=r.text, label=label) for r in records] for label in labels}
+    nobody = [Record(text=r.text, label=PLANTED) for r in records]
+    return {"every label turned into the next": turned, **alike, "a label of nobody everywhere": nobody}
+
+
+def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dict[str, list[Record]]:
+    """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by
+    one."""
+    train = task.train
+    return {
+        "other records": list(other),
+        "records after which the model ends at once": holding(train, ENDING),
+        "records after which the model is certain": holding(train, CERTAIN),
+        "planted words": planted(train, labels=not task.partitioned),
+        "a single record": list(train[:1]),
+        "twice as many records": [*train, *other],
+        "no record": [],
+        "hostile records": copying(train, HOSTILE),
+        **{f"records of {text[:12]!r}": holding(train, text) for text in HOSTILE},
+        **{f"records that say {word[:40]!r}": copying(train, [word]) for word in words},
+    }
+
+
+def echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[str, list[Record]]:
+    """Private sets of public and of released words, for a run with the same script; name -> records."""
+    train = task.train
+    return {
+        "records that copy the released texts": copying(train, released),
+        "records that hold the released texts": copying(train, [f"It says {text} and goes on." for text in released]),
+        "records that copy the released texts in capitals": copying(train, [text.upper() for text in released]),
+        "records that copy the queries": copying(train, queries),
+    }
+
+
+def additions(
+    task: Task, label: str, base: Sequence[Record], echoed: Sequence[str], words: Sequence[str], number: int
+) -> list[Record]:
+    """Records of one label, each of which makes a neighbouring set of the base.
+
+    echoed: public or released texts, of which some are copied. words: possible triggers.
+    """
+    generator = np.random.default_rng((number, 1))
+    ordinary = task.train[int(generator.integers(len(task.train)))]
+    word = "".join(generator.choice(list("abcdefghijklmnop"), size=8))
+    texts = [f"{word} {ordinary.text}", f"{CERTAIN} {word}", f"{ENDING} {word}", f"{NAN} {word}"]
+    own = label if task.partitioned else ordinary.label
+    alike = [record for record in base if not task.partitioned or record.label == own]
+    texts += [
+        *list(dict.fromkeys(record.text for record in alike))[:TWINS],
+        *(echoed[int(at)] for at in generator.integers(len(echoed), size=2) if echoed[int(at)]),
+    ]
+    return [Record(text, own) for text in (*texts, HOSTILE[number % len(HOSTILE)], *words)]
+
+
+def place_of(number: int, records: int) -> int:
+    """Where the next record joins so many others: at the front, in the middle, at the end."""
+    return (0, records // 2, records)[number % 3]
+
+
+def few_texts(records: Sequence[Record], texts: int = 3) -> list[Record]:
+    """The records with only so many different texts, so that each occurs many times; the model is certain after most,
+    so that a slot that loses one answers something else entirely."""
+    said = [r.text if at == 0 else f"{CERTAIN} {r.text}" for at, r in enumerate(records[:texts])]
+    return [dataclasses.replace(r, text=said[at % texts]) for at, r in enumerate(records)]
+
+
+def scripted(kind: str, seed: int) -> Script:
+    """Noisy values that depend on nothing private. kind: 'random'; 'ties' (all coordinates equal, indices in order); or
+    'whole' (few whole numbers, so many ties)."""
+
+    def script(number: tuple[int, int], shape: Shape) -> np.ndarray:
+        generator = np.random.default_rng((seed, *number))
+        if shape.kind == "choice":
+            order = np.arange(shape.shape[0]) if kind == "ties" else generator.permutation(shape.shape[0])
+            return order[: shape.count]
+        if shape.kind == "threshold":  # a private token sooner or later, and one whatever the kind
+            return np.array([1 if kind == "ties" else int(generator.integers(2))])
+        if kind == "ties":
+            return np.zeros(shape.shape)
+        if kind == "whole":
+            return generator.integers(0, 6, size=shape.shape).astype(np.float64)
+        return generator.normal(0.0, max(shape.scale, 1.0), size=shape.shape)
+
+    return script

@@ -1,0 +1,329 @@
+"""The bench: one mechanism on one small task with the hostile model, and runs of it under observation.
+
+A run here is an execution (dpicl.run.execution) as any other, with three differences: the private set, the
+noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be
+observed (the check `budget` uses the real ledger); and a script may replace the noisy values.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from dpicl.conformance.dictionary import TRIGGERS, everything, modules_of, triggers_of
+from dpicl.conformance.footprint import observed
+from dpicl.conformance.guard import RUN_SECONDS, attempt
+from dpicl.conformance.hostile_model import HostileModel, marked
+from dpicl.conformance.observed import (
+    CoupledByRecord,
+    ObservedReader,
+    ObservedRecord,
+    Presence,
+    RecordGuard,
+    RecordingNoise,
+    ReleaseKeeper,
+    SampleNotes,
+    UnseededNoise,
+)
+from dpicl.conformance.state import Checkpoint
+from dpicl.conformance.transcript import INSTRUCTION, STATE, Item, Script, Transcript
+from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.seeds import Streams
+from dpicl.core.together import together
+from dpicl.core.vocabulary import LABEL_LOCAL, Partition, Query, Record, ReleasedPrompt, Sizes
+from dpicl.data.config import source_spec
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import build, option_types, resolve_options
+from dpicl.mechanism.outputs import checked_prompt, plain_text
+from dpicl.privacy.calibration import Calibration
+from dpicl.privacy.release_hooks import observing
+from dpicl.run.execution import Execution
+from dpicl.run.output_cache import OutputCache
+from dpicl.run.releasing import calibrated
+
+#: The target of most runs, and the second one, for mistakes that depend on the knob.
+EPSILON, HIGH_EPSILON, DELTA = 1.0, 8.0, 1e-5
+#: Options of these names get these small values where nobody sets them: checks do not depend on them.
+SMALL: Mapping[str, Any] = {
+    "slots": 5,
+    "examples_per_slot": 1,
+    "prompts": 8,
+    "tokens": 6,
+    "candidates": 5,
+    "public_slots": 5,
+    "words": 3,
+    "rounds": 2,
+    "retries": 2,
+    "variations": 1,
+    "embedding": "sim",
+}
+#: Private records a class, the first number that fits the mechanism's sample; without classes, `CLASSES` times as many.
+GROUPS, CLASSES = (30, 120, 480), 4
+QUERIES, SHOTS, ANSWER_TOKENS = 12, 2, 8
+#: The long case: for mistakes that begin at a later query, text or token.
+LONG: Mapping[str, int] = {"queries": 24, "shots": 4, "tokens": 16}
+#: The longest string that the bench puts into a query.
+_ASIDE = 60
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run differs from the ordinary one.
+
+    records: None for the bench's own. added: one record more, at ``place`` among them. presence: whether it is in each
+    sample. knob: None for the calibrated one, of each label where labels have noise of their own. sampling, noise:
+    seeds. crowding: see `CoupledByRecord`. script: replaces the noisy values. single: one query or shot, not all.
+    at_once: whether shots are written at the same time, as in the runs of a suite. unseeded: whether the noise claims
+    to come from the operating system's entropy.
+    """
+
+    records: Sequence[Record] | None = None
+    added: Record | None = None
+    place: int = 0
+    knob: float | None = None
+    sampling: int = 0
+    noise: int = 0
+    crowding: float = 1.0
+    script: Script | None = None
+    presence: Presence = lambda at: True
+    single: bool = False
+    at_once: bool = False
+    unseeded: bool = False
+
+
+class Bench:
+    """One mechanism with its options, a task and a model. sizes, shots and queries are public and never change.
+
+    seed: of everything that the kit chooses.
+    """
+
+    def __init__(self, mechanism: Mechanism, task: Task, seed: int, shots: int = SHOTS, words: int = 0) -> None:
+        self.mechanism, self.task, self.seed = mechanism, task, seed
+        self.model = HostileModel(words)
+        #: Possible triggers in a text: see `dictionary`.
+        found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
+        self.words = [word for word in dict.fromkeys(found) if not marked(word)]
+        self.shots = task.plan_shots(shots, np.random.default_rng(seed), mechanism.shot_labels(task.public_view()))
+        self.queries = _odd(list(task.queries()), self.words)
+        self._outputs, self._calibrations = OutputCache(None), dict[tuple[bool, float], Calibration]()
+        modules = modules_of(type(mechanism))
+        self._plugin = frozenset(modules)
+        self.checkpoint = Checkpoint(modules, mechanism, self.model)
+
+    @property
+    def answers(self) -> bool:
+        """Whether answers are released, and not demonstrations."""
+        return not self.mechanism.releases_texts
+
+    def sizes(self, single: bool = False) -> Sizes:
+        """Public sizes of a run: of all queries or shots, or of a single one."""
+        shots = self.shots[:1] if single else self.shots
+        return self.mechanism.public_sizes(self.task.sized(), shots, 1 if single else len(self.queries))
+
+    def calibration(self, single: bool = False, epsilon: float = EPSILON) -> Calibration:
+        """To epsilon, for all queries or shots or for a single one; for a mechanism with a knob."""
+        if (single, epsilon) not in self._calibrations:
+            found = calibrated(self.mechanism, self.sizes(single), epsilon, DELTA, cache=None)
+            self._calibrations[single, epsilon] = found
+        return self._calibrations[single, epsilon]
+
+    def knob(self, single: bool = False, epsilon: float = EPSILON) -> float:
+        """The calibrated knob, the largest one where labels have noise of their own; 0 without a knob."""
+        return 0.0 if self.mechanism.knob is None else self.calibration(single, epsilon).knob
+
+    def label_knobs(self, single: bool = False) -> Mapping[str, float]:
+        """The knob of each label, where labels have noise of their own."""
+        return {} if self.mechanism.knob is None else self.calibration(single).by_label
+
+    @property
+    def labels_only(self) -> bool:
+        """Whether its notion of privacy protects labels alone: then neighbours differ in one label, and texts are
+        public."""
+        return self.mechanism.notion == LABEL_LOCAL
+
+    @property
+    def fixed(self) -> str | None:
+        """Why a mechanism without a knob has no noise to check; None with a knob."""
+        if self.mechanism.knob is not None:
+            return None
+        return f"epsilon is {'infinite at any target' if self.unbounded else '0: nothing is released from records'}"
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether epsilon is infinite at any target."""
+        return self.mechanism.knob is None and not isinstance(self.mechanism.events(0.0, self.sizes()), dp.NoOpDpEvent)
+
+    def run(self, how: Run = Run()) -> Transcript:
+        """One run. An exception of the mechanism is part of the transcript."""
+        return self._observed([self._prepared(how, self.mechanism)], how.at_once)[0]
+
+    def run_at_once(self, hows: Sequence[Run]) -> list[Transcript]:
+        """Several runs in one process at the same time, as the cells of a suite; they take turns at the model. Each has
+        an instance of the mechanism of its own, and all have one footprint."""
+        return self._observed([self._prepared(how, copy.copy(self.mechanism)) for how in hows], True)
+
+    def _observed(self, runs: Sequence[tuple[Transcript, Callable[[], None]]], at_once: bool) -> list[Transcript]:
+        transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]
+        with observed(self._plugin, source_spec(self.task.config).name) as footprint:
+            _, error = attempt(lambda: together(calls) if at_once else [call() for call in calls], RUN_SECONDS)
+        for transcript in transcripts:
+            transcript.footprint, transcript.error = footprint, transcript.error or error
+            transcript.observed_releases.sort(key=lambda observed: observed.shot)
+        return transcripts
+
+    def _prepared(self, how: Run, mechanism: Mechanism) -> tuple[Transcript, Callable[[], None]]:
+        """A run that has not begun, and what makes it."""
+        transcript = Transcript(unseeded=how.unseeded)
+        ward = RecordGuard(transcript)
+        records = list(self.task.train if how.records is None else how.records)
+        given = [ObservedRecord(number, record, ward) for number, record in enumerate(records)]
+        places: dict[Partition, int] = {}
+        if how.added is not None:
+            given.insert(how.place, ObservedRecord(len(records), how.added, ward))
+            before = records[: how.place]
+            places = {None: len(before), how.added.label: sum(r.label == how.added.label for r in before)}
+        knob, knobs = (self.knob(how.single), self.label_knobs(how.single)) if how.knob is None else (how.knob, {})
+        sampling, source = CoupledByRecord(how.sampling, how.crowding), Streams(how.noise).source("noise")
+        noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
+        keeper = ReleaseKeeper(transcript, noise.given, how.script)
+        task = self.task.public_view()
+        execution = Execution(
+            mechanism,
+            task,
+            self.model,
+            knob,
+            knobs,
+            records=given,
+            sizes=self.sizes(how.single),
+            sampling=sampling,
+            noise=noise,
+            public=Streams(self.seed).public,
+            observer=SampleNotes(places, sampling, ward, how.presence),
+            shots=self.shots[:1] if how.single else self.shots,
+            queries=self.queries[:1] if how.single else self.queries,
+            outputs=lambda: self._outputs,
+            reads=partial(ObservedReader, transcript.asked),
+            checked=partial(_shown, transcript),
+            report=lambda *done: transcript.progress.append(done),
+        )
+
+        private = execution.private  # grouped by label before reads are observed
+
+        def make() -> None:
+            ward.observing = True
+            with observing(keeper):
+                transcript.released, transcript.error = attempt(lambda: _items(execution, transcript))
+            private.close()
+            ward.observing = False
+
+        return transcript, make
+
+
+def _shown(transcript: Transcript, mechanism: Mechanism, given: Any, *asked: Any) -> ReleasedPrompt:
+    """The prompt as it was returned, with what is wrong with it in the transcript."""
+    try:
+        checked_prompt(mechanism, given, *asked)
+    except PluginError as error:
+        transcript.refused = str(error)
+    return given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)
+
+
+def _items(execution: Execution, transcript: Transcript) -> tuple[Item, ...]:
+    """What a run released. What a prepared mechanism restores of its state answers as it does."""
+    mechanism, made = execution.mechanism, execution.run()
+    if made.answers is None:
+        instruction = made.prompt.instruction
+        told = [] if instruction is None else [(INSTRUCTION, plain_text(instruction, mechanism))]
+        shown = made.prompt.demonstrations
+        return (
+            *told,
+            *((plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in shown),
+        )
+    if made.state is None or made.restore is None:
+        return tuple(made.answers.items())
+    if replace(made, made=made.restore(made.state)).answer(execution.queries) != made.answers:
+        transcript.refused = "What `restore` makes of its saved state gives other answers than it."
+    numbers = tuple(f"{array.shape} {array.tolist()}" for array in made.state.values())
+    return (*made.answers.items(), (STATE, *made.state, *numbers))
+
+
+def small_options(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options, and `SMALL` ones for the rest."""
+    types = option_types(cls)
+    fitting = {name: value for name, value in SMALL.items() if name in types and _of_kind(cls, name, value)}
+    return resolve_options(cls, task, {**fitting, **given})
+
+
+def _of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
+    """Whether the class's own default is of the same type, and no smaller."""
+    default: Any = getattr(cls, name, None)
+    if type(default) is not type(value):
+        return False
+    return not isinstance(value, int) or default > value
+
+
+def set_up(
+    cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, long: bool = False, words: int = 0
+) -> Bench:
+    """A bench whose groups are large enough for the mechanism's sample. long: of the long case. words: how many words
+    the model has besides its own. Raises UsageError where no group is large enough."""
+    mechanism = build(cls, small_options(cls, task, given))
+    for group in GROUPS:
+        corpus = _small_task(task, group, seed, LONG["queries"] if long else QUERIES)
+        if mechanism.knob_per_label and corpus.partitioned:
+            corpus = dataclasses.replace(corpus, declared=_unequal(corpus.labels, group))
+        bench = Bench(mechanism, corpus, seed, LONG["shots"] if long else SHOTS, words)
+        try:
+            if mechanism.knob is not None:
+                mechanism.events(mechanism.knob.high, bench.sizes())
+            return bench
+        except UsageError as error:
+            refused = error
+    raise UsageError(f"{cls.name} does not fit the bench of {task}: {refused}") from refused
+
+
+def _unequal(labels: Sequence[str], group: int) -> dict[Partition, int]:
+    """Declared sizes that differ from label to label, by a tenth of the records of a class: so do the knobs."""
+    return {label: group + at * (group // 10) for at, label in enumerate(labels)}
+
+
+def _odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
+    """The queries, every other one with some of the words appended."""
+    short = [word for word in words if len(word) <= _ASIDE and word.isprintable()]
+    half = len(queries) // 2
+    return [
+        dataclasses.replace(q, text=" ".join([q.text, *short[at // 2 :: half]])) if at % 2 else q
+        for at, q in enumerate(queries)
+    ]
+
+
+def other_corpus(bench: Bench) -> tuple[Record, ...]:
+    """As many records of the same task from another synthetic corpus."""
+    partitioned = bench.task.partitioned
+    group = len(bench.task.train) // (len(bench.task.labels) if partitioned else CLASSES)
+    return _small_task(bench.task.name, group, bench.seed + 1, QUERIES).train
+
+
+def _small_task(name: str, group: int, seed: int, queries: int) -> Task:
+    """Synthetic records, short answers. group: private records a class."""
+    limit = group if Task.without_records(name).partitioned else group * CLASSES
+    task = _corpus(name, limit, queries, seed, Task.without_records(name).version)
+    config = dict(task.config)
+    if "generation_kwargs" in config:
+        config["generation_kwargs"] = {**config["generation_kwargs"], "max_gen_toks": ANSWER_TOKENS}
+    train, test, public = (tuple(map(dataclasses.replace, part)) for part in (task.train, task.test, task.public))
+    return dataclasses.replace(task, config=config, train=train, test=test, public=public)
+
+
+@lru_cache(maxsize=32)
+def _corpus(name: str, limit: int, queries: int, seed: int, version: int | str) -> Task:
+    """Loaded once for all settings of a mechanism, which may do to their copies of the records what they like."""
+    return Task.load(name, "synthetic", limit_train=limit, limit_test=queries, seed=seed)

@@ -1,0 +1,283 @@
+"""What a check gets and what it answers: the runs that several checks use (ordinary ones, and pairs of runs on
+neighbouring sets; made when first needed), and its verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from dpicl.conformance.adversaries import (
+    CROWDING,
+    SCRIPTS,
+    additions,
+    echoes,
+    few_texts,
+    other_sets,
+    place_of,
+    relabelled,
+    scripted,
+)
+from dpicl.conformance.bench import HIGH_EPSILON, Bench, Run, other_corpus
+from dpicl.conformance.observed import Presence
+from dpicl.conformance.transcript import ObservedRelease, Transcript
+from dpicl.core.errors import one_line
+from dpicl.core.vocabulary import Record
+from dpicl.mechanism.outputs import instead_of
+
+#: So many of the other sets are replayed by every script.
+THOROUGH = 6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """runs: ordinary ones, each with its own sampling and noise. rounds: of the search for the worst neighbours, each
+    with its own sampling and script. others: rounds where the record is not in every sample. additions: of a round.
+    sets: how many other sets are replayed. words: how many possible triggers are tried one by one. None is all of them.
+    scripts: how many of them replay the first sets. noisy: how many sets are run with true noise too. epsilons: whether
+    a second one is calibrated to.
+    """
+
+    runs: int
+    rounds: int
+    others: int
+    additions: int | None
+    sets: int | None
+    words: int | None
+    scripts: int
+    noisy: int
+    epsilons: bool
+
+
+FULL = Effort(60, 10, 2, None, None, None, 3, 20, True)
+#: On every task but the first.
+OTHER_TASKS = Effort(30, 6, 1, None, None, 16, 1, 8, True)
+#: At other settings, and where a run is long.
+QUICK, LEAST = Effort(8, 4, 1, None, None, 4, 1, 4, False), Effort(4, 3, 1, 4, 8, 0, 1, 2, False)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs whose sets differ in one record, wherever it stands, with the same sampling of all others and the same
+    releases. (Where labels alone are private it is there in both, and has another label.)
+
+    base, changed: conditions of the run without the record, and of the one with it. added: its number there.
+    """
+
+    base: Run
+    changed: Run
+    added: int
+    record: Record
+    without: Transcript
+    with_it: Transcript
+
+    @property
+    def observed_releases(self) -> list[tuple[ObservedRelease, ObservedRelease]]:
+        """Releases of both runs side by side, as long as their shapes agree."""
+        both = zip(self.without.observed_releases, self.with_it.observed_releases, strict=False)
+        return [(a, b) for a, b in both if a.clean.shape == b.clean.shape]
+
+    def holds(self, observed: ObservedRelease) -> bool:
+        """Whether the sample that this release (of the run with the record) was charged to holds the record."""
+        sample = self.with_it.sample_of(observed)
+        return sample is not None and self.added in self.with_it.samples[sample].members
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A run on another private set, and the run on the bench's own set with the same scripted releases.
+
+    records: name of the set. kind: of the script, see `scripted`.
+    """
+
+    records: str
+    kind: str
+    expected: Transcript
+    run: Transcript
+
+
+class CheckEvidence:
+    """All runs of one bench that checks share."""
+
+    def __init__(self, bench: Bench, effort: Effort = FULL) -> None:
+        self.bench, self.effort = bench, effort
+        self.words = bench.words[: effort.words]
+
+    @cached_property
+    def plain(self) -> Transcript:
+        """The first ordinary run."""
+        return self.bench.run()
+
+    @cached_property
+    def runs(self) -> list[Transcript]:
+        """Ordinary runs; the noise of every other one claims to be secure."""
+        seeds = np.random.default_rng(self.bench.seed).integers(2**31, size=(self.effort.runs - 1, 2)).tolist()
+        hows = [
+            Run(sampling=sampling, noise=noise, unseeded=at % 2 == 0, knob=self.knobs[at // 2 % 2])
+            for at, (sampling, noise) in enumerate(seeds)
+        ]
+        return [self.plain, *map(self.bench.run, hows)]
+
+    @cached_property
+    def knobs(self) -> tuple[float, ...]:
+        """The calibrated one, that of a high epsilon, both ends, and one between (with less effort nothing is
+        calibrated for it)."""
+        knob = self.bench.mechanism.knob
+        if knob is None:
+            return (0.0,) * 5
+        usual = self.bench.knob()
+        other = self.bench.knob(epsilon=HIGH_EPSILON) if self.effort.epsilons else usual
+        return usual, other, knob.low, knob.high, math.sqrt(usual * (other if self.effort.epsilons else knob.low))
+
+    @cached_property
+    def other_records(self) -> tuple[Record, ...]:
+        """Records of the same task from another corpus."""
+        return other_corpus(self.bench)
+
+    @cached_property
+    def sets(self) -> dict[str, list[Record]]:
+        """Private sets that share nothing with the bench's own (but texts that are public); name -> records."""
+        if self.bench.labels_only:
+            return relabelled(self.bench.task.train, self.bench.task.labels)
+        return other_sets(self.bench.task, self.other_records, self.words)
+
+    @cached_property
+    def replays(self) -> list[Replay]:
+        """Runs on private sets of every kind, each by one of three scripts (the first sets by all)."""
+        bench, found = self.bench, []
+        hows = {k: Run(script=scripted(k, 100 + at), knob=self.knobs[at], sampling=at) for at, k in enumerate(SCRIPTS)}
+        expected = {kind: bench.run(how) for kind, how in hows.items()}
+        for at, (name, records) in enumerate(list(self.sets.items())[: self.effort.sets]):
+            times = self.effort.scripts if at < THOROUGH else 1
+            found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(times)]
+        if not bench.labels_only:
+            queries = [query.text for query in bench.queries]
+            for kind in SCRIPTS[: self.effort.scripts]:
+                repeated = echoes(bench.task, queries, _texts(expected[kind]))
+                found += [(name, kind, records) for name, records in repeated.items()]
+        return [
+            Replay(name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_dealt(10 + at))))
+            for at, (name, kind, records) in enumerate(found)
+        ]
+
+    def twins(self) -> Iterator[tuple[str, str, Transcript, Transcript]]:
+        """(the private set of the second run in words, kind of script, two runs with the same scripted releases)."""
+        for replay in self.replays:
+            yield replay.records, replay.kind, replay.expected, replay.run
+        for pair in self.pairs:
+            yield f"with one record more ({pair.record.text[:40]!r})", "", pair.without, pair.with_it
+
+    def all_runs(self) -> Iterator[Transcript]:
+        """The first one before any other is made; runs on other sets where epsilon is finite."""
+        yield self.plain
+        yield from self.runs
+        for _, _, expected, run in () if self.bench.unbounded else self.twins():
+            yield expected
+            yield run
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Neighbours whose added record is in every sample of its group (the worst case), then in every other sample,
+        then in none. Each round has the next words."""
+        rounds, others = self.effort.rounds, self.effort.others
+        patterns: list[tuple[int, Presence]] = [(rounds, lambda at: True), (others, lambda at: at % 2 == 1)]
+        patterns += [(others, lambda at: at % 2 == 0), (others, lambda at: False)]
+        presences = [presence for rounds, presence in patterns for _ in range(rounds)]
+        found: list[Pair] = []
+        for number, presence in enumerate(presences):
+            found += self._round(number, presence, self.words[number :: len(presences)])
+        return found
+
+    def _round(self, number: int, presence: Presence, words: Sequence[str]) -> list[Pair]:
+        """One base set and all additions to it. Of four bases one is nearly empty, so most slots are too, and two hold
+        the same few texts many times."""
+        bench = self.bench
+        if bench.labels_only:
+            return self._one_label_changed(number)
+        base = list(bench.task.train)
+        base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
+        how = replace(self._conditions(number), records=base, **_dealt(number))
+        label = bench.shots[number % len(bench.shots)]
+        without, pairs = bench.run(how), []
+        echoed = [query.text for query in bench.queries] if bench.answers else []
+        echoed += _texts(without)
+        found = additions(bench.task, label, base, echoed or [""], words, number)
+        if (most := self.effort.additions) is not None:
+            found = [found[(number * most + at) % len(found)] for at in range(most)]
+        for at, record in enumerate(found):
+            changed = replace(how, added=record, place=place_of(number + at, len(base)), presence=presence)
+            pairs.append(Pair(how, changed, len(base), record, without, bench.run(changed)))
+        return pairs
+
+    def _conditions(self, number: int) -> Run:
+        """Of one round: its script, its knob, whether noise is secure, and whether shots are written at once."""
+        script = scripted(("random", "whole")[number // 2 % 2], number)
+        knob = self.knobs[(number + number // 4) % len(self.knobs)]
+        return Run(script=script, knob=knob, unseeded=number % 8 > 3, at_once=number % 3 == 0)
+
+    def _one_label_changed(self, number: int) -> list[Pair]:
+        """A record of a small set, all of which is shown, gets every other label."""
+        bench, pairs = self.bench, []
+        base = list(bench.task.train[number : number + len(bench.shots)])
+        at = place_of(number, len(base) - 1)
+        how = replace(self._conditions(number), records=base)
+        without = bench.run(how)
+        for label in bench.task.labels:
+            record = replace(base[at], label=label)
+            if label != base[at].label:
+                changed = replace(how, records=[*base[:at], record, *base[at + 1 :]])
+                pairs.append(Pair(how, changed, at, record, without, bench.run(changed)))
+        return pairs
+
+
+def _dealt(number: int) -> dict[str, Any]:
+    """Sampling randomness of a run: every third one crowds records into few slots."""
+    return {"sampling": 1000 + number, "crowding": CROWDING[number % 3 == 1]}
+
+
+def _texts(run: Transcript) -> list[str]:
+    """The released texts."""
+    return [item[1] for item in run.released or () if item[1]]
+
+
+Status = Literal["passed", "failed", "not applicable"]
+
+#: The false-alarm probability of every single statistical test, for a mechanism that does what it says.
+FALSE_ALARM = 1e-4
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """why: one sentence. Failed: what was seen and what to do. Passed: what was checked. Else: why there is nothing to
+    check."""
+
+    status: Status
+    why: str
+
+
+def passed(why: str) -> Verdict:
+    return Verdict("passed", why)
+
+
+def failed(why: str) -> Verdict:
+    """why: may quote a mechanism's output; what a terminal would not print is escaped."""
+    return Verdict("failed", printable_line(why))
+
+
+def not_applicable(why: str) -> Verdict:
+    return Verdict("not applicable", why)
+
+
+def printable_line(text: str) -> str:
+    """One line of characters that every terminal prints."""
+    line = " ".join(text.split())
+    return "".join(c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def raised(error: BaseException) -> str:
+    """'ValueError: what it says', shortened; also of an error that cannot be written out."""
+    return f"{type(error).__name__}: {printable_line(one_line(error, 200))}".rstrip(": ") + instead_of(error)

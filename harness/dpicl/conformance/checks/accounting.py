@@ -1,0 +1,101 @@
+"""`budget` and `ledger`: a run costs what was declared; every release is charged, with the knob of its own label."""
+
+from __future__ import annotations
+
+import math
+
+from dp_accounting import dp_event as dp
+
+from dpicl.conformance.bench import DELTA, EPSILON, HIGH_EPSILON, Bench
+from dpicl.conformance.checking import CheckEvidence, Verdict, failed, passed
+from dpicl.conformance.transcript import Transcript
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import BudgetExceeded, PluginError
+from dpicl.privacy.decomposition import components
+from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
+from dpicl.run.releasing import release
+
+
+def budget(evidence: CheckEvidence) -> Verdict:
+    """The harness's own release, for one query or shot and for several, stays within the target, and within another."""
+    bench = evidence.bench
+    fixed = bench.fixed
+    all_of_it = len(bench.queries) if bench.answers else len(bench.shots)
+    target = EPSILON if fixed is None else math.inf if bench.unbounded else 0.0
+    targets = [(target, 1), (target, all_of_it)]
+    if fixed is None and evidence.effort.epsilons:
+        targets.append((HIGH_EPSILON, all_of_it))
+    proved = []
+    for target, number in targets:
+        config = ReleaseConfig(epsilon=target, delta=DELTA, seed=bench.seed, shots=number)
+        queries = bench.queries[:number] if bench.answers else None
+        try:
+            released = release(bench.mechanism, bench.task, bench.model, config, queries)
+        except BudgetExceeded as error:
+            what = f"{number} {'queries' if bench.answers else 'shots'} at epsilon = {target:g}"
+            return failed(f"{what}: {error} `events` must cover every query and every shot of its `sizes`.")
+        except PluginError as error:
+            return failed(f"The harness refuses its release: {error}")
+        proved.append(f"{released.bounds.upper:.4g} of {target:g}")
+    return passed(f"the ledgers of {len(proved)} runs prove epsilon = {', '.join(proved)}")
+
+
+def ledger(evidence: CheckEvidence) -> Verdict:
+    """A mechanism that costs nothing releases nothing. (A release needs a permit, and a permit a charged sample.)"""
+    bench = evidence.bench
+    if bench.unbounded:
+        return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
+    if bench.fixed and (evidence.plain.observed_releases or evidence.plain.samples):
+        return failed("It declares that it costs nothing (NoOp) but samples or releases; declare its events.")
+    if mixed := _knob_of_another_label(bench, evidence.plain):
+        return failed(mixed)
+    return passed(
+        f"{sum(len(run.observed_releases) for run in evidence.runs)} releases, each with a permit of a charged sample"
+    )
+
+
+def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
+    """Where labels have noise of their own: a release from one label's records with the noise of another, in words."""
+    knobs = bench.label_knobs()
+    if len(set(knobs.values())) < 2:
+        return None
+    sizes = bench.sizes()
+    own = {label: _released(bench.mechanism.events(knob, sizes.only(label)), label) for label, knob in knobs.items()}
+    for spend in run.spends:
+        label = run.samples[spend.sample].partition
+        for event in flatten(spend.event).keys() - own.get(label or "", set()):
+            if other := next((other for other, events in own.items() if event in events), None):
+                return (
+                    f"It releases from the records of {label!r} with the knob of {other!r}: {event!r}. Each label is"
+                    " calibrated with its own size; write it with `context.for_label(label)`."
+                )
+    return None
+
+
+def _released(event: dp.DpEvent, label: str) -> set[dp.DpEvent]:
+    """What is released from the samples of a label."""
+    found: set[dp.DpEvent] = set()
+    for component in components(event, label):
+        inside = component.event if isinstance(component, dp.PoissonSampledDpEvent) else component
+        found |= flatten(inside).keys()
+    return found
+
+
+def charged_rho(event: dp.DpEvent) -> float:
+    """The zCDP rho of a spent event, all its components together; infinite without noise."""
+    total = 0.0
+    for component, count in flatten(event).items():
+        match component:
+            case dp.GaussianDpEvent():
+                total += count / (2 * component.noise_multiplier**2)
+            case BoundedRangeDpEvent():
+                total += count * component.epsilon**2 / 8
+            case LabelResponseDpEvent():  # pure
+                total += count * component.epsilon**2 / 2
+            case AboveThresholdDpEvent():
+                total += count * (3 * component.epsilon) ** 2 / 8
+            case dp.ZCDpEvent(xi=0.0):
+                total += count * component.rho
+            case dp.NonPrivateDpEvent():
+                total = math.inf
+    return total

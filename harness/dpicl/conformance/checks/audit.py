@@ -1,0 +1,173 @@
+"""`audit`: a lower bound on epsilon from neighbouring sets stays under what is proved, exactly and by experiment.
+
+Exactly: with the releases given, the zCDP cost of every release on the worst neighbours found is known in closed form;
+per spent event it must not exceed the event's own. A Gaussian release whose sum moves by D under noise of scale s costs
+D^2/(2 s^2); a choice whose scores move within a range R at temperature t costs (R/t)^2/8 a draw (Cesar & Rogers 2021,
+lemma 3.4). The costs of all noisy releases that were charged to one event add up; of the questions of one round of
+AboveThreshold the one that moves most counts, at range 3R/t.
+
+By experiment: many runs with and without one record, which is in every sample, with the sampling of all others fixed;
+only the noise is fresh in each. So the claim to refute is the composition of the spent events *without* amplification.
+The noise is raised until this claim is small, so that a release that bypasses the noise shows in few runs. The record
+is one that changed the outcome though the releases were given, if there is one; else the one that moves the first
+release most. Two scores: the likelihood ratio of the first release (white box), and how often each label and text is
+released with the record and without (black box).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import log_softmax
+
+from dpicl.attacks.lower_bounds import audit_bound
+from dpicl.conformance.bench import DELTA
+from dpicl.conformance.checking import FALSE_ALARM, CheckEvidence, Pair, Verdict, failed, not_applicable, passed
+from dpicl.conformance.checks.accounting import charged_rho
+from dpicl.conformance.checks.neighbours import move
+from dpicl.conformance.transcript import ObservedRelease, Transcript
+from dpicl.privacy import accountants
+from dpicl.privacy.above_threshold import first_chances
+from dpicl.privacy.events import compose
+
+#: Scores of runs with the record, and of runs without.
+Scores = tuple[np.ndarray, np.ndarray]
+
+#: Runs with the record, and as many without.
+RUNS = 160
+#: The claim is brought below this epsilon, if the knob reaches that far.
+SMALL_CLAIM = 0.5
+_SLACK = 1e-6
+#: ln of probabilities that count as this small: a choice may have no chance at all on one side.
+_RARE = -50.0
+
+
+def audit(evidence: CheckEvidence) -> Verdict:
+    """See above."""
+    if evidence.bench.fixed:
+        return not_applicable(evidence.bench.fixed)
+    if not evidence.plain.observed_releases:
+        return not_applicable("the mechanism makes no noisy release; see `noise`")
+    shares = [share for pair in evidence.pairs for share in _shares(pair)]
+    worst = max(shares, default=0.0)
+    if worst > 1 + _SLACK:
+        return failed(
+            f"Neighbours cost {worst:.3g} times the zCDP of the event that was spent: noise, sensitivity or the number"
+            " of releases is not what is charged."
+        )
+    if worst == 0:
+        return failed("No neighbours were found that a release depends on, so nothing was audited; see `sensitivity`.")
+    exact = f"the worst neighbours cost {worst:.3f} of the charged zCDP"
+    pair = max(evidence.pairs, key=_worth)
+    if _worth(pair) == 0:
+        return passed(f"{exact}; none moves a first release, so no experiment was made")
+    found = _experiment(evidence, pair)
+    if found is None:
+        return failed(
+            "Some runs make no noisy release and others do, with the same public inputs; see `no-crash` and `seeds`."
+        )
+    claim, bounds = found
+    if max(bounds) > claim:
+        return failed(
+            f"Neighbours can be told apart at epsilon = {max(bounds):.3g} (confidence {1 - FALSE_ALARM:.2%}), and"
+            f" {claim:.3g} is charged; something besides the noisy releases depends on records."
+        )
+    return passed(f"{exact}; {2 * RUNS} runs show epsilon = {max(bounds):.3g} of {claim:.3g}")
+
+
+def _shares(pair: Pair) -> list[float]:
+    """For each spent event of a pair: zCDP of what was released, as a share of the event's own."""
+    cost: dict[int, float] = {}
+    for before, after in pair.observed_releases:
+        if after.spend is not None and after.shape.scale > 0:
+            ratio = move(before, after) / after.shape.scale
+            before_it = cost.get(after.spend, 0.0)
+            match after.shape.kind:
+                case "gaussian":
+                    cost[after.spend] = before_it + ratio**2 / 2
+                case "threshold":
+                    cost[after.spend] = max(before_it, (3 * ratio) ** 2 / 8)
+                case _:
+                    cost[after.spend] = before_it + after.shape.count * ratio**2 / 8
+    paid = {at: charged_rho(pair.with_it.spends[at].event) for at in cost}
+    return [rho / paid[at] if paid[at] else float("inf") for at, rho in cost.items() if rho > 0]
+
+
+def _worth(pair: Pair) -> float:
+    """How much an experiment may show: how far the record moves the first release, as a share of the bound; far more
+    where it changes the outcome though the releases are given (most for the first text: the experiment makes only one);
+    0 where there is nothing to compare."""
+    if not pair.observed_releases:
+        return 0.0
+    before, after = pair.observed_releases[0]
+    moved = move(before, after)
+    share = moved / before.shape.bound if before.shape.bound and np.isfinite(moved) else 0.0
+    first = (pair.without.released or ())[:1] != (pair.with_it.released or ())[:1]
+    return share + 1000.0 * first + 100.0 * (pair.without.public != pair.with_it.public)
+
+
+def _experiment(evidence: CheckEvidence, pair: Pair) -> tuple[float, list[float]] | None:
+    """(epsilon charged for one query or shot, without amplification; lower bounds by both scores); None where a run
+    makes no noisy release."""
+    bench = evidence.bench
+    assert bench.mechanism.knob is not None
+    without = replace(pair.base, script=None, single=True, knob=bench.knob(single=True))
+    claim = _claim(bench.run(without))
+    while claim > SMALL_CLAIM and without.knob and 2 * without.knob <= bench.mechanism.knob.high:
+        without = replace(without, knob=2 * without.knob)
+        claim = _claim(bench.run(without))
+    with_it = replace(pair.changed, script=None, single=True, knob=without.knob)
+    outside = [bench.run(replace(without, noise=seed)) for seed in range(1, RUNS + 1)]
+    inside = [bench.run(replace(with_it, noise=seed)) for seed in range(RUNS + 1, 2 * RUNS + 1)]
+    if not all(run.observed_releases for run in (*inside, *outside)):
+        return None
+    confidence = 1 - FALSE_ALARM / 2
+    scores = (_first_release(inside, outside), _answers(inside, outside))
+    bounds = [audit_bound(a, b, DELTA, confidence, seed=bench.seed).approximate.epsilon for a, b in scores]
+    return claim, bounds
+
+
+def _claim(run: Transcript) -> float:
+    return accountants.epsilon(compose(spend.event for spend in run.spends), DELTA).upper
+
+
+def _first_release(inside: Sequence[Transcript], outside: Sequence[Transcript]) -> Scores:
+    """Log-likelihood ratio (up to a factor) of the first noisy release, whose input is the same in all runs."""
+    before, after = outside[0].observed_releases[0], inside[0].observed_releases[0]
+
+    def score(observed: ObservedRelease) -> float:
+        if observed.shape.kind == "gaussian":
+            return float(((after.clean - before.clean) * observed.released).sum())
+        scale = observed.shape.scale
+        if observed.shape.kind == "threshold":
+            chances = [first_chances(float(clean[0]), scale) for clean in (after.clean, before.clean)]
+            return float(np.log(chances[0] / chances[1])[int(observed.released[0])])
+        chosen = int(observed.released[0])
+        inside, outside = (float(log_softmax(each.clean / scale)[chosen]) for each in (after, before))
+        return max(inside, _RARE) - max(outside, _RARE)
+
+    return np.array([score(run.observed_releases[0]) for run in inside]), np.array(
+        [score(run.observed_releases[0]) for run in outside]
+    )
+
+
+def _answers(inside: Sequence[Transcript], outside: Sequence[Transcript]) -> Scores:
+    """How much more often each label and text came with the record than without in the first half of the runs; the
+    second half is scored."""
+    half = len(inside) // 2
+    with_it, without = (Counter(part for run in runs[:half] for part in _parts(run)) for runs in (inside, outside))
+
+    def score(run: Transcript) -> float:
+        return float(sum(np.log((with_it[part] + 1) / (without[part] + 1)) for part in _parts(run)))
+
+    return np.array([score(run) for run in inside[half:]]), np.array([score(run) for run in outside[half:]])
+
+
+def _parts(run: Transcript) -> list[tuple[int, str]]:
+    """Labels and texts of a release with their places; ('failed') for a run that fails."""
+    if run.released is None:
+        return [(-1, "failed")]
+    return list(enumerate(part for item in run.released for part in item))

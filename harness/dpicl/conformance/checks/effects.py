@@ -1,0 +1,78 @@
+"""`side-effects`: a run gives out nothing but its release, prints nothing about records, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dpicl.conformance.adversaries import PLANTED, planted, scripted
+from dpicl.conformance.bench import Run
+from dpicl.conformance.checking import CheckEvidence, Verdict, failed, passed
+from dpicl.conformance.dictionary import modules_of
+from dpicl.conformance.keeping import kept
+from dpicl.conformance.transcript import Transcript
+
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+")
+
+
+def side_effects(evidence: CheckEvidence) -> Verdict:
+    """See above. Where two runs with the same seeds print different things (times, addresses), numbers do not count."""
+    bench = evidence.bench
+    for run in evidence.all_runs():
+        if run.footprint.acts:
+            return failed(
+                f"A run {run.footprint.acts[0]}; a mechanism may write to no file, process or connection: its release"
+                " is all that it may give out."
+            )
+    if bench.unbounded:
+        return passed("no file, process or connection; epsilon is infinite, so what it prints and keeps may be private")
+    repeats = evidence.plain.footprint.said == bench.run().footprint.said
+    plain = (lambda run: run.footprint.said) if repeats else _without_numbers
+    for name, _, expected, run in evidence.twins():
+        if run.error is None and expected.error is None and plain(run) != plain(expected):
+            said = next((s for s in run.footprint.said if s not in expected.footprint.said), "less than before")
+            return failed(
+                f"With the same noisy releases but {name}, it says something else to terminal or log"
+                f" ({said[:120]!r}); say nothing that depends on records."
+            )
+    secret = bench.run(Run(records=planted(bench.task.train, labels=not bench.task.partitioned)))
+    if any(PLANTED in said for said in secret.footprint.said):
+        return failed("It says a word to terminal or log that only a private record holds; say nothing of records.")
+    if place := kept(modules_of(type(bench.mechanism)), bench.mechanism, bench.model, PLANTED):
+        return failed(f"After a run {place} still holds private text; keep nothing between runs.")
+    if problem := _left_behind(evidence):
+        return failed(problem)
+    return passed("no file, process or connection; what it prints does not depend on records; no record is kept")
+
+
+def _left_behind(evidence: CheckEvidence) -> str | None:
+    """What is wrong if runs leave another state behind where records are others and noisy releases the same, each in a
+    process as good as new; if a second run changes it again; or if other code was replaced."""
+    bench, state = evidence.bench, evidence.bench.checkpoint
+    if place := state.replaced():
+        return f"It puts something of its own in the place of {place}; leave other code as it is."
+    other = next(iter(evidence.sets.values()))
+    first = Run(script=scripted("random", 0))
+    second = replace(first, records=other, sampling=1)
+    states = []
+    for how in (first, second):
+        state.restore()
+        bench.run(how)
+        states.append(state.read())
+    if place := _changed(*states):
+        return (
+            f"After a run on other records, with the same noisy releases, {place} is another; keep nothing of records."
+        )
+    bench.run(second)
+    if place := _changed(states[1], state.read()):
+        return f"Every run changes {place}, so a run depends on those before it; keep nothing between runs."
+    return None
+
+
+def _changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> str | None:
+    return next((place for place in {**before, **after} if before.get(place) != after.get(place)), None)
+
+
+def _without_numbers(run: Transcript) -> list[str]:
+    return [_VARYING.sub("#", said) for said in run.footprint.said]

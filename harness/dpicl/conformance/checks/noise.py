@@ -1,0 +1,115 @@
+"""`noise`: every noisy release has fresh noise of the stated scale on every coordinate, from the given source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import stats
+
+from dpicl.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
+from dpicl.conformance.transcript import ObservedRelease, Transcript
+from dpicl.privacy.release_hooks import NoisyRelease, is_above, on_grid
+
+_SOURCE = "let the permit that `sample.spend` gives draw it"
+
+
+def noise(evidence: CheckEvidence) -> Verdict:
+    """See docs/add-a-method.md."""
+    if evidence.bench.fixed:
+        return not_applicable(evidence.bench.fixed)
+    seen: set[bytes] = set()
+    for run in evidence.runs:
+        for problem in _problems(run, seen):
+            return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
+    if not any(run.observed_releases for run in evidence.runs):
+        return failed(
+            "Epsilon is finite but there was no noisy release: release through a primitive such as dpicl.GaussianSum,"
+            " or with the permit that `sample.spend` gives, so that noise is added where it can be checked."
+        )
+    return _distribution(evidence)
+
+
+def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
+    """What is wrong with the noise of one run. seen: all noise of earlier releases of all runs."""
+    drawn_from = {run.sample_of(observed) for observed in run.observed_releases}
+    for spend in run.spends:
+        if spend.sample not in drawn_from:
+            yield f"{spend.event!r} was spent and nothing was drawn with its permit; release through a primitive."
+    rounds: dict[int | None, np.ndarray] = {}
+    for observed in run.observed_releases:
+        yield from (
+            _wrong_answer(observed, rounds) if observed.shape.kind == "threshold" else _wrong_values(observed, seen)
+        )
+
+
+def _wrong_answer(observed: ObservedRelease, rounds: dict[int | None, np.ndarray]) -> Iterator[str]:
+    """What is wrong with an answer of AboveThreshold unless it is that of fresh noise of the query, and of noise of the
+    threshold that was drawn for the first question of its round. rounds: spend -> noise of its threshold."""
+    *of_threshold, of_query = observed.noise or (np.zeros(0),)
+    if of_threshold:
+        rounds.setdefault(observed.spend, of_threshold[0])
+    explained = len(of_threshold) <= 1 and observed.spend in rounds and of_query.size == 1
+    if not explained or above(observed, rounds[observed.spend], of_query) != bool(observed.released[0]):
+        yield f"A query was compared without fresh noise of its own and of its round's threshold; {_SOURCE}."
+
+
+def above(observed: ObservedRelease, *gumbel: np.ndarray) -> bool:
+    """The answer with this noise."""
+    shape = observed.shape
+    return bool(is_above(NoisyRelease("threshold", observed.clean, shape.bound, shape.scale), *gumbel)[0])
+
+
+def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
+    """What is wrong unless the output is the input plus the noise that was drawn for it, used for the first time."""
+    if len(observed.noise) == 1 and _explains(observed):
+        key = observed.noise[0].tobytes()
+        if key and key in seen:
+            yield f"The same noise was drawn for two releases, from a source that starts again; {_SOURCE}."
+        seen.add(key)
+        return
+    if observed.shape.kind == "choice":
+        yield f"A choice was made without one fresh Gumbel draw for each score; {_SOURCE}."
+        return
+    added = (observed.released - observed.clean).ravel()
+    untouched = np.flatnonzero(added == 0)
+    if len(untouched):
+        yield f"Coordinate {untouched[0]} of a noisy sum of {added.size} has no noise; {_SOURCE}."
+    elif not observed.noise:
+        yield f"The noise of a release was not drawn for it: it is older, or comes from elsewhere; {_SOURCE}."
+    else:
+        yield f"The noise of a release was changed between its source and the sum; {_SOURCE}."
+
+
+def _explains(observed: ObservedRelease) -> bool:
+    values = observed.noise[0]
+    if values.size != observed.clean.size:
+        return False
+    if observed.shape.kind == "gaussian":
+        added = on_grid(values, observed.shape.grid, observed.shape.scale).reshape(observed.clean.shape)
+        return bool(np.array_equal(observed.released, observed.clean + added))
+    if observed.shape.scale == 0:
+        return False
+    order = np.argsort(-(observed.clean / observed.shape.scale + values), kind="stable")
+    return order[: observed.shape.count].tolist() == observed.released.tolist()
+
+
+def _distribution(evidence: CheckEvidence) -> Verdict:
+    """Kolmogorov-Smirnov against the standard normal, and the standard Gumbel, distribution."""
+    observed_releases = [observed for run in evidence.runs for observed in run.observed_releases]
+    sums = [
+        (observed.released - observed.clean).ravel() / observed.shape.scale
+        for observed in observed_releases
+        if observed.shape.kind == "gaussian"
+    ]
+    draws = [values for observed in observed_releases if observed.shape.kind != "gaussian" for values in observed.noise]
+    said = []
+    for values, law, name in ((sums, stats.norm, "N(0, 1)"), (draws, stats.gumbel_r, "Gumbel")):
+        if not values:
+            continue
+        pooled = np.concatenate(values)
+        p = float(stats.kstest(pooled, law.cdf).pvalue)
+        if p < FALSE_ALARM:
+            return failed(f"{pooled.size} noise values do not follow {name} (Kolmogorov-Smirnov, p = {p:.2g}).")
+        said.append(f"{pooled.size} values follow {name} (Kolmogorov-Smirnov, p = {p:.2g})")
+    return passed("; ".join(said) + "; each used once")

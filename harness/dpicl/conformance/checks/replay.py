@@ -1,0 +1,104 @@
+"""`post-processing`, `public-labels` and `no-crash`: a record can influence the outcome through noisy releases alone.
+
+A script replaces the noisy values. Then everything that an outsider sees must be the same whatever the private set is:
+the number of noisy releases, their shapes, bounds and scales, what is published, and whether the run fails. This must
+hold for sets that differ in one record, for sets that share nothing, and for sets that repeat the release itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpicl.conformance.adversaries import PLANTED, SCRIPTS, planted, scripted
+from dpicl.conformance.bench import Run
+from dpicl.conformance.checking import CheckEvidence, Verdict, failed, not_applicable, passed, raised
+from dpicl.conformance.transcript import INSTRUCTION, Transcript
+
+
+def post_processing(evidence: CheckEvidence) -> Verdict:
+    """The same noisy releases give the same outcome, whatever the private set."""
+    if evidence.bench.unbounded:
+        return not_applicable("epsilon is infinite: the release may depend on records in any way")
+    compared = 0
+    for name, kind, expected, run in evidence.twins():
+        if run.error is None and expected.error is None and run.public != expected.public:
+            return failed(_difference(expected, run, name, kind))
+        compared += 1
+    return passed(f"{compared} replays on other private sets; nothing but the noisy releases depends on records")
+
+
+def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> str:
+    number, before = len(run.observed_releases), len(expected.observed_releases)
+    pairs = zip(run.released or (), expected.released or (), strict=False)
+    if number != before:
+        what = f"{number} noisy releases are made in place of {before}"
+    elif run.asked != expected.asked:
+        what = "the model is asked another public prompt (`FinalPrompt`, `reader.write`)"
+    elif run.released != expected.released:
+        new, old = next(((a, b) for a, b in pairs if a != b), (run.released, expected.released))
+        what = f"{str(new)[:80]!r} is released in place of {str(old)[:80]!r}"
+    elif run.progress != expected.progress:
+        what = "other progress is reported"
+    else:
+        what = "a noisy release states another shape, sensitivity or scale"
+    ties = " (all noisy values equal)" if kind == "ties" else ""
+    return (
+        f"With the same noisy releases{ties} but {name}, {what}; whatever follows a release, and what it is chosen"
+        " from, must be computed from released and public things alone."
+    )
+
+
+def public_labels(evidence: CheckEvidence) -> Verdict:
+    """No text or label of a record in a release; demonstrations carry the public labels that were requested."""
+    bench = evidence.bench
+    if bench.unbounded:
+        return not_applicable("epsilon is infinite: records may be shown")
+    if bench.labels_only:
+        said = {item[0] for run in evidence.all_runs() for item in run.released or ()}
+        if unknown := said - set(bench.task.labels):
+            return failed(f"The labels {sorted(unknown)} were released, which are none of the task's; randomise them.")
+        return passed(f"{len(said)} labels were released, all of the task's list; texts are public here")
+    records = planted(bench.task.train, labels=not bench.task.partitioned)
+    for at in range(6):
+        script = scripted(SCRIPTS[at % 3], at) if at % 2 else None
+        run = bench.run(Run(records=records, sampling=at, noise=at, script=script))
+        released = run.released or ()
+        if any(PLANTED in part for item in released for part in item):
+            return failed(
+                "A word that only a private record holds was released; release labels, keywords and texts from public"
+                " lists alone."
+            )
+        labels = tuple(item[0] for item in released if item[0] != INSTRUCTION)
+        named = bool(bench.task.labels) and not bench.answers
+        if named and labels not in ((), bench.shots):
+            return failed(
+                f"Demonstrations have the labels {labels}, and {bench.shots} were requested; use `context.shots` as it"
+                " is."
+            )
+        if run.refused:
+            return failed(run.refused)
+    return passed("no planted word in 6 releases; labels are the public ones")
+
+
+def no_crash(evidence: CheckEvidence) -> Verdict:
+    """No private set makes a run fail."""
+    bench = evidence.bench
+    if bench.unbounded:
+        return not_applicable("epsilon is infinite: a failure may depend on records")
+    runs = 0
+    for name, run in _everything(evidence):
+        runs += 1
+        if run.error is not None:
+            return failed(
+                f"With {name} it raises {raised(run.error)}; map every slot's output into a fixed set, and let a slot"
+                " that fails abstain."
+            )
+    return passed(f"{runs} runs on hostile, tiny and empty sets")
+
+
+def _everything(evidence: CheckEvidence) -> Iterator[tuple[str, Transcript]]:
+    """All runs but those on ordinary records; some sets are run with true noise as well."""
+    for at, (name, records) in enumerate(list(evidence.sets.items())[: evidence.effort.noisy]):
+        yield name, evidence.bench.run(Run(records=records, sampling=at, noise=at))
+    for name, _, _, run in evidence.twins():
+        yield name, run

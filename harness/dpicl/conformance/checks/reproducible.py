@@ -1,0 +1,90 @@
+"""`seeds` and `non-private`: a run is a function of its seeds, and at epsilon = infinity it has no noise.
+
+So it is the same run after others, beside others in the same process (which takes turns at the model with it, as do the
+shots of each), and at another time of day.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpicl.conformance.bench import Run
+from dpicl.conformance.checking import CheckEvidence, Verdict, failed, not_applicable, passed
+from dpicl.conformance.clock import MOMENTS, clock_at
+from dpicl.conformance.dictionary import modules_of
+from dpicl.conformance.transcript import ObservedRelease, Transcript
+
+
+def seeds(evidence: CheckEvidence) -> Verdict:
+    """The same seeds give the same run; other noise gives other releases."""
+    bench, plain = evidence.bench, evidence.plain
+    stranger = Run(records=evidence.other_records, sampling=5, knob=evidence.knobs[1])
+    bench.run(stranger)  # it must leave no trace
+    again, other = bench.run(), bench.run(Run(noise=1))
+    for run in (plain, again, other):
+        if run.footprint.drew:
+            return failed(
+                f"A run draws from the global generator of {run.footprint.drew[0]}, which its seeds do not set; release"
+                " through the primitives, and take public randomness from `context.streams`."
+            )
+    if not _same(plain, again):
+        return failed(
+            "Two runs with the same seeds differ; release through the primitives, take public randomness from"
+            " `context.streams`, and keep nothing between runs."
+        )
+    if not _same(plain, bench.run_at_once([Run(), replace(stranger, noise=5)])[0]):
+        return failed(
+            "The same seeds give another run while other shots, or another run, are under way in the process; keep what"
+            " a shot works with in local variables."
+        )
+    for moment in MOMENTS:
+        with clock_at(moment, modules_of(type(bench.mechanism)).values()):
+            if not _same(plain, bench.run()):
+                return failed("The same seeds give another run at another time of day; do not look at the clock.")
+    first, second = plain.observed_releases[:1], other.observed_releases[:1]
+    if first and second and np.array_equal(first[0].released, second[0].released) and first[0].shape.kind == "gaussian":
+        return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")
+    return passed("the same seeds, the same run; another noise seed, other noise")
+
+
+def _same(one: Transcript, other: Transcript) -> bool:
+    pairs = zip(one.observed_releases, other.observed_releases, strict=False)
+    return one.public == other.public and all(np.array_equal(a.released, b.released) for a, b in pairs)
+
+
+def non_private(evidence: CheckEvidence) -> Verdict:
+    """At epsilon = infinity there is no noise: the output of a noisy release is its input."""
+    bench = evidence.bench
+    if bench.mechanism.knob is None:
+        return not_applicable("it has no knob")
+    knob = bench.mechanism.knob.non_private
+    runs = [bench.run(Run(knob=knob, noise=noise)) for noise in (0, 1)]
+    for run in runs:
+        if run.error is not None:
+            return failed(
+                f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, it raises"
+                f" {type(run.error).__name__}; make it the method without noise."
+            )
+        if not all(map(_clean, run.observed_releases)):
+            return failed(
+                f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, releases still have noise; let the"
+                " knob turn all of it off."
+            )
+    if runs[0].public != runs[1].public:
+        return failed("At epsilon = infinity the noise seed changes the release; all noise must depend on the knob.")
+    if not runs[0].observed_releases:
+        return not_applicable("the mechanism makes no noisy release; see `noise`")
+    return passed(f"{len(runs[0].observed_releases)} releases are the true sums and choices, whatever the noise seed")
+
+
+def _clean(observed: ObservedRelease) -> bool:
+    if observed.noise or observed.shape.scale != 0:
+        return False
+    if observed.shape.kind == "gaussian":
+        return bool(np.array_equal(observed.released, observed.clean))
+    if observed.shape.kind == "threshold":
+        return bool(observed.released[0]) == bool(observed.clean[0] >= 0)
+    best = np.argsort(-observed.clean, kind="stable")[: observed.shape.count]
+    return best.tolist() == observed.released.tolist()

@@ -1,0 +1,270 @@
+"""The side effects of a run besides its release: files, connections, processes, the environment, and what it prints.
+
+Python reports most effects on the outside as audit events (PEP 578). One hook, installed once and idle between runs,
+records those of a run. An import may do anything, and the harness may write to its own cache.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import random
+import sys
+import threading
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from dpicl.core.background import background_of
+from dpicl.core.errors import DataError
+from dpicl.core.paths import cache_folder
+from dpicl.core.plugins import is_harness
+from dpicl.data.local import data_folder
+from dpicl.data.sources import RECORDS_READ
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+#: Names of audit events with effects on the outside, or how they begin -> what the report says of them.
+_ACTS = {
+    name: said
+    for said, names in {
+        "uses a socket": "socket.",
+        "uses the network": "http. urllib.Request ftplib. smtplib. imaplib. poplib. nntplib. telnetlib.",
+        "starts a process": "subprocess. pty.spawn webbrowser.open os.system os.exec os.spawn os.posix_spawn os.fork",
+        "sends a signal to a process": "os.kill",
+        "changes an environment variable": "os.putenv os.unsetenv",
+        "changes the working directory": "os.chdir os.fchdir",
+        "writes to the system's log": "syslog.",
+        "changes files": "shutil. os.mkdir os.remove os.rename os.rmdir os.link os.symlink os.truncate os.utime "
+        "os.chmod os.chown os.setxattr os.removexattr",
+        "writes a file": "tempfile.",
+        "opens a database": "sqlite3.connect",
+        "changes the interpreter": "sys.addaudithook sys.settrace sys.setprofile",
+    }.items()
+    for name in names.split()
+}
+_ACTING = tuple(_ACTS)
+#: Events by which code can find records that no sample gave it.
+_REACHING = {
+    "gc.get_objects": "asks the interpreter for all of its objects",
+    "gc.get_referrers": "asks the interpreter who holds an object",
+    "gc.get_referents": "asks the interpreter what an object holds",
+    "sys._getframe": "looks into the frames of other code",
+    "sys._current_frames": "looks into the frames of other code",
+}
+_FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
+
+
+@dataclass
+class Footprint:
+    """acts: effects on the outside, each a violation. reaching: reads of records past the sampler. said: what was
+    printed and logged, in order. drew: the global generators that gave random numbers."""
+
+    acts: list[str] = field(default_factory=list)
+    reaching: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    drew: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Observe:
+    """plugin: names of the modules of the mechanism that runs. task: whose records are private."""
+
+    footprint: Footprint
+    plugin: Collection[str]
+    task: str
+
+
+_current: _Observe | None = None
+_installed = False
+_hooked = threading.local()
+
+
+@contextmanager
+def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
+    """Inside this block the process's side effects are recorded. What it prints and logs is shown nowhere.
+
+    plugin: names of the modules that hold the mechanism. task: whose records are private.
+    """
+    global _current, _installed
+    if not _installed:
+        sys.addaudithook(_hook)
+        _installed = True
+    footprint, before = Footprint(), _current
+    with ExitStack() as stack:
+        out, err = (stack.enter_context(redirect(_Text())) for redirect in (redirect_stdout, redirect_stderr))
+        stack.enter_context(_logs(footprint, plugin))
+        stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
+        caught = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        states = _global_generators()
+        _current = _Observe(footprint, plugin, task)
+        try:
+            yield footprint
+        finally:
+            _current = before
+            footprint.drew = [name for name, state in _global_generators().items() if states.get(name, state) != state]
+            for name, stream in (("standard output", out), ("standard error", err)):
+                if text := stream.buffer.getvalue().decode("utf-8", "replace"):
+                    footprint.said.append(f"{name}: {text}")
+            # Python shows a warning once for each place, so its count does not matter. One with a source is of an
+            # object that was left open, by whomever, and that the garbage collector happened to find now.
+            own = [w for w in caught if w.source is None]
+            shown = dict.fromkeys(f"warning {w.category.__name__}: {w.message}" for w in own)
+            footprint.said += shown
+
+
+def _global_generators() -> dict[str, object]:
+    """Name -> state, of each generator that a process has one of."""
+    numpy = np.random.get_state(legacy=False)
+    numbers = (numpy["state"]["key"].tobytes(), numpy["state"]["pos"], numpy["has_gauss"])  # it draws normals in pairs
+    states: dict[str, object] = {"random": random.getstate(), "numpy.random": numbers}
+    if torch := sys.modules.get("torch"):  # many runs never import it
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
+    return states
+
+
+class _Text(io.TextIOWrapper):
+    buffer: io.BytesIO
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
+
+
+class _Log(logging.Handler):
+    def __init__(self, footprint: Footprint, plugin: Collection[str]) -> None:
+        super().__init__(0)
+        self._footprint, self._plugin = footprint, plugin
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if _in_harness_thread(self._plugin):
+            return
+        try:
+            self._footprint.said.append(f"log line: {self.format(record)}")
+        except Exception:  # arguments that do not fit the message
+            self.handleError(record)
+
+
+@contextmanager
+def _logs(footprint: Footprint, plugin: Collection[str]) -> Iterator[None]:
+    """Records what any logger is given, at any level, in place of its handlers."""
+    handler = _Log(footprint, plugin)
+    before = logging.Logger.callHandlers, logging.Logger.isEnabledFor
+
+    def call(self: logging.Logger, record: logging.LogRecord) -> None:
+        handler.handle(record)
+
+    def enabled(self: logging.Logger, level: int) -> bool:
+        return True
+
+    logging.Logger.callHandlers, logging.Logger.isEnabledFor = call, enabled  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        logging.Logger.callHandlers, logging.Logger.isEnabledFor = before  # type: ignore[method-assign]
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    watch = _current
+    if watch is None or getattr(_hooked, "now", False):
+        return
+    _hooked.now = True  # what the hook itself does in this thread is not the run's
+    try:
+        if not _in_harness_thread(watch.plugin):
+            _note(watch, event, arguments)
+    finally:
+        _hooked.now = False
+
+
+def _in_harness_thread(plugin: Collection[str]) -> bool:
+    """Whether a thread of the harness's own acts: not one that the mechanism asked for, or that runs its code."""
+    asker = background_of()
+    if asker is None or asker in plugin:
+        return False
+    return not any(frame.f_globals.get("__name__") in plugin for frame in _stack())
+
+
+def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
+    footprint = watch.footprint
+    if event == "open":
+        _opened(footprint, *arguments)
+    elif event == RECORDS_READ:
+        if arguments[0] == watch.task:  # another task's may be public: `public_records("out")`
+            footprint.reaching.append(f"reads the records of {watch.task} from their source")
+    elif event in _REACHING or (event == "object.__getattr__" and arguments[1] in _FRAMES):
+        if _by_plugin(watch, event):
+            footprint.reaching.append(_REACHING.get(event, _REACHING["sys._getframe"]))
+    elif (
+        event.startswith(_ACTING)
+        and event != "sqlite3.connect/handle"
+        and not _allowed(arguments[0] if arguments else None)
+    ):
+        said = next(said for name, said in _ACTS.items() if event.startswith(name))
+        footprint.acts.append(f"{said} ({event})")
+
+
+def _opened(footprint: Footprint, path: object, mode: object = None, flags: object = 0) -> None:
+    if isinstance(flags, int) and flags & _WRITING:
+        if path != os.devnull and not _allowed(path):
+            footprint.acts.append(f"opens a file for writing ({_name(path)})")
+    elif _is_data(path) and not is_harness(_caller()):
+        footprint.reaching.append(f"reads the data set's own file {_name(path)}")
+
+
+def _name(path: object) -> str:
+    return Path(os.fsdecode(path)).name if isinstance(path, str | bytes) else repr(path)
+
+
+def _is_data(path: object) -> bool:
+    try:
+        folder = data_folder()
+    except DataError:
+        return False
+    return folder is not None and _inside(path, folder)
+
+
+def _inside(path: object, folder: Path) -> bool:
+    if not isinstance(path, str | bytes):
+        return False
+    return os.path.realpath(os.fsdecode(path)).startswith(os.path.realpath(folder) + os.sep)
+
+
+def _allowed(path: object) -> bool:
+    """Whether an import writes, or the harness to its own cache, or it stays in memory."""
+    if path == ":memory:":
+        return True
+    caller = _caller()
+    return caller == "import" or (is_harness(caller) and _inside(path, cache_folder()))
+
+
+def _caller() -> str:
+    """The module that caused an event, the standard library left out; 'import' inside an import."""
+    for frame in _stack():
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith("importlib._bootstrap"):
+            return "import"
+        if name != __name__ and name.partition(".")[0] not in sys.stdlib_module_names:
+            return name
+    return ""
+
+
+def _by_plugin(watch: _Observe, event: str) -> bool:
+    """Whether the mechanism's own code caused an event, itself or through `inspect`. The rest of the standard library
+    may look into frames."""
+    if event.startswith("gc."):
+        return True
+    names = (str(frame.f_globals.get("__name__", "")) for frame in _stack())
+    return next((name for name in names if name not in (__name__, "inspect")), "") in watch.plugin
+
+
+def _stack() -> Iterator[FrameType]:
+    """From the innermost frame outwards."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,148 @@
+"""``sim``, made hostile: its output jumps from prompt to prompt, and records can make it break or end its text.
+
+A mechanism's bounds must hold for every model, so the kit uses one whose output changes entirely when a record joins a
+slot. Reproducible: an output is a function of the prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import string
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from dpicl.core.together import active, wait_until
+from dpicl.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, Tokens
+from dpicl.models.simulated import WORDS, SimulatedLM
+from dpicl.models.tree import ScoredEnding
+
+#: A record that holds one of these makes the model answer its prompts with NaN, with infinities, with one token of
+#: probability 1, or with the end of the text.
+NAN, INFINITE, CERTAIN, ENDING = "@nan@", "@inf@", "@one@", "@end@"
+#: Standard deviation of what is added to the logits of the tokens at the end of the prompt, and of all others.
+NEAR, FAR, REACH = 5.0, 2.5, 40
+#: A greedy text is at most SAID of the last HEARD words of the prompt: of the query, but each slot's own choice.
+SAID, HEARD = 4, 60
+#: Encoded prompts that are kept, since many runs use the same ones, and numbers in answers that are.
+_KEPT, _KEPT_NUMBERS = 4096, 6_000_000
+#: Noise on the logits of a prompt begins at a place of its own in a table of so many numbers.
+_NOISE = 2**18
+
+
+def marked(text: str) -> bool:
+    """Whether the text holds a marker that changes how the model answers."""
+    return any(marker in text for marker in (NAN, INFINITE, CERTAIN, ENDING))
+
+
+class HostileModel(SimulatedLM):
+    """Vocabulary and tokens of ``sim``, with so many invented words besides: four tokens each.
+
+    Where several runs or shots are under way (dpicl.core.together), another one goes on at every call.
+    """
+
+    def __init__(self, words: int = 0) -> None:
+        invented = map("".join, itertools.product("q", *[string.ascii_lowercase] * 3))
+        super().__init__(words=[*WORDS, *itertools.islice(invented, words)])
+        self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, rows_alone=True)
+        self._encoded = lru_cache(_KEPT)(super().encode)
+        self._answers = lru_cache(min(_KEPT, _KEPT_NUMBERS // self.vocab_size))(self._answer)
+        self._noise = np.random.default_rng(0).standard_normal(_NOISE)
+        self._markers = {marker: _bytes(self.encode(marker)) for marker in (NAN, INFINITE, CERTAIN, ENDING)}
+
+    def encode(self, prompt: str | ChatPrompt) -> list[int]:
+        """See LanguageModel."""
+        return self._encoded(prompt).copy()
+
+    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+        """See LanguageModel."""
+        _take_turns()
+        return super().next_token_log_probs(prompts, prefix)
+
+    def score_endings(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[ScoredEnding]]:
+        """See LanguageModel."""
+        _take_turns()
+        return super().score_endings(queries, prefix)
+
+    def generate(
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
+    ) -> list[str]:
+        """See LanguageModel. Greedy texts are words of the prompt, unless a marker says otherwise."""
+        _take_turns()
+        texts = []
+        for at, prompt in enumerate(prompts):
+            if temperature == 0 and not self._marked(_bytes(prompt)):
+                texts.append(self._words(prompt, max_tokens, stop))
+                continue
+            own = None if seeds is None else seeds[at : at + 1]
+            texts += super().generate(
+                [prompt], max_tokens, stop, prefix, temperature=temperature, seeds=own, broken=broken
+            )
+        return texts
+
+    def _words(self, prompt: Tokens, max_tokens: int, stop: Sequence[str]) -> str:
+        """Some of the last words of the prompt, in an order of their own."""
+        self._check_length(len(prompt) + max_tokens)
+        heard = self.decode(prompt[-4 * HEARD :]).split()[-HEARD:]
+        generator = np.random.default_rng(_seed(_bytes(prompt)))
+        said = generator.choice(heard, size=int(generator.integers(1, SAID + 1))).tolist() if heard else []
+        text = " ".join(said)
+        return text[: min([at for at in map(text.find, filter(None, stop)) if at >= 0], default=len(text))]
+
+    def _marked(self, key: bytes) -> set[str]:
+        return {marker for marker, tokens in self._markers.items() if tokens in key}
+
+    def log_probs_after(self, prompt: Tokens) -> np.ndarray:
+        """float64[V] after one prompt."""
+        return self._answers(_bytes(prompt)).copy()
+
+    def _answer(self, key: bytes) -> np.ndarray:
+        said, prompt = self._marked(key), array("H", key)
+        if NAN in said:
+            return np.full(self.vocab_size, np.nan)
+        logits = super().log_probs_after(prompt)
+        if INFINITE in said:
+            logits[::3], logits[1::3] = np.inf, -np.inf
+            return logits
+        generator = np.random.default_rng(_seed(key))
+        start = int(generator.integers(_NOISE - self.vocab_size))
+        logits += FAR * self._noise[start : start + self.vocab_size]
+        near = np.unique(np.array(prompt[-REACH:], dtype=np.int64))
+        logits[near] += NEAR * generator.standard_normal(len(near))
+        if CERTAIN in said or ENDING in said:
+            certain = self.eos_token_id if ENDING in said else int(logits.argmax())
+            logits[:] = -np.inf
+            logits[certain] = 0.0
+            return logits
+        logits -= logits.max()
+        normalised: np.ndarray = logits - np.log(np.exp(logits).sum())
+        return normalised
+
+
+def _take_turns() -> None:
+    """Lets the other jobs of this thread go on, once."""
+    if active():
+        answers = iter((False, True))
+        wait_until(lambda: next(answers, True))
+
+
+def _bytes(tokens: Tokens) -> bytes:
+    return array("H", tokens).tobytes()
+
+
+def _seed(key: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")

@@ -1,0 +1,224 @@
+"""The conformance kit: thirteen checks that any mechanism must pass. docs/add-a-method.md says what each can prove.
+
+Each check runs on one small synthetic task of every kind that the mechanism does, with the hostile model, and again,
+with less effort, for every other setting of the mechanism (`variants`); a mechanism passes a check when it passes
+everywhere. Any exception that it raises is a failed check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from dpicl.conformance.bench import Bench, set_up
+from dpicl.conformance.checking import (
+    FULL,
+    LEAST,
+    OTHER_TASKS,
+    QUICK,
+    CheckEvidence,
+    Status,
+    Verdict,
+    failed,
+    not_applicable,
+    raised,
+)
+from dpicl.conformance.checks.accounting import budget, ledger
+from dpicl.conformance.checks.audit import audit
+from dpicl.conformance.checks.effects import side_effects
+from dpicl.conformance.checks.neighbours import private_reads, sensitivity
+from dpicl.conformance.checks.noise import noise
+from dpicl.conformance.checks.replay import no_crash, post_processing, public_labels
+from dpicl.conformance.checks.reproducible import non_private, seeds
+from dpicl.conformance.checks.sampling import sampling
+from dpicl.conformance.guard import RUN_SECONDS, attempt, interruptible
+from dpicl.conformance.transcript import Transcript
+from dpicl.conformance.variants import Variant, variants
+from dpicl.core.errors import BudgetExceeded, DpiclError, UsageError
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import build, resolve_options
+from dpicl.mechanism.outputs import skip_reason
+
+Check = Callable[[CheckEvidence], Verdict]
+
+#: Name -> check, in the order in which they are shown.
+CHECKS: Final[Mapping[str, Check]] = {
+    "budget": budget,
+    "ledger": ledger,
+    "sampling": sampling,
+    "private-reads": private_reads,
+    "sensitivity": sensitivity,
+    "noise": noise,
+    "post-processing": post_processing,
+    "public-labels": public_labels,
+    "no-crash": no_crash,
+    "side-effects": side_effects,
+    "seeds": seeds,
+    "non-private": non_private,
+    "audit": audit,
+}
+#: Checks that are repeated for every other setting of the mechanism: all but those that need many runs.
+OTHER_SETTINGS: Final = tuple(name for name in CHECKS if name not in ("sampling", "audit"))
+#: Queries of a run at another setting.
+FEW_QUERIES: Final = 6
+#: One task of each kind.
+TASKS: Final = ("agnews", "mit_g", "samsum", "wikimovies")
+
+
+@dataclass(frozen=True)
+class CheckFinding:
+    """The result of one check. task: where it was seen ('' where it holds for all)."""
+
+    check: str
+    status: Status
+    task: str
+    why: str
+
+
+def tasks_of(cls: type[Mechanism], task: str | None, options: Mapping[str, Any]) -> list[str]:
+    """The tasks that a mechanism is checked on. Raises UsageError where it can do none, or not the given one."""
+    mechanism = build(cls, resolve_options(cls, task or "", dict(options)))
+    reasons = {name: skip_reason(mechanism, Task.without_records(name)) for name in ((task,) if task else TASKS)}
+    done = [name for name, reason in reasons.items() if reason is None]
+    if not done:
+        name, reason = next(iter(reasons.items()))
+        raise UsageError(f"{cls.name} cannot do {name}: {reason}; name a task that it can do with --task.")
+    return done
+
+
+def check_mechanism(
+    cls: type[Mechanism],
+    task: str | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    seed: int = 0,
+    report: Callable[[str, str], None] = lambda task, check: None,
+) -> list[CheckFinding]:
+    """One finding a check, in the order of `CHECKS`.
+
+    task: None for one of every kind that the mechanism does. options: of the mechanism; the rest get small values.
+    report: called with (task, check) before each check.
+    Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
+    """
+    with interruptible():
+        names, error = attempt(lambda: tasks_of(cls, task, options), RUN_SECONDS)
+        if isinstance(error, DpiclError):
+            raise error
+        if names is None:
+            return [CheckFinding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
+        verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
+        seen: set[tuple[object, ...]] = set()
+        for number, name in enumerate(names):
+            place = _Place(cls, name, options, seed, first=number == 0)
+            for check, verdict in _on_one_task(place, seen, partial(report, name)):
+                verdicts[check].append((name, verdict))
+        return [_worst(check, found) for check, found in verdicts.items()]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What is checked, and on which task. first: whether it is the first task."""
+
+    cls: type[Mechanism]
+    task: str
+    options: Mapping[str, Any]
+    seed: int
+    first: bool
+
+    def bench(self, setting: Variant) -> Bench:
+        """With fewer queries at another setting: mistakes that begin late show at the ordinary one."""
+        options = {**self.options, **setting.changes}
+        bench = set_up(self.cls, self.task, options, self.seed, setting.long, setting.words)
+        if setting.changes and not setting.long:
+            bench.queries = bench.queries[:FEW_QUERIES]
+        return bench
+
+
+def _on_one_task(
+    place: _Place, seen: set[tuple[object, ...]], report: Callable[[str], None]
+) -> Iterator[tuple[str, Verdict]]:
+    """seen: settings that need not be checked again, since they made a difference on an earlier task."""
+    bench, error = attempt(lambda: place.bench(Variant({})))
+    if isinstance(error, DpiclError):
+        raise error
+    if bench is None:
+        yield from _broken("before a run", error).items()
+        return
+    evidence = CheckEvidence(bench, FULL if place.first else OTHER_TASKS)
+    verdicts = on_one_bench(evidence, CHECKS, report)
+    yield from verdicts.items()
+    plain, _ = attempt(lambda: evidence.plain)
+    if plain is not None and all(verdict.status != "failed" for verdict in verdicts.values()):
+        yield from _with_other_settings(place, plain, seen, report)
+
+
+def _with_other_settings(
+    place: _Place, plain: Transcript, seen: set[tuple[object, ...]], report: Callable[[str], None]
+) -> Iterator[tuple[str, Verdict]]:
+    """The failures. plain: an ordinary run at the ordinary setting."""
+    settings, error = attempt(lambda: variants(place.cls, place.task, place.options))
+    if error is not None:
+        yield "no-crash", failed(f"Its options cannot be listed: it raises {raised(error)}.")
+    for setting in settings or ():
+        bench, error = attempt(lambda setting=setting: None if setting.key in seen else place.bench(setting))  # type: ignore[misc]
+        if bench is None:
+            continue  # the mechanism refuses it
+        evidence = CheckEvidence(bench, LEAST if setting.long or setting.words else QUICK)
+        run, error = attempt(lambda evidence=evidence: evidence.plain)  # type: ignore[misc]
+        error = error or (run.error if run else None)
+        if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):
+            continue
+        differs = run is None or not _alike(run, plain)
+        if differs:
+            seen.add(setting.key)
+        elif not (setting.sure and place.first):
+            continue
+        report(str(setting))
+        for check, verdict in on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
+            if verdict.status == "failed":
+                yield check, failed(f"W{str(setting)[1:]}: {verdict.why}")
+
+
+def _alike(other: Transcript, plain: Transcript) -> bool:
+    """Whether a run equals the ordinary one, as far as it goes."""
+    first, second = other.released or (), plain.released or ()
+    return first == second[: len(first)] and all(
+        a.shape == b.shape and a.clean.tobytes() == b.clean.tobytes()
+        for a, b in zip(other.observed_releases, plain.observed_releases, strict=False)
+    )
+
+
+def on_one_bench(evidence: CheckEvidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
+    """Verdicts of these checks; of all checks where the mechanism does not run at all."""
+    plain, error = attempt(lambda: evidence.plain)
+    error = error or (plain.error if plain else None)
+    if error is not None:
+        return _broken("on ordinary records", error)
+    verdicts = {}
+    for name in checks:
+        report(name)
+        verdict, error = attempt(lambda name=name: CHECKS[name](evidence))  # type: ignore[misc]
+        verdicts[name] = verdict or failed(f"While this is checked it raises {raised(error or AssertionError())}.")
+    attempt(evidence.bench.checkpoint.restore)  # the next task and setting begin as this one did
+    return verdicts
+
+
+def _broken(when: str, error: BaseException | None) -> dict[str, Verdict]:
+    """Verdicts on a mechanism that does not run at all."""
+    assert error is not None
+    culprit = "budget" if isinstance(error, BudgetExceeded) else "no-crash"
+    verdicts = {name: not_applicable("it does not run on ordinary records") for name in CHECKS}
+    verdicts[culprit] = failed(f"{when.capitalize()} it raises {raised(error)}")
+    return verdicts
+
+
+def _worst(check: str, seen: list[tuple[str, Verdict]]) -> CheckFinding:
+    """The first failure; else the first pass; else why the check does not apply."""
+    for status in ("failed", "passed", "not applicable"):
+        for task, verdict in seen:
+            if verdict.status == status:
+                return CheckFinding(check, verdict.status, task, verdict.why)
+    raise AssertionError("unreachable: every check was run on a task")

@@ -1,0 +1,198 @@
+"""The private set, the noise and the noisy releases of an observed run: they work as usual, and write a transcript."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from dpicl.conformance.transcript import Drawn, ObservedRelease, Script, Shape, Spend, Transcript
+from dpicl.core.seeds import NoiseSource, SecureNoise, current_shot
+from dpicl.core.vocabulary import Partition, Record
+from dpicl.privacy.private_set import Assigned
+from dpicl.privacy.release_hooks import NoisyRelease, Permit
+from dpicl.run.reader import SlotReader
+
+#: Whether the added record is in the sample of that number.
+Presence = Callable[[int], bool]
+
+
+class ObservedRecord:
+    """A record that notes when it is read though no sample gave it out."""
+
+    def __init__(self, number: int, record: Record, ward: RecordGuard) -> None:
+        self.number, self._record, self._ward = number, record, ward
+
+    @property
+    def text(self) -> str:
+        self._ward.read(self.number, text=True)
+        return self._record.text
+
+    @property
+    def label(self) -> str:
+        self._ward.read(self.number)
+        return self._record.label
+
+
+class RecordGuard:
+    """Knows which records samples have given out; notes which are read, while ``observing``."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self.transcript = transcript
+        self._handed: set[int] = set()
+        self.observing = False
+
+    def hand_out(self, numbers: Iterable[int]) -> None:
+        self._handed.update(numbers)
+
+    def read(self, number: int, text: bool = False) -> None:
+        if not self.observing:
+            return
+        if text:
+            self.transcript.texts_read.setdefault(len(self.transcript.samples), set()).add(number)
+        if number not in self._handed and not self.transcript.revealed:
+            self.transcript.strangers.add(number)
+
+
+class CoupledByRecord:
+    """Sampling randomness that belongs to records and not to places: wherever one more record joins a set, all others
+    keep their coins and their slots. What other shots draw, and when, changes nothing either.
+
+    crowding: coins and slots are multiplied by it; below 1 more records are sampled, into fewer slots. (Every outcome
+    of fair coins is possible, so a bound must hold for these too.) With an even seed the added record comes first in
+    the first slot, where a slot in random order is sure to show it.
+    """
+
+    def __init__(self, seed: int, crowding: float = 1.0) -> None:
+        self._seed, self._crowding, self._calls = seed, crowding, Counter[int]()
+        #: Where the added record is in the group that is sampled next, and whether it is in the sample.
+        self._place: int | None = None
+        self._present = False
+        self._coins: np.ndarray | None = None
+
+    def expect(self, place: int | None, present: bool) -> None:
+        """A sample follows of a group whose record at ``place`` is the added one (None: it has none)."""
+        self._place, self._present, self._coins = place, present, None
+
+    def uniform(self, size: int) -> np.ndarray:
+        """float64[size]: the coins of a group; at the next call the slots of its records that were sampled."""
+        shot = current_shot()
+        stream = 0 if shot is None else shot + 1
+        self._calls[stream] += 1
+        generator = np.random.default_rng((self._seed, stream, self._calls[stream]))
+        if (place := self._place) is None:
+            return generator.random(size) * self._crowding
+        if self._coins is None:
+            own = 0.0 if self._present else float(np.nextafter(1.0, 0.0))
+            self._coins = np.insert(generator.random(size - 1) * self._crowding, place, own)
+            return self._coins
+        sampled = np.isin(np.arange(len(self._coins)), np.argsort(self._coins)[:size])  # those with the smallest coins
+        if not sampled[place]:
+            return generator.random(size) * self._crowding
+        others = generator.random(size - 1) * self._crowding
+        own = generator.random() if self._seed % 2 else 0.0
+        return np.insert(others, np.count_nonzero(sampled[:place]), own)
+
+
+class SampleNotes:
+    """Notes every sample and every permit; puts the added record into the samples that ``presence`` names.
+
+    places: group (None: all records) -> the place of the added record in it.
+    """
+
+    def __init__(
+        self, places: Mapping[Partition, int], sampling: CoupledByRecord, ward: RecordGuard, presence: Presence
+    ) -> None:
+        self._places, self._sampling, self._ward, self._presence = places, sampling, ward, presence
+        self._transcript = ward.transcript
+
+    def drawing(self, partition: Partition) -> None:
+        self._sampling.expect(self._places.get(partition), self._presence(len(self._transcript.samples)))
+
+    def drawn(self, assigned: Assigned) -> None:
+        held = [
+            (r.number, slot) for slot, rows in enumerate(assigned.slots) for r in rows if isinstance(r, ObservedRecord)
+        ]
+        members = tuple(record for record, _ in held)
+        places = () if assigned.number is None else tuple(slot for _, slot in held)
+        drawn = Drawn(assigned.partition, members, places, assigned.size, assigned.rate, assigned.number, assigned.uses)
+        self._transcript.samples.append(drawn)
+        self._ward.hand_out(members)
+
+    def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+        self._transcript.spends.append(Spend(sample, event, permit))
+
+    def revealed(self) -> None:
+        self._transcript.revealed = True
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        observing, self._ward.observing = self._ward.observing, False
+        try:
+            yield
+        finally:
+            self._ward.observing = observing
+
+
+class ObservedReader(SlotReader):
+    """Notes the public prompts that the model is asked to answer."""
+
+    def __init__(self, asked: list[str], *given: Any) -> None:
+        super().__init__(*given)
+        self.asked = asked
+
+    def write(self, prompts: Sequence[str]) -> list[str]:
+        self.asked.extend(prompts)
+        return super().write(prompts)
+
+
+class RecordingNoise:
+    """A noise source that keeps what it drew for the next noisy release."""
+
+    seeded = True
+
+    def __init__(self, source: NoiseSource) -> None:
+        self._source = source
+        self.given: list[np.ndarray] = []
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        values = self._source.gaussian(scale, size)
+        if scale:
+            self.given.append(values.copy())
+        return values
+
+    def gumbel(self, size: int) -> np.ndarray:
+        values = self._source.gumbel(size)
+        self.given.append(values.copy())
+        return values
+
+    def uniform(self, size: int) -> np.ndarray:
+        return self._source.uniform(size)
+
+
+class UnseededNoise(RecordingNoise, SecureNoise):
+    """The same, as a mechanism sees it with secure noise."""
+
+    seeded = False
+
+
+class ReleaseKeeper:
+    """Notes every noisy release, and replaces its noisy value where there is a script."""
+
+    def __init__(self, transcript: Transcript, given: list[np.ndarray], script: Script | None) -> None:
+        self._transcript, self._given, self._script = transcript, given, script
+
+    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+        shape, notes = Shape.of(noisy_release), self._transcript
+        clean = np.array(noisy_release.clean, dtype=np.float64)
+        shot = current_shot() or 0
+        number = sum(each.shot == shot for each in notes.observed_releases)
+        released = draw() if self._script is None else self._script((shot, number), shape)
+        spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
+        notes.observed_releases.append(ObservedRelease(shape, clean, released.copy(), tuple(self._given), spend, shot))
+        self._given.clear()
+        return released

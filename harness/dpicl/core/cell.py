@@ -1,0 +1,141 @@
+"""Cells: task x mechanism x model x epsilon x seed, the unit of work and of resume; and what a release is made for.
+
+A cell's id is a hash over everything that determines its result. So a suite that is run again finds what it has done,
+and anything that changes (an option, a prompt version, the number of test records) is another cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from dpicl.core.errors import UsageError
+from dpicl.core.field_types import Count, Delta, Epsilon, Positive
+from dpicl.core.seeds import accounted_delta
+
+Noise = Literal["seeded", "secure"]
+Mode = Literal["proved", "paper"]
+Options = dict[str, Any]
+
+
+class ReleaseConfig(BaseModel):
+    """What a release is made for.
+
+    shots: demonstrations. queries: Q of an answer mechanism, None for all. mode: by whose accounting.
+    allow_large_delta: whether secure noise may come with a delta that `large_delta` warns of.
+    Raises UsageError for secure noise at too small a delta.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
+
+    epsilon: Epsilon
+    delta: Delta
+    seed: Count = 0
+    shots: Count = 4
+    noise: Noise = "seeded"
+    mode: Mode = "proved"
+    queries: Positive | None = None
+    allow_large_delta: bool = False
+
+    @model_validator(mode="after")
+    def _large_enough_delta(self) -> ReleaseConfig:
+        self.accounted_delta  # noqa: B018  refuses a delta that is too small
+        return self
+
+    @property
+    def secure(self) -> bool:
+        """Whether the records are treated as private: noise from the operating system, and no seed."""
+        return self.noise == "secure"
+
+    @property
+    def accounted_delta(self) -> float:
+        """The delta at which noise is calibrated and epsilon proved."""
+        return accounted_delta(self.delta, self.noise)
+
+    def require_small_delta(self, records: int) -> None:
+        """Raises UsageError for a delta that promises nothing to one of so many records, unless that is allowed."""
+        if not self.allow_large_delta and (said := large_delta(self.delta, records)):
+            raise UsageError(f"{said}; lower delta (`dpicl release` and `answer` have --allow-large-delta).")
+
+
+class Cell(BaseModel):
+    """One cell, complete: nothing else is needed to run it again.
+
+    label: the row on the board. It names the cell but does not determine its result, so it is not part of the id.
+    source: where the records really come from ('auto' is resolved). test_records, train_records (a class; extraction:
+    in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`. queries: Q, how many
+    queries the epsilon of an answer mechanism covers; None means as many as there are test records. sizes: n of every
+    class ('' for a task without classes) as declared; None: counted. private_share: the part of the private records
+    that the seed draws (dpicl.data.splits.drawn); None: all. development: whether it is a reference baseline
+    that measures headroom, on the last test records and not on the first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+    suite: str
+    suite_version: int | str
+    task: str
+    task_version: int | str
+    source: str
+    mechanism: str
+    label: str
+    options: Options
+    model: str
+    epsilon: Epsilon
+    delta: Delta
+    seed: Count
+    shots: Count
+    test_records: Positive | None
+    train_records: Positive | None
+    noise: Literal["seeded"]
+    mode: Mode
+    plugin: str | None = None
+    queries: Positive | None = None
+    sizes: dict[str, Positive] | None = None
+    private_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    development: bool = False
+
+    @property
+    def release(self) -> ReleaseConfig:
+        """What its release is made for."""
+        return ReleaseConfig.model_validate(self)
+
+    @cached_property
+    def id(self) -> str:
+        """16 hexadecimal digits of the sha256 over every field but the label (and `queries` and younger fields that are
+        not set)."""
+        content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def __copy__(self) -> Self:
+        """Without the id: `model_copy` gives a copy other fields."""
+        copied = super().__copy__()
+        copied.__dict__.pop("id", None)
+        return copied
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Later fields are written where they are set, so that what was written before there were any stays as it
+        is."""
+        data: dict[str, Any] = write(self)
+        for name in ("sizes", "private_share", "development"):
+            if data.get(name) in (None, False):
+                data.pop(name, None)
+        return data
+
+    def __str__(self) -> str:
+        return f"{self.label} on {self.task}, epsilon={self.epsilon:g}, seed {self.seed}, {self.model}"
+
+
+def large_delta(delta: float, records: int) -> str:
+    """Why delta is too large for so many records, as a sentence without its end; '' where it is not."""
+    if delta * records <= 1 + 1e-9:
+        return ""
+    return (
+        f"delta = {delta:g} is above 1/{records:,}, one over the number of records: publishing one of them at random"
+        " would be as private"
+    )

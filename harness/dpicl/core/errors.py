@@ -1,0 +1,117 @@
+"""Errors that a user can fix.
+
+Every error here carries one sentence that says what is wrong and what to do. The command line prints that sentence
+and exits with code 2; library users catch :class:`DpiclError`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from dpicl.core.printable import shortened
+
+#: Characters of a message that is shown.
+_LONGEST = 10_000
+#: What a plug-in may bring, as messages call it.
+PLUGGABLE = ("mechanism", "task", "attack", "model")
+#: Files of the working folder that a forgotten plug-in is looked for in, and how much of each is read.
+_FILES, _LARGEST_PLUGIN = 50, 200_000
+
+
+class DpiclError(Exception):
+    """Base of all errors whose message tells the user what to do."""
+
+
+class UsageError(DpiclError):
+    """A flag, a suite or a name that makes no sense."""
+
+
+class UnsupportedEvent(DpiclError):
+    """A combination of events for which no theorem is implemented: no theorem, no epsilon."""
+
+
+class AccountantsDisagree(DpiclError):
+    """Two accountants differ by more than 1% on the same event."""
+
+
+class BudgetExceeded(DpiclError):
+    """A charge that would pass the budget; raised before any noise is drawn."""
+
+
+class PromptTooLong(DpiclError):
+    """A prompt that does not fit into the model's context; nothing is truncated silently."""
+
+
+class ModelError(DpiclError):
+    """A model that is missing, damaged, or answers with numbers that are not finite."""
+
+
+class DataError(DpiclError):
+    """A data set that is missing, malformed or too small."""
+
+
+class ResultError(DpiclError):
+    """A result file or folder that cannot be read or written."""
+
+
+class PluginError(DpiclError):
+    """A plugin that cannot be imported or does not hold what it must."""
+
+
+class Concealed(DpiclError):
+    """Code that holds private records failed, with secure noise: its message is not shown."""
+
+
+def one_line(error: BaseException, most: int = _LONGEST) -> str:
+    """What an error says, in one line of at most so many characters; also of one whose text cannot be had. Long names,
+    which come from input, are cut in the middle."""
+    try:
+        said = shortened(" ".join(str(error).split()))
+    except BaseException:  # its own __str__ fails
+        said = "its message cannot be read"
+    return said if len(said) <= most else f"{said[:most]} ..."
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
+    """A UsageError for an unknown name, with the closest known one, all of them, and a forgotten plug-in."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    if kind in PLUGGABLE and (path := _own(kind, name)) is not None:
+        hint = f" {path} has it: add `--plugin {path}`."
+    own = " One of your own comes with --plugin." if kind in PLUGGABLE and not hint else ""
+    return UsageError(f"Unknown {kind} '{name}'.{hint}{own} Known: {', '.join(known) or 'none'}.")
+
+
+def _own(kind: str, name: str) -> Path | None:
+    """The file or folder here that looks as if it brought the name."""
+    if Path(name).name != name or name.startswith("."):
+        return None
+    if kind == "task":
+        return Path(name) if os.path.isfile(Path(name) / "task.yaml") else None  # False for a name that is too long
+    try:
+        files = [Path(f"{name}.py"), Path(name) / f"{name}.py", *sorted(Path().glob("*.py"))[:_FILES]]
+        return next((path for path in files if path.is_file() and _names(path, kind, name)), None)
+    except OSError:
+        return None
+
+
+def _names(path: Path, kind: str, name: str) -> bool:
+    with path.open("rb") as file:
+        text = file.read(_LARGEST_PLUGIN).decode("utf-8", "replace")
+    said = re.escape(name.partition(":")[0])
+    return (
+        re.search(rf"MODELS\b.*[\"']{said}[\"']" if kind == "model" else rf"name\b[^=\n]*=\s*[\"']{said}[\"']", text)
+        is not None
+    )
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raises `unknown` for the first of the names that is not known."""
+    for name in names:
+        if name not in known:
+            raise unknown(kind, name, known)

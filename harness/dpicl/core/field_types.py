@@ -1,0 +1,49 @@
+"""Types of the fields of files: the ranges that numbers have, and infinity where it means something."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from dpicl.core.json_text import WHOLE
+
+
+def _infinities(value: Any) -> Any:
+    return float(value) if value in ("Infinity", "-Infinity") else value
+
+
+def _a_number(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("should be a number")
+    return value
+
+
+#: Epsilon >= 0; "Infinity" in a file, since JSON has no number for it. Never NaN.
+Epsilon = Annotated[float, BeforeValidator(_infinities), Field(ge=0)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+#: A score or a rate in [0, 1].
+Share = Annotated[float, Field(ge=0, le=1)]
+#: Any number but NaN; the infinite ones are texts in a file.
+Real = Annotated[float, BeforeValidator(_infinities), AfterValidator(_a_number)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+#: Seconds, megabytes.
+Amount = Annotated[float, Field(ge=0, lt=1e9)]
+Count = Annotated[int, Field(ge=0, lt=WHOLE)]
+Positive = Annotated[int, Field(ge=1, lt=WHOLE)]
+
+
+def parse_number(text: str) -> float:
+    """A decimal, or a fraction such as 20/30000; 'inf' is infinity, 'nan' no number.
+
+    Raises ValueError for anything else, also for what is too large: nothing becomes infinite by its size.
+    """
+    above, slash, below = text.partition("/")
+    parts = [float(part) for part in ((above, below) if slash else (above,))]
+    if slash and (not parts[1] or not all(map(math.isfinite, parts))):
+        raise ValueError("no number")
+    if math.isinf(parts[0]) and not re.fullmatch(r"\s*[-+]?inf(inity)?\s*", above, re.IGNORECASE):
+        raise ValueError("too large for a number")
+    return parts[0] / parts[1] if slash else parts[0]

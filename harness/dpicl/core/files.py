@@ -1,0 +1,130 @@
+"""Files that appear whole or not at all, and files that are read without waiting for a pipe or a device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from dpicl.core.errors import ResultError
+from dpicl.core.paths import private_folder
+
+#: What file systems without hard links answer.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+#: Characters of a file's name that stand in its temporary one, which must not become too long for the file system.
+_KEPT_OF_NAME = 50
+
+
+class NotRegular(OSError):
+    """A folder, pipe or device where a file should be."""
+
+
+def write_whole(path: Path, text: str, results: Path) -> None:
+    """As `put_whole`. results: the results folder, for the message of a ResultError when the disk does not take it."""
+    try:
+        put_whole(path, text)
+    except OSError as error:
+        raise unwritable(results, error) from error
+
+
+def put_whole(path: Path, content: str | bytes, new: bool = False, private: bool = False, synced: bool = True) -> None:
+    """Writes a file by a temporary one in the same folder, ``.NAME.RANDOM.tmp``, fsync and rename; makes the folder.
+
+    Nobody can foresee the temporary name, and a link or file that has it is not written to. new: one that is there
+    stays (FileExistsError). private: its owner alone may read it. synced: without it a power cut may cost the file,
+    which is for files by the thousand that are easily made again. Raises OSError, also for what is no file's name or no
+    plain file (a device would be replaced), and leaves nothing.
+    """
+    if not path.name or "\0" in str(path):
+        raise OSError(errno.EINVAL, "invalid file name", str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    temporary = path.with_name(f".{path.name[:_KEPT_OF_NAME]}.{secrets.token_hex(8)}.tmp")
+    try:
+        make_folder(path.parent)
+        with open(temporary, "xb", opener=partial(_made, mode=0o600 if private else 0o666)) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            if synced:
+                os.fsync(file.fileno())
+        if new:
+            link(temporary, path)
+            temporary.unlink()
+        else:
+            os.replace(temporary, path)
+        if synced:
+            sync_folder(path.parent)
+    except OSError:
+        with suppress(OSError):  # a parent that is no folder: there is nothing to remove
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _made(path: str, flags: int, mode: int) -> int:
+    """An opener that follows no link; with the mode "x" there is no file yet either."""
+    return os.open(path, flags | os.O_NOFOLLOW, mode)
+
+
+def regular(path: str, flags: int) -> int:
+    """An opener for `open`: of regular files, so that no pipe or device is waited for. Raises NotRegular, OSError."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(errno.EINVAL, "not a regular file", path)
+    return descriptor
+
+
+def content_of(path: Path, largest: int = -1) -> bytes:
+    """The content of a regular file, at most so many bytes of it. Raises OSError."""
+    with open(path, "rb", opener=regular) as file:
+        return file.read(largest)
+
+
+def link(whole: Path, path: Path) -> None:
+    """Gives a file a second name, in one step. Raises FileExistsError where that is taken; where the file system has no
+    hard links, the name is taken first, with the same rights, and the content follows. Raises OSError."""
+    try:
+        os.link(whole, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with open(path, "xb", opener=partial(_made, mode=whole.stat().st_mode & 0o777)) as file:
+            file.write(whole.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def unwritable(folder: Path, error: OSError) -> ResultError:
+    """The error of a results folder that cannot be written."""
+    return ResultError(
+        f"Cannot write results under {folder}: {error.strerror}; fix that, or choose another folder with --results."
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it where they are missing; they are there after a power cut. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made in a folder is there after a power cut. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def own_folder() -> Path:
+    """`private_folder`, there and its owner's alone, also after a power cut. Raises OSError."""
+    folder = private_folder()
+    make_folder(folder)
+    folder.chmod(0o700)
+    return folder

@@ -1,0 +1,73 @@
+"""The only place that starts git: on the checkout that this code runs from, which is named outright.
+
+git takes its settings from the repository that it finds, and a folder that somebody sent can be one. So git never looks
+for a repository here, whatever the working folder is; settings of machine and user, and GIT_* variables, stay outside,
+and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+from dpicl.core.errors import DpiclError
+from dpicl.core.paths import CLONE, PACKAGE
+
+#: The checkout that this code runs from, where it runs from one.
+CHECKOUT = CLONE or PACKAGE
+#: Seconds that one call may take.
+SECONDS = 60.0
+
+_SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "diff.ignoreSubmodules=all", "protocol.allow=never")
+_ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "HOME": os.devnull,
+    "LC_ALL": "C",
+}
+
+
+class GitError(DpiclError):
+    """git is missing, or does not answer."""
+
+
+def has_repository() -> bool:
+    """Whether this code runs from a checkout, rather than from an installed package."""
+    return (CHECKOUT / ".git").exists()
+
+
+def git(*words: str, seconds: float = SECONDS) -> bytes:
+    """The standard output of one git command on the project's repository. Raises GitError."""
+    path = _path()
+    program = shutil.which("git", path=path)
+    if program is None:
+        raise GitError("There is no git on PATH; install it.")
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    place = [f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}", "--no-pager"]
+    try:
+        done = subprocess.run(
+            [program, *place, *settings, *words],
+            cwd=CHECKOUT,
+            env={**_ENVIRONMENT, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitError(f"git {words[0]} did not end within {seconds:g} s; look at the repository by hand.") from None
+    except OSError as error:
+        raise GitError(f"git cannot be started: {error.strerror}; fix that.") from error
+    if done.returncode:
+        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
+        raise GitError(f"git {words[0]} fails on the project's repository: {said or 'no message'}; fix that.")
+    return done.stdout
+
+
+def _path() -> str:
+    """PATH without relative folders: the working folder may be one that was sent."""
+    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(folder for folder in given if os.path.isabs(folder))

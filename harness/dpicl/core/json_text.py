@@ -1,0 +1,157 @@
+"""JSON that somebody else may have written, read so that nothing in it can end a program.
+
+What passes is plain: one value a key, a bounded depth and size, finite numbers, whole numbers that every program holds
+exactly, and texts that UTF-8 can write. Everything else is a ValueError with the reason in a few words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dpicl.core.files import NotRegular, content_of
+
+#: Levels of objects and lists; no file of this project has more than 20.
+DEEPEST: Final = 40
+#: Bytes of one document. The largest result in the results of record has 200 KB.
+LARGEST: Final = 50_000_000
+#: Whole numbers of this size and above are not exact in every program that reads JSON.
+WHOLE: Final = 2**53
+
+
+def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
+    """The value of a JSON text (bytes: in UTF-8). Raises ValueError with the reason in a few words, never the text.
+
+    plain: whether numbers and texts are looked at as well; without it only the form is, for files with more in them
+    than is read.
+    """
+    if len(text) > largest:
+        raise ValueError(f"it has {len(text):,} bytes, {largest:,} is the most")
+    if isinstance(text, bytes):
+        text = _decoded(text)
+    try:
+        value = json.loads(text, object_pairs_hook=no_key_twice, **(_PLAIN if plain else {}))
+    except _Refused as error:
+        raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError(f"it is nested too deeply, over {DEEPEST} levels") from None
+    except json.JSONDecodeError as error:  # whose own message may carry the text
+        raise ValueError(f"it is not complete JSON ({error.msg}, line {error.lineno})") from None
+    except ValueError:  # Python's limit of digits
+        raise ValueError("it holds a number with too many digits") from None
+    _require(value, plain and _may_hold_half_a_pair(text))
+    return value
+
+
+def read(path: Path, largest: int = LARGEST) -> Any:
+    """The value of a JSON file. Raises ValueError with the reason, and OSError where the file cannot be read."""
+    return loads(text_of(path, largest), largest)
+
+
+def text_of(path: Path, largest: int = LARGEST) -> str:
+    """The text of a file that should hold JSON; no more of it than `largest` bytes is read, and nothing is waited for.
+
+    Raises ValueError, with the reason, for what is no plain file, too large or no text, and OSError.
+    """
+    try:
+        content = content_of(path, largest + 1)
+    except NotRegular as error:
+        raise ValueError(error.strerror) from None
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest:,} bytes")
+    return _decoded(content)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: infinity and NaN as texts, since JSON has no numbers for them, and whatever else
+    JSON does not know as its text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _may_hold_half_a_pair(text: str) -> bool:
+    """Whether a text of the value may be one that UTF-8 cannot write: by an escape, or as it stands."""
+    if "\\u" in text:
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _require(value: Any, texts: bool) -> None:
+    """Raises ValueError for what is too deep, or has texts that not every program can hold (looked at with ``texts``).
+
+    Goes level by level, so that no depth ends it.
+    """
+    level, depth = [value], 0
+    while level:
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested too deeply, over {DEEPEST} levels")
+        inside: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inside += (*item.keys(), *item.values()) if texts else item.values()
+            elif isinstance(item, list):
+                inside += item
+            elif texts and isinstance(item, str):
+                _require_text(item)
+        level, depth = [item for item in inside if texts or isinstance(item, dict | list)], depth + 1
+
+
+def _require_text(item: str) -> None:
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half of a surrogate pair, which is no character") from None
+
+
+class _Refused(ValueError):
+    """Raised inside the parser, which turns no exception of its own into this one."""
+
+
+def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; readers differ in which of two equal keys they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Refused("an object has one key twice")
+    return found
+
+
+def no_constant(name: str) -> Any:
+    """NaN and the infinite ones, which are no JSON."""
+    raise _Refused(f"{name} is no JSON")
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if abs(value) >= WHOLE:
+        raise _Refused("it holds a whole number of 2^53 or more")
+    return value
+
+
+def _real(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _Refused("it holds a number that is too large, or none")
+    return value
+
+
+#: What the parser does with numbers that not every program can hold.
+_PLAIN: Final[dict[str, Any]] = {"parse_constant": no_constant, "parse_int": _whole, "parse_float": _real}

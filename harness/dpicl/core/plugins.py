@@ -1,0 +1,304 @@
+"""What plugins have in common, whatever they hold: modules, hashes, entry points, and what is said when one fails.
+
+Mechanisms are known to dpicl.mechanism.registry, attacks to dpicl.attacks.registry, models and tasks to
+their own modules.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import os
+import pkgutil
+import sys
+import traceback
+from abc import ABC
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import ClassVar, Final, Generic, TypeVar
+
+from dpicl.core.errors import DpiclError, PluginError, UsageError, one_line
+from dpicl.core.files import content_of
+
+#: What the module of a plugin file is called, before the start of its hash.
+MODULE: Final = "dpicl_plugin_"
+
+#: Folders of the package dpicl that were packages of their own.
+_PARTS = ("harness", "leaderboards", "mechanisms", "tasks")
+#: What begins so is content, shipped or not, that the harness treats alike.
+_CONTENT = ("dpicl.mechanisms.", "dpicl.tasks.")
+
+#: Files that Python, pytest and pip run because they are there.
+_RUN_UNASKED = ("sitecustomize", "usercustomize", "conftest", "setup")
+
+_log = logging.getLogger(__name__)
+
+
+class Pluggable(ABC):
+    """What a plugin file may define classes of. Mechanisms and attacks derive from it."""
+
+    name: ClassVar[str]
+    #: Where it comes from, for tables and pages.
+    source: ClassVar[str]
+
+    def require_at_least(self, **least: int) -> None:
+        """Raises UsageError for an option below its least value (None means 'not used')."""
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise UsageError(f"Option {name} must be at least {smallest}, not {value}.")
+
+    def require_at_most(self, **most: int) -> None:
+        """Raises UsageError for an option above what a run can hold (None means 'not used')."""
+        for name, largest in most.items():
+            value = getattr(self, name)
+            if value is not None and value > largest:
+                raise UsageError(f"Option {name} must be at most {largest:,}, which a run can hold, not {value:,}.")
+
+
+P = TypeVar("P", bound=Pluggable)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Registered(Generic[P]):
+    """A class and where it came from. plugin_hash: `code_hash` of its file or package; None for a built-in one."""
+
+    cls: type[P]
+    origin: str
+    plugin_hash: str | None = None
+
+
+def registered(
+    kind: str,
+    base: type[P],
+    package: str,
+    group: str,
+    of_module: Callable[[ModuleType], list[type[P]]],
+    given: Iterable[Registered[P]],
+) -> dict[str, Registered[P]]:
+    """Every class of a kind by name: of the modules of a package, of the entry points of a group, and the given ones.
+
+    A module that fails raises PluginError, an entry point that fails is a warning (`installed`).
+    """
+    found: dict[str, Registered[P]] = {}
+    built_in = (Registered(cls, "built in") for module in _modules_of(package, kind) for cls in of_module(module))
+    packages = installed(group, lambda entry: _classes_at(entry, base, of_module, kind))
+    for sources in (built_in, packages, given):
+        for new in sources:
+            if (old := found.setdefault(new.cls.name, new)).cls is not new.cls:
+                raise PluginError(
+                    f"Two {kind}s are called '{new.cls.name}': {old.origin} and {new.origin}; rename one of them."
+                )
+            found[new.cls.name] = new
+    return found
+
+
+def is_harness(module: str) -> bool:
+    """Whether a module is of the harness, and no mechanism or task."""
+    return module.startswith("dpicl.") and not module.startswith(_CONTENT)
+
+
+def source_hash(cls: type) -> str:
+    """sha256 of the source of a class that was defined outside plugin files, as far as Python knows it."""
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):  # typed into a prompt
+        source = f"{cls.__module__}.{cls.__qualname__}"
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def classes_of(module: ModuleType, base: type[P], abstract: bool = False) -> list[type[P]]:
+    """The classes of a base that a module itself defines: the complete ones, or the ``abstract`` ones."""
+    return [
+        cls
+        for cls in vars(module).values()
+        if inspect.isclass(cls)
+        and issubclass(cls, base)
+        and cls.__module__ == module.__name__
+        and inspect.isabstract(cls) == abstract
+    ]
+
+
+def _modules_of(package: str, kind: str) -> Iterator[ModuleType]:
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        if info.name.startswith("_"):
+            continue
+        name = f"{package}.{info.name}"
+        try:
+            yield importlib.import_module(name)
+        except Exception as error:
+            raise PluginError(f"The {kind} module {name} fails to import: {_reason(error)}.") from error
+
+
+def installed(group: str, read: Callable[[EntryPoint], Iterable[T]]) -> Iterator[T]:
+    """What ``read`` makes of every entry point of a group. One that fails is a warning that names it: somebody else's
+    broken package must not stop a run that does not use it."""
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        try:
+            found = list(read(entry))
+        except Exception as error:
+            _log.warning("The plugin '%s' (%s) is left out: %s.", entry.name, entry.value, _reason(error))
+            continue
+        yield from found
+
+
+def _classes_at(
+    entry: EntryPoint, base: type[P], of_module: Callable[[ModuleType], list[type[P]]], kind: str
+) -> Iterator[Registered[P]]:
+    """What an entry point names: a class, or a module with classes."""
+    loaded = entry.load()
+    if isinstance(loaded, ModuleType):
+        classes = of_module(loaded)
+    elif inspect.isclass(loaded) and issubclass(loaded, base) and not inspect.isabstract(loaded):
+        classes = [loaded]
+    else:
+        raise PluginError(f"{entry.value} is no {kind} class and no module with one")
+    for cls in classes:
+        yield Registered(cls, origin_of(entry), code_hash(cls.__module__))
+
+
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution; None where it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def origin_of(entry: EntryPoint) -> str:
+    """How a table calls it."""
+    return f"entry point {entry.name} = {entry.value}"
+
+
+def code_hash(module: str) -> str:
+    """sha256 of an imported module's file; where it belongs to a package, over all files of that package but caches."""
+    top = sys.modules[module.partition(".")[0]]
+    if not hasattr(top, "__path__"):
+        return hashlib.sha256(Path(str(top.__file__)).read_bytes()).hexdigest()
+    return folder_hash(*map(Path, top.__path__))
+
+
+def folder_hash(*folders: Path, keep: Callable[[Path], bool] = lambda path: "__pycache__" not in path.parts) -> str:
+    """sha256 over the names and contents of the files in folders that are to be kept (all but caches)."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if keep(path) and path.is_file():
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()
+
+
+def shadows(stem: str, folder: Path) -> bool:
+    """Whether STEM.py in a folder hides a module of Python or an installed package where the folder is on the path, or
+    is run by tools unasked. Imports nothing; what the folder holds does not count."""
+    if stem in sys.stdlib_module_names or stem in _RUN_UNASKED or stem.startswith("__"):
+        return True
+    sent = {os.path.realpath(folder), os.getcwd()}
+    places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
+    found = PathFinder.find_spec(stem, places)
+    return stem in _installed() or (found is not None and found.origin is not None)
+
+
+@cache
+def _installed() -> frozenset[str]:
+    return frozenset(packages_distributions())
+
+
+def module_of(path: Path) -> tuple[ModuleType, str]:
+    """(a plugin file as a module, sha256 of its content). Raises PluginError naming the file and the reason."""
+    with theirs(f"Plugin {path} cannot be read"):
+        digest = hashlib.sha256(content_of(path)).hexdigest()
+    name = f"{MODULE}{digest[:16]}"
+    return sys.modules.get(name) or _import_file(name, path), digest
+
+
+class _SourceAlone(SourceFileLoader):
+    """Runs the source itself: a `__pycache__` beside it, which could hold other code, is neither read nor written."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceAlone(name, str(path)))
+    if spec is None or spec.loader is None or path.suffix != ".py":
+        raise PluginError(f"Plugin {path} is not a Python file; its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    before = {*sys.modules, name}
+    sys.modules[name] = module  # dataclasses look their own module up by name
+    try:
+        with theirs(f"Plugin {path} fails to import"):
+            try:
+                spec.loader.exec_module(module)
+            except ImportError as error:
+                if (error.name or "").partition(".")[0] in _PARTS:
+                    raise PluginError(_new_import(path, str(error.name))) from error
+                raise
+            _check_alone(path, [sys.modules[each] for each in sys.modules.keys() - before])
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _new_import(path: Path, module: str) -> str:
+    """What to write instead of imports from a part of the package that was a package of its own."""
+    tree = ast.parse(path.read_bytes())
+    names = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _PARTS
+        for alias in node.names
+    }
+    return f"'{module}' is a part of the package dpicl now; write 'from dpicl import {', '.join(sorted(names)) or '…'}'"
+
+
+@contextmanager
+def theirs(failure: str) -> Iterator[None]:
+    """Raises PluginError for whatever somebody's code raises while it is loaded or looked at; Ctrl-C alone passes."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if type(error) is PluginError and not failure.endswith("import"):
+            raise  # it is a whole sentence of our own
+        raise PluginError(f"{failure}: {_reason(error)}.") from error
+
+
+def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
+    """Raises PluginError where a plugin imported a file beside it: its hash would not change with that one."""
+    folder = path.resolve().parent
+    for module in imported:
+        spec = getattr(module, "__spec__", None)  # not __file__: torch's made-up modules say "_ops.py", in no folder
+        if spec and spec.has_location and Path(spec.origin).resolve().parent == folder:
+            name = Path(spec.origin).name
+            raise PluginError(f"it imports {name} beside it; put all of it into one file, or into a package")
+
+
+def _reason(error: BaseException) -> str:
+    if type(error).__module__ == DpiclError.__module__:
+        return one_line(error).rstrip(".")
+    return f"{type(error).__name__}: {one_line(error, 500)}".rstrip(".")
+
+
+def plugin_failure(error: BaseException) -> str:
+    """One sentence about an error that came through a plugin file, with the innermost place there, or ""."""
+    places = [
+        f"{Path(frame.f_code.co_filename).name}, line {line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__", "")).startswith(MODULE)
+    ]
+    return f"The plugin fails ({places[-1]}): {type(error).__name__}: {one_line(error, 500)}" if places else ""

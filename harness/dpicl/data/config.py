@@ -1,0 +1,259 @@
+"""Where tasks are, and their files: ``<name>/task.yaml`` and the public lists beside it.
+
+A task is a folder. The built-in ones are in ``tasks/``; others come from packages with an entry point of the group
+``dpicl.tasks``, or from folders that were given with `--plugin`. Their version ends in a hash of their files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from dpicl.core import plugins
+from dpicl.core.errors import DataError, PluginError, require_known
+from dpicl.core.files import content_of
+from dpicl.core.paths import content_folder
+from dpicl.data.local import SPLITS
+from dpicl.data.reading import SourceSpec
+from dpicl.data.task_file import BY_EMBEDDING as BY_EMBEDDING
+from dpicl.data.task_file import CHOOSING, read_task_file
+from dpicl.data.task_file import LOG_LOSS as LOG_LOSS
+from dpicl.data.task_file import LOGISTIC as LOGISTIC
+from dpicl.data.task_file import NEAREST as NEAREST
+from dpicl.data.task_file import NOT_EVERYWHERE as NOT_EVERYWHERE
+
+#: The folder of the built-in tasks: lm-eval's `include_path`.
+TASKS = content_folder("tasks")
+ENTRY_POINTS = "dpicl.tasks"
+#: Files of a task that decide what is asked and how it is scored. Records have a fingerprint of their own.
+_HASHED = (".yaml", ".yml", ".txt", ".py")
+_NOT_HASHED = ("suite.yaml",)
+
+
+@dataclass(frozen=True)
+class TaskFolder:
+    """One task and where it came from. origin: 'built in', an entry point, or a plugin folder."""
+
+    path: Path
+    origin: str
+
+    @property
+    def built_in(self) -> bool:
+        return self.path.parent == TASKS
+
+    @property
+    def file_hash(self) -> str:
+        """sha256 over names and contents of the files that decide what is asked and how it is scored."""
+        return plugins.folder_hash(self.path, keep=lambda path: path.suffix in _HASHED and path.name not in _NOT_HASHED)
+
+
+#: Task folders that were given with `--plugin`, by name.
+_given: dict[str, TaskFolder] = {}
+
+
+def task_folders() -> dict[str, TaskFolder]:
+    """Every task by name: built-in ones, entry points, given folders.
+
+    An entry point that fails is a warning that names it. Raises PluginError for two tasks of one name.
+    """
+    found = {path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")}
+    for folder in (*_installed(tuple(sys.path)), *_given.values()):
+        _add(found, folder)
+    return dict(sorted(found.items()))
+
+
+def add_task_folder(path: Path) -> list[str]:
+    """Makes the task of a folder, or of each folder in it, known in this process; returns their names.
+
+    Raises PluginError where no task.yaml is, for a file that cannot be used, and for a name that is taken.
+    """
+    found = task_folders()
+    new = [TaskFolder(folder, f"plugin {path}") for folder in _folders_in(path.resolve())]
+    if not new:
+        raise PluginError(
+            f"The folder {path} holds no task.yaml; give a task's folder, or one that holds such folders."
+        )
+    for folder in new:
+        _add(found, folder)
+        _read(folder.path, folder.file_hash)
+    _given.update({folder.path.name: folder for folder in new})
+    return [folder.path.name for folder in new]
+
+
+def list_tasks() -> list[str]:
+    """Names of all tasks, sorted."""
+    return list(task_folders())
+
+
+def include_paths() -> list[str]:
+    """The folders in which lm-eval finds the task files."""
+    return [str(TASKS), *(str(folder.path) for folder in task_folders().values() if not folder.built_in)]
+
+
+def load_config(name: str) -> Mapping[str, Any]:
+    """task.yaml of a task as a dict; `!function` values are their names. The version of a task that is not built in
+    ends in the first 12 digits of the hash of its files. A task of codes has the `data` of its base task. Raises
+    UsageError for an unknown task."""
+    config = _as_written(name)
+    if base := config["metadata"].get("codes"):
+        data = _base_of(config, base)["metadata"]["data"]
+        config = {**config, "metadata": {**config["metadata"], "data": data}}
+    return config
+
+
+def _as_written(name: str) -> Mapping[str, Any]:
+    folder = folder_of(name)
+    return _read(folder.path, "" if folder.built_in else folder.file_hash)
+
+
+def _base_of(config: Mapping[str, Any], base: str) -> Mapping[str, Any]:
+    """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
+    DataError for one whose records cannot carry the codewords."""
+    found = _as_written(base)
+    labels, own = classes(found), found["metadata"]
+    said = f"Task {config['metadata']['name']} takes its records from {base}, which"
+    if "codes" in own or not labels:
+        raise DataError(f"{said} has no labels of its own; name a classification task under `codes`.")
+    if own["data"].get("public"):
+        raise DataError(f"{said} has public records, and they would tell the codewords; name another task.")
+    words = {*labels, *(own["data"]["local"].get("labels") or {})}  # as prompts say them, as files do
+    if shared := sorted(words & {*config["doc_to_choice"]}):
+        raise DataError(
+            f"{said} calls a class '{shared[0]}', and a codeword must not name one; choose another codeword."
+        )
+    if len(labels) != len(config["doc_to_choice"]):
+        raise DataError(
+            f"{said} has {len(labels)} labels, and doc_to_choice lists {len(config['doc_to_choice'])} codewords; give"
+            " as many."
+        )
+    return found
+
+
+@cache
+def _read(folder: Path, file_hash: str) -> Mapping[str, Any]:
+    """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
+    place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
+    config = read_task_file(_text(folder / "task.yaml", place), place, folder.name, built_in=not file_hash)
+    if config["metadata"]["kind"] == "extraction":
+        _keywords(folder)
+    if file_hash:
+        config["metadata"]["version"] = f"{config['metadata']['version']}+{file_hash[:12]}"
+    return {"target_delimiter": " ", "fewshot_delimiter": "\n\n", **config}
+
+
+def _keywords(folder: Path) -> tuple[str, ...]:
+    """The phrases of keywords.txt, in file order. Raises DataError where there is none."""
+    path = folder / "keywords.txt"
+    if not path.is_file():
+        raise DataError(f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line.")
+    lines = _text(path, f"keywords.txt of task {folder.name}").splitlines()
+    found = tuple(line for line in lines if line.strip() and not line.startswith("#"))
+    if not found or len(set(found)) < len(found):
+        raise DataError(f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once.")
+    return found
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return content_of(path).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"The {what} cannot be read ({type(error).__name__}); repair it.") from error
+
+
+def keywords(name: str) -> tuple[str, ...]:
+    """The public keyword list that ships with an extraction task, in file order. Raises DataError without one."""
+    return _keywords(folder_of(name).path)
+
+
+def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The public words that go with records: label words, the symbols that may follow a text (continuation), keywords,
+    or the one label of a JSON task; () where the output of a record is text of its own (generation)."""
+    match config["metadata"]["kind"]:
+        case "classification" | "continuation":
+            return tuple(config["doc_to_choice"])
+        case "extraction":
+            return keywords(config["metadata"]["name"])
+        case "json":
+            return (str(config["metadata"]["data"]["local"]["label"]),)
+    return ()
+
+
+def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
+    """Metric or aggregate -> whether a higher value is the better one."""
+    metadata = config["metadata"]
+    lower = metadata.get("lower_is_better", ())
+    metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
+    metrics |= dict.fromkeys(BY_EMBEDDING, True) if metadata["kind"] == "classification" else {}
+    metrics |= {LOG_LOSS: False} if metadata["kind"] in CHOOSING else {}
+    return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
+
+
+def classes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The public labels whose records are groups of their own; () where all records are one group."""
+    return tuple(config["doc_to_choice"]) if config["metadata"]["kind"] == "classification" else ()
+
+
+def source_spec(config: Mapping[str, Any]) -> SourceSpec:
+    """What the file says about the task's data: of a task of codes that of its base task, by the name and with the
+    label words that the records are kept with."""
+    data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
+    base = config["metadata"].get("codes")
+    name = base or config["metadata"]["name"]
+    if files := {split: data["local"][split] for split in SPLITS if split in data["local"]}:
+        own = folder_of(name).path
+        data["local"] = {**data["local"], **{split: own / Path(file).expanduser() for split, file in files.items()}}
+    return SourceSpec(name, classes(load_config(base) if base else config), **data)
+
+
+def check_source(spec: SourceSpec, source: str) -> None:
+    """Raises DataError where the file says that a task has no synthetic corpus."""
+    if source == "synthetic" and "missing" in spec.synthetic:
+        raise DataError(
+            f"Task {spec.name} has no synthetic corpus: {spec.synthetic['missing']} Set DPICL_DATA to the folder that"
+            f" holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, and use `--source local`."
+        )
+
+
+def folder_of(name: str) -> TaskFolder:
+    """The folder of a task; a built-in one is found without a look at plugins. Raises UsageError."""
+    if name.isidentifier() and (TASKS / name / "task.yaml").is_file():
+        return TaskFolder(TASKS / name, "built in")
+    folders = task_folders()
+    require_known("task", [name], folders)
+    return folders[name]
+
+
+def _folders_in(path: Path) -> list[Path]:
+    """The folder itself where it is a task, else the task folders in it."""
+    if (path / "task.yaml").is_file():
+        return [path]
+    return sorted(file.parent for file in path.glob("*/task.yaml"))
+
+
+@cache
+def _installed(search_path: tuple[str, ...]) -> tuple[TaskFolder, ...]:
+    """The tasks of installed packages; search_path: sys.path, on which packages are looked for."""
+
+    def read(entry: EntryPoint) -> list[TaskFolder]:
+        places = map(Path, importlib.import_module(entry.value).__path__)
+        folders = [TaskFolder(f.resolve(), plugins.origin_of(entry)) for place in places for f in _folders_in(place)]
+        if not folders:
+            raise PluginError("the package holds no task.yaml")
+        for folder in folders:
+            _read(folder.path, folder.file_hash)
+        return folders
+
+    return tuple(plugins.installed(ENTRY_POINTS, read))
+
+
+def _add(found: dict[str, TaskFolder], new: TaskFolder) -> None:
+    name = new.path.name
+    if name in found and found[name].path != new.path:
+        raise PluginError(f"Two tasks are called '{name}': {found[name].origin} and {new.origin}; rename one of them.")
+    found[name] = new

@@ -1,0 +1,252 @@
+"""From the rows of a file to records: which field is the text, which the label, and what each label is called.
+
+What is wrong with rows is collected, with the numbers of all their lines, and never with what stands there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpicl.core.errors import DataError
+from dpicl.core.vocabulary import Record
+from dpicl.data.tables import FileRow, FileTable, lacks, open_table, unreadable
+
+#: Texts that a label of truth values may be written as.
+_TRUTH = {"true": "true", "false": "false"}
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """What a task.yaml says about its data.
+
+    labels: label words in public order; empty for tasks without classes.
+    local: 'text' and 'label', the fields of a local record, and 'labels', label as written there -> label word (label
+        words themselves are always accepted); or 'reader', a function from such a record to its text, and 'label', the
+        constant label. 'train' and 'test': files or folders of its own, else those under $DPICL_DATA.
+    hub: path, revision and columns of the hub data set, or {"missing": reason}.
+    synthetic: module of the corpus, and default numbers of train and test records (a class; in all without classes).
+    public: source -> how many train records are public; empty where none is.
+    max_words: 'text' and 'label' -> how many words of it are kept. The cut looks at that record alone.
+    line_separator: what takes the place of line breaks in a text.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    local: Mapping[str, Any]
+    hub: Mapping[str, Any]
+    synthetic: Mapping[str, Any]
+    public: Mapping[str, int] = field(default_factory=dict)
+    max_words: Mapping[str, int] = field(default_factory=dict)
+    line_separator: str = " "
+
+
+class RowFault(ValueError):
+    """What is wrong with one row, as the end of a sentence that begins with its place."""
+
+
+@dataclass(frozen=True)
+class FileRecords:
+    """The records of a file or folder. unit: what numbers count. numbers: of the lines of the records.
+
+    faults: what is wrong -> the numbers of all lines of which it is.
+    """
+
+    path: Path
+    unit: str
+    records: list[Record] = field(repr=False)
+    numbers: list[int] = field(repr=False)
+    faults: Mapping[str, list[int]]
+
+    def checked(self) -> list[Record]:
+        """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
+        if not self.faults:
+            return self.records
+        said, numbers = min(self.faults.items(), key=lambda each: each[1][0])
+        wrong = sorted(number for each in self.faults.values() for number in each)
+        more = f" {len(wrong)} {self.unit}s are wrong: {ranges(wrong)}." if len(wrong) > 1 else ""
+        raise DataError(f"{self.path} {self.unit} {numbers[0]} {said}; repair or remove it.{more}")
+
+
+def ranges(numbers: Sequence[int], most: int | None = 8) -> str:
+    """'1–4, 7, 9 and 12 more' of ascending numbers. most: parts that are shown; None: all."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    shown = [str(low) if low == high else f"{low}–{high}" for low, high in parts[:most]]
+    left = sum(high - low + 1 for low, high in parts[len(shown) :])
+    return ", ".join(shown) + (f" and {left} more" if left else "")
+
+
+def read_records(path: Path, spec: SourceSpec, split: str = "train") -> FileRecords:
+    """The records of a file or folder, as `spec.local` says which fields they have.
+
+    split: which part of a folder of several. Raises DataError, in one sentence without a word of a record, for what is
+    no table or lacks a field in all of its rows.
+    """
+    fields = () if "reader" in spec.local else (spec.local["text"], spec.local["label"])
+    reader = function_of(spec.local["reader"], f"The reader of task {spec.name}") if not fields else None
+    table = open_table(path, fields, split)
+    records: list[Record] = []
+    numbers: list[int] = []
+    faults: dict[str, list[int]] = {}
+    keys: list[str] = []
+    try:
+        for row in table.rows:
+            keys = keys or list(row.values)
+            try:
+                records.append(_record_of(row, table, spec, fields, reader))
+                numbers.append(row.number)
+            except RowFault as fault:
+                faults.setdefault(str(fault), []).append(row.number)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    for name in fields:
+        if keys and not records and set(faults) <= {_absent(each) for each in fields} and _absent(name) in faults:
+            raise lacks(path, [name], keys)
+    return FileRecords(path, table.unit, records, numbers, faults)
+
+
+def own_records(
+    path: Path, text: str = "text", label: str = "label", labels: Mapping[str, str] | None = None, split: str = "train"
+) -> list[Record]:
+    """The records of a user's file (JSON Lines, JSON, CSV, Parquet) or of a folder that `datasets` saved.
+
+    text, label: the fields. labels: label as written there (whole numbers too, as texts) -> label word; then no other
+    label is accepted, but the words themselves. None: any label. split: of a folder with several.
+    Raises DataError, in one sentence that names the file and line and never shows a record, for what cannot be read.
+    """
+    words = tuple(dict.fromkeys((labels or {}).values()))
+    local = {"text": text, "label": label, "labels": dict(labels or {})}
+    return read_records(path, SourceSpec(path.name, words, local, {}, {}), split).checked()
+
+
+def _record_of(row: FileRow, table: FileTable, spec: SourceSpec, fields: Sequence[str], reader: Any) -> Record:
+    if row.fault:
+        raise RowFault(row.fault)
+    if not fields:
+        return normal_record(spec, _text_by(reader, dict(row.values)), spec.local["label"])
+    text, label = (_given(row.values, name) for name in fields)
+    if not isinstance(text, str):
+        raise RowFault(f"has {kind_of(text)} as its '{fields[0]}', not a text")
+    return normal_record(spec, text, label_word(spec, label, fields[1], table.names.get(fields[1], ())))
+
+
+def _given(values: Mapping[str, Any], name: str) -> Any:
+    if name not in values:
+        raise RowFault(_absent(name))
+    if values[name] is None:
+        raise RowFault(f"has nothing as its '{name}'")
+    return values[name]
+
+
+def _absent(name: str) -> str:
+    return f"lacks the field '{name}'"
+
+
+def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) -> str:
+    """The text of a row by the task's own reader, whose exceptions may quote the row unless it means them for us."""
+    try:
+        text = reader(values)
+    except ValueError as error:
+        raise RowFault(str(error)) from None
+    except Exception as error:
+        raise RowFault(f"ended the task's reader ({type(error).__name__})") from None
+    if not isinstance(text, str):
+        raise RowFault("gave no text in the task's reader")
+    return text
+
+
+def label_word(spec: SourceSpec, label: Any, column: str, names: Sequence[str] = ()) -> str:
+    """The label word of a label as written: a text, a whole number (also as 1.0), true or false.
+
+    names: the class names that numbers stand for in this file. Raises RowFault for anything else.
+    """
+    written = _written(label, column)
+    labels = {_plain(key): word for key, word in spec.local.get("labels", {}).items()}
+    if written in spec.local.get("labels", {}):
+        return str(spec.local["labels"][written])
+    if written in spec.labels:
+        return written
+    if (plain := _plain(written)) in labels:
+        return labels[plain]
+    if names and isinstance(label, int) and 0 <= label < len(names):
+        return label_word(spec, names[label], column)
+    return written
+
+
+def _written(label: Any, column: str) -> str:
+    if isinstance(label, str):
+        return label
+    if isinstance(label, bool):
+        return str(label).lower()
+    if isinstance(label, int):
+        return str(label)
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    if isinstance(label, float):
+        said = "no number (NaN)" if math.isnan(label) else "a fraction"
+        raise RowFault(f"has {said} as its '{column}', not a word or a whole number")
+    raise RowFault(f"has {kind_of(label)} as its '{column}', not a word or a whole number")
+
+
+def _plain(label: str) -> str:
+    """A label as texts of numbers and truth values are compared: '1.0' is 1, 'True' is true."""
+    said = label.strip()
+    whole, dot, rest = said.partition(".")
+    if dot and rest and not rest.strip("0") and whole.removeprefix("-").isdecimal():
+        said = whole
+    return _TRUTH.get(said.lower(), said)
+
+
+def kind_of(value: Any) -> str:
+    """What kind of value stands there, and never the value."""
+    kinds = {
+        bool: "a truth value",
+        int: "a number",
+        float: "a number",
+        str: "a text",
+        dict: "an object",
+        list: "a list",
+    }
+    return "nothing" if value is None else kinds.get(type(value), "another kind of value")
+
+
+def normal_record(spec: SourceSpec, text: str, label: str) -> Record:
+    """One line of text with single spaces, and of label: prompts and demonstrations are made of lines.
+
+    Characters that no tokenizer accepts (halves of surrogate pairs) become '?', so that no text makes a run fail.
+    Raises RowFault for an empty text or label, and for a label that is none of the task's.
+    """
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    text = _first_words(spec.line_separator.join(line for line in lines if line), spec.max_words.get("text"))
+    label = _first_words(label, spec.max_words.get("label"))
+    text, label = (part.encode("utf-8", "replace").decode() for part in (text, label))
+    if not text or not label:
+        raise RowFault("has an empty text or label")
+    if spec.labels and label not in spec.labels:
+        known = list(dict.fromkeys([*spec.local.get("labels", {}), *spec.labels]))
+        shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+        raise RowFault(f"has an unknown label (known: {shown}; `labels` maps others)")
+    return Record(text, label)
+
+
+def _first_words(text: str, most: int | None) -> str:
+    """The first so many words (None: all), with single spaces between them."""
+    return " ".join(text.split()[:most])
+
+
+def function_of(name: str, what: str) -> Any:
+    """The function of a dotted name. Raises DataError where there is none; what: the subject of that sentence."""
+    module, _, function = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
+        raise DataError(f"{what}, {name}, cannot be loaded ({type(error).__name__}: {error}).") from error

@@ -1,0 +1,192 @@
+"""Where a task's records come from: the Hugging Face hub, local JSONL files, or the project's own synthetic corpora.
+
+Every source gives the same thing: train and test lists of :class:`Record`, with label words instead of label ids, one
+line a text. What happens to them afterwards is the same for all sources (dpicl.data.splits). Texts may be
+private, so no error in this file shows one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dpicl.core.errors import DataError, UsageError
+from dpicl.core.vocabulary import Record
+from dpicl.data.local import SPLITS, has_local, split_file
+from dpicl.data.reading import FileRecords, RowFault, SourceSpec, function_of, normal_record, read_records
+from dpicl.data.splits import Split, normalised
+
+SOURCES = ("auto", "hub", "local", "synthetic")
+#: Audit event (PEP 578) of every reading of a source, with the task's name: the conformance kit sees who reads.
+RECORDS_READ = "dpicl.records"
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def resolve(source: str, spec: SourceSpec) -> str:
+    """The source that will be used: 'auto' is 'local' where the task has local records here, else 'synthetic'.
+
+    Raises UsageError for an unknown source, DataError as `has_local`.
+    """
+    if source not in SOURCES:
+        raise UsageError(f"Unknown source '{source}'; use one of {', '.join(SOURCES)}.")
+    if source != "auto":
+        return source
+    return "local" if has_local(spec) else "synthetic"
+
+
+def read(
+    spec: SourceSpec, source: str, limit_train: int | None, limit_test: int | None, seed: int
+) -> tuple[Split, Split]:
+    """(train, test) as the source has them, before de-duplication."""
+    sys.audit(RECORDS_READ, spec.name)
+    match source:
+        case "hub":
+            return read_hub(spec)
+        case "local":
+            return read_local(spec)
+    return read_synthetic(spec, limit_train, limit_test, seed)
+
+
+def check_there(spec: SourceSpec, source: str) -> None:
+    """Raises DataError where a local file is missing, or no commit of a hub data set is known. Reads no record."""
+    if source == "local":
+        for split in SPLITS:
+            split_file(spec, split)
+    elif source == "hub":
+        hub_commit(spec)
+
+
+# --- local files ---------------------------------------------------------------------------------------------------
+
+
+def read_local(spec: SourceSpec) -> tuple[Split, Split]:
+    """The local records. Raises DataError with the file and line, never with the text."""
+    train, test = (reading_of(spec, split).checked() for split in SPLITS)
+    return train, test
+
+
+def reading_of(spec: SourceSpec, split: str) -> FileRecords:
+    """What the local file of a split holds, faults included. Raises DataError for one that is no table."""
+    return read_records(split_file(spec, split), spec, split)
+
+
+# --- the hub -------------------------------------------------------------------------------------------------------
+
+
+def read_hub(spec: SourceSpec) -> tuple[Split, Split]:
+    """One commit of a hub data set by `datasets.load_dataset`. Raises DataError that says how to go on without it."""
+    revision = hub_commit(spec)
+    import datasets
+
+    path = spec.hub["path"]
+    splits = spec.hub.get("splits", {"train": "train", "test": "test"})
+    try:
+        train, test = (
+            datasets.load_dataset(path, spec.hub.get("name"), split=splits[name], revision=revision)
+            for name in ("train", "test")
+        )
+    except Exception as error:  # network, authentication and format errors of three libraries
+        raise DataError(
+            f"Could not read {path} from the Hugging Face hub ({type(error).__name__}); use `--source local` with"
+            f" DPICL_DATA set to a folder that holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, or"
+            " `--source synthetic`."
+        ) from error
+    return _hub_split(spec, train), _hub_split(spec, test)
+
+
+def hub_commit(spec: SourceSpec) -> str:
+    """The commit that the task file pins, or the one that $DPICL_HUB_REVISION names for this task.
+
+    Never a branch: what it holds may change between two cells of one board. Raises DataError where there is none, and
+    for a task that is not on the hub.
+    """
+    if "missing" in spec.hub:
+        if "missing" in spec.local:
+            raise DataError(f"{spec.hub['missing']} Use `--source synthetic`, or another task.")
+        raise DataError(
+            f"{spec.hub['missing']} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
+            " `--source local`, or use `--source synthetic`."
+        )
+    if pinned := spec.hub.get("revision"):
+        return str(pinned)
+    given = dict(item.strip().partition("=")[::2] for item in os.environ.get("DPICL_HUB_REVISION", "").split(","))
+    revision = given.get(spec.name, "")
+    if not _COMMIT.fullmatch(revision):
+        raise DataError(
+            f"This project pins no commit of {spec.hub['path']}; set DPICL_HUB_REVISION={spec.name}=COMMIT with one of"
+            f" 40 hexadecimal digits (https://huggingface.co/datasets/{spec.hub['path']}/commits/main lists them), or"
+            " use `--source local` or `--source synthetic`."
+        )
+    return revision
+
+
+def _hub_split(spec: SourceSpec, rows: Iterable[Mapping[str, Any]]) -> Split:
+    """Where the hub stores class ids, `hub.labels` lists our word for each id, in the hub's order."""
+    text, label, words = spec.hub["text"], spec.hub["label"], spec.hub.get("labels")
+    records = []
+    for number, row in enumerate(rows):
+        place = f"{spec.hub['path']} row {number}"
+        written, word = row.get(text), row.get(label)
+        if words is not None and isinstance(word, int):
+            word = words[word] if 0 <= word < len(words) else ""
+        if not isinstance(written, str) or not isinstance(word, str):
+            raise DataError(f"{place} has no text '{text}' with a label '{label}'; correct the columns in task.yaml.")
+        records.append(_record(spec, written, word, place))
+    return records
+
+
+# --- synthetic corpora -----------------------------------------------------------------------------------------------
+
+
+def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | None, seed: int) -> tuple[Split, Split]:
+    """Distinct records of the task's grammar; each is a function of (seed, class, split, index) alone.
+
+    limit_train (a class; in all without classes) and limit_test (in all) may also ask for more than the default sizes.
+    Where a part is public, it comes on top, and a smaller limit draws from the records of the default size.
+    """
+    records = function_of(f"{spec.synthetic['module']}.records", f"The synthetic corpus of {spec.name}")
+    groups: Sequence[str | None] = spec.labels or (None,)
+    train = int(spec.synthetic["train"]) if limit_train is None else limit_train
+    if spec.public:
+        train = max(train, int(spec.synthetic["train"])) + spec.public["synthetic"]
+    sizes = {"test": max(int(spec.synthetic["test"]), -(-(limit_test or 0) // len(groups))), "train": train}
+    seen: set[str] = set()
+    splits: dict[str, Split] = {}
+    for split, size in sizes.items():  # test first: a train record never repeats a test record
+        splits[split] = [
+            _record(spec, text, label, f"The synthetic corpus of {spec.name}")
+            for group in groups
+            for text, label in _distinct(spec.name, records(group, split, seed), size, seen)
+        ]
+    return splits["train"], splits["test"]
+
+
+def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
+    try:
+        return normal_record(spec, text, label)
+    except RowFault as fault:
+        raise DataError(f"{place} {fault}; leave it out, or correct the task file.") from None
+
+
+def _distinct(name: str, stream: Iterator[tuple[str, str]], size: int, seen: set[str]) -> Iterator[tuple[str, str]]:
+    """The first `size` records of the stream whose keys are new, or all of a corpus that ends before; adds their keys
+    to `seen`."""
+    found = misses = 0
+    while found < size:
+        if (record := next(stream, None)) is None:
+            return
+        text, label = record
+        key = normalised(text)
+        if key not in seen:
+            seen.add(key)
+            found, misses = found + 1, 0
+            yield text, label
+        elif (misses := misses + 1) > 2000:
+            raise DataError(
+                f"The synthetic corpus of {name} has about {found} distinct records of one class, not {size}; ask for"
+                " fewer train records."
+            )

@@ -1,0 +1,168 @@
+"""What happens to records whatever their source: duplicates go, a public part is set apart, limits apply, a fingerprint
+is taken. Texts may be private, so no error and no repr in this file shows one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from dpicl.core.errors import DataError
+from dpicl.core.seeds import streams
+from dpicl.core.vocabulary import Record
+
+Split = list[Record]
+
+
+#: What nobody sees (Unicode's Default_Ignorable_Code_Point); between a letter and its accent it keeps them apart.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def folded(text: str) -> str:
+    """A text without case, invisible characters and Unicode forms: NFC and NFD, widths and ligatures are one."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold())
+
+
+def normalised(text: str) -> str:
+    """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
+    seen = folded(text)
+    return "".join(filter(str.isalnum, seen)) or "".join(seen.split()) or text
+
+
+def letters(text: str) -> str:
+    """The key of earlier versions, to which two Unicode forms were two records: limits and public parts of committed
+    results, and old ledgers, rest on it."""
+    return "".join(filter(str.isalnum, text.lower())) or text
+
+
+def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split, Split, dict[str, int]]:
+    """Keeps the first record of each key, and no train record whose key is in test; counts what was dropped.
+
+    A repeated record would make one person's record count twice, and a record-level epsilon would not hold for them.
+    """
+    test_keys: set[str] = set()
+    kept_test = [record for record in test if _is_new(record, test_keys)]
+    train_keys: set[str] = set()
+    unique = [record for record in train if _is_new(record, train_keys)]
+    kept_train = [record for record in unique if normalised(record.text) not in test_keys]
+    dropped = {
+        "duplicates": len(train) - len(unique),
+        "train_in_test": len(unique) - len(kept_train),
+        "test_duplicates": len(test) - len(kept_test),
+    }
+    return kept_train, kept_test, dropped
+
+
+def _is_new(record: Record, keys: set[str]) -> bool:
+    key = normalised(record.text)
+    if key in keys:
+        return False
+    keys.add(key)
+    return True
+
+
+def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bool = False) -> tuple[Split, Split]:
+    """(public, private): the ``size`` records with the lowest random priority are public; each part in its order.
+
+    The priority of a record depends on it and the seed alone. So a record that is added to the private part, or taken
+    from it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty``
+    (declared sizes, where having one private record must not show) only when there are too few for the public part.
+    """
+    if len(train) < size + (not may_be_empty):
+        raise DataError(
+            f"{name} has {len(train)} train records and {size} of them are its public part; bring more records or"
+            " lower metadata.data.public in its task.yaml."
+        )
+    public = set(sorted(range(len(train)), key=lambda i: _priority(seed, train[i]))[:size])
+    return [train[i] for i in sorted(public)], [record for i, record in enumerate(train) if i not in public]
+
+
+def subsample(
+    name: str,
+    partitioned: bool,
+    train: Split,
+    test: Split,
+    limit_train: int | None,
+    limit_test: int | None,
+    seed: int,
+    last: bool = False,
+) -> tuple[Split, Split]:
+    """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
+    randomness; ``last``: the last test records of its order in place of the first, none of which is among those. Raises
+    DataError where there are not so many others.
+
+    A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
+    displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
+    always permuted, so that a shorter test set is a random part of a longer one (files are often sorted by class).
+    """
+    groups: dict[str, list[int]] = {}
+    for index, record in enumerate(train):
+        groups.setdefault(record.label if partitioned else "", []).append(index)
+    kept: list[int] = []
+    for members in groups.values():
+        kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
+    order = streams(seed).stream(f"data:{name}:test").permutation(len(test))
+    if last and (limit_test is None or len(test) < 2 * limit_test):
+        raise DataError(
+            f"baseline_seeds measure headroom on test records of {name} that no row is scored on, and the rows take"
+            f" {limit_test or 'all'} of {len(test)}; set task_test_records to {len(test) // 2} at most."
+        )
+    chosen = order[len(test) - (limit_test or 0) :] if last else order[:limit_test]
+    return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
+
+
+def drawn(train: Sequence[Record], share: float, seed: int) -> Split:
+    """The private records of one seed: each is kept by a coin of its own with probability ``share``, in their order.
+
+    A coin is a hash of (seed, key of the text), the key by which duplicates are one record, so it depends on no other
+    record. The map is therefore stable: for every seed, known or not, data sets that differ by one record r are mapped
+    to two that are equal (the coin leaves r out) or differ by r alone. Hence what is (epsilon, delta)-DP in the drawn
+    records is (epsilon, delta)-DP in all of them (transformations of stability 1: McSherry, PINQ, SIGMOD 2009, section
+    3), provided that sizes are constants, here those of the whole set times ``share`` (`Task.drawn`). Nothing is gained
+    by amplification: the seed is published. Mechanisms with one seed get the same records, so they can be paired.
+    """
+    limit = round(share * 2**64)
+    digests = (hashlib.sha256(f"private_share:{seed}:{normalised(record.text)}".encode()).digest() for record in train)
+    coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
+    return [record for record, kept in zip(train, coins, strict=True) if kept]
+
+
+def _priority(seed: int, record: Record) -> bytes:
+    """A public random priority for each text, which does not depend on the other records."""
+    return hashlib.sha256(f"{seed}:{letters(record.text)}".encode()).digest()
+
+
+def require_records(
+    name: str, labels: Sequence[str], train: Split, test: Split, may_be_empty: bool, dropped: Mapping[str, int]
+) -> None:
+    """Raises DataError for an empty test set and, unless ``may_be_empty`` (declared sizes), for an empty train set or a
+    class without train records. dropped: what `deduplicate` counts."""
+    if not train and test and dropped["train_in_test"] and not may_be_empty:
+        raise DataError(
+            f"{name} has no train record that is not a test record too ({dropped['train_in_test']} are both): the train"
+            " file seems to be the test file; bring different records."
+        )
+    missing = [label for label in labels if label not in {record.label for record in train}]
+    if missing and not may_be_empty:
+        raise DataError(f"{name} has no train record of {', '.join(missing)}; add some or use another source.")
+    if not train and not may_be_empty:
+        raise DataError(f"{name} has an empty train set; use another source.")
+    if not test:
+        raise DataError(f"{name} has an empty test set; use another source.")
+
+
+def fingerprint(train: Sequence[Record], test: Sequence[Record], public: Sequence[Record] = ()) -> str:
+    """sha256 over all records in order: (split, label, text), each as one JSON line."""
+    digest = hashlib.sha256()
+    for split, records in (("train", train), ("test", test), ("public", public)):
+        for record in records:
+            digest.update(json.dumps([split, record.label, record.text], ensure_ascii=True).encode() + b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,456 @@
+"""A task: records from one of three sources, public labels, prompts and a metric.
+
+Everything that a reader may want to see is in ``tasks/<name>/task.yaml``: top-level keys are lm-evaluation-harness's
+(the file loads there as it is), ours are under ``metadata``. What a task publishes: its name, labels or keyword list,
+prompts, class sizes and test records. Its train records are private: only the runner touches them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from dpicl.core.errors import DataError, UsageError, require_known
+from dpicl.core.vocabulary import Demonstration, Partition, Query, Sizes
+from dpicl.core.vocabulary import Record as Record
+from dpicl.data import sources as data_sources
+from dpicl.data import splits as record_sets
+from dpicl.data.codes import code_map, coded, equal_sizes
+from dpicl.data.config import TASKS as TASKS
+from dpicl.data.config import check_source, classes, load_config, public_labels, source_spec
+from dpicl.data.config import keywords as keywords
+from dpicl.data.config import list_tasks as list_tasks
+from dpicl.data.task_file import CHOOSING
+from dpicl.models.base import ChatPrompt
+
+#: The content-free inputs of contextual calibration (Zhao et al. 2021; MECHANISMS: Tang et al., section 1.4).
+CONTENT_FREE = ("N/A", "", "[MASK]")
+
+STYLES = ("completion", "chat")
+
+#: The label of every requested demonstration where demonstrations have none (generation, continuation).
+NEUTRAL_LABEL = "example"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublicTask:
+    """What a task publishes: all that a mechanism sees of it. No private record is in it, nor a number made from one.
+
+    kind: 'classification' (one of `labels`), 'continuation' (which of `labels` follows the text; a demonstration is a
+        text with what follows it), 'extraction' (find the phrase in the text), 'generation' (write an output for the
+        text) or 'json' (write more texts like the records).
+    labels: public label words in public order; for extraction the public keyword list; () for generation.
+    partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
+    test: public; what a mechanism sees of them is their texts (`public_view`). public: train records that were set
+        apart and are known to everybody.
+    seed: the public randomness that the task was loaded with.
+    shown_by: the task whose instruction and examples are shown before a query, where it is not this one.
+    """
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    partitioned: bool
+    source: str
+    test: tuple[Record, ...] = field(repr=False)
+    config: Mapping[str, Any] = field(repr=False)
+    public: tuple[Record, ...] = field(default=(), repr=False)
+    seed: int = 0
+    shown_by: PublicTask | None = field(default=None, repr=False)
+
+    @staticmethod
+    def without_records(name: str) -> PublicTask:
+        """What task.yaml says of a task: enough for `Mechanism.skip`, and no data is needed. Raises UsageError."""
+        config = load_config(name)
+        return PublicTask(**_told(config), source="none", test=())
+
+    @property
+    def restricted(self) -> bool:
+        """Whether texts of its records, or texts that may retell them, are not to be published."""
+        return self.source != "synthetic" and bool(self.config["metadata"].get("restricted", False))
+
+    def public_records(self, kind: str = "in") -> tuple[Record, ...]:
+        """Records that everybody knows: 'in' are of the same data set as the private ones (`public`), 'out' as many of
+        another data set (`metadata.data.out_of_distribution` of task.yaml), cut and written like this task's.
+
+        Raises DataError where the task names no other data set, or that one is not another one in this source.
+        """
+        require_known("kind of public records", [kind], ("in", "out"))
+        return self.public if kind == "in" else self._other_records
+
+    @cached_property
+    def _other_records(self) -> tuple[Record, ...]:
+        """No private record is looked at: which records are public must not depend on those."""
+        other = self.config["metadata"]["data"].get("out_of_distribution")
+        if other is None:
+            raise DataError(f"Task {self.name} names no out-of-distribution set; use its own public records ('in').")
+        source = other.get("source", self.source)
+        if (other["task"], source) == (self.name, self.source):
+            raise DataError(
+                f"The out-of-distribution set of {self.name} is its {source} corpus, which is what this run's records"
+                " come from; choose another source, or the task's own public records ('in')."
+            )
+        size, own = len(self.public), source_spec(self.config)
+        spec = replace(
+            source_spec(load_config(other["task"])), max_words=own.max_words, line_separator=own.line_separator
+        )
+        check_source(spec, source)
+        pool, known = data_sources.read(spec, source, size, None, self.seed)
+        pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
+        if len(pool) < size:
+            raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
+        return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
+
+    def public_view(self) -> PublicTask:
+        """The task as a mechanism sees it: without its private records, and with test records that have no label,
+        since those are the answers that it is scored by. What its holder changes in it changes nothing here."""
+        own = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
+        asked = tuple(Record(record.text, "") for record in self.test)
+        return PublicTask(**{**own, "test": asked, "config": _copied(self.config)})
+
+    @property
+    def has_public_part(self) -> bool:
+        """Whether some train records are set apart as public."""
+        return bool(self.config["metadata"]["data"].get("public"))
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether its labels are codewords, and which class has which is secret."""
+        return "codes" in self.config["metadata"]
+
+    @property
+    def version(self) -> int | str:
+        """Version of the task file: it changes whenever prompts, labels or metric do."""
+        return self.config["metadata"]["version"]
+
+    @property
+    def lm_eval_name(self) -> str:
+        """Name of the task in lm-evaluation-harness, e.g. 'dpicl_agnews'."""
+        return self.config["task"]
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that a board shows, e.g. 'acc_calibrated', 'exact_match', 'rougeL'."""
+        return self.config["metadata"]["main_metric"]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether an answer is one of `labels`, each of which the model gives a probability."""
+        return self.kind in CHOOSING
+
+    @property
+    def content_free(self) -> tuple[str, ...]:
+        """The inputs of contextual calibration: the task's own (`metadata.content_free`), else CONTENT_FREE."""
+        return tuple(self.config["metadata"].get("content_free", ())) or CONTENT_FREE
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """A released text ends before the first of these."""
+        return tuple(self.config["metadata"]["prompts"]["stop"])
+
+    @property
+    def prompts_hash(self) -> str:
+        """sha256 over everything that shapes a prompt: templates, delimiters, labels or keywords."""
+        parts = [
+            self.config["metadata"]["prompts"],
+            [self.config[key] for key in ("description", "doc_to_text", "target_delimiter", "fewshot_delimiter")],
+            self.labels,
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def plan_shots(
+        self, k: int, generator: np.random.Generator, labels: Sequence[str] | None = None
+    ) -> tuple[str, ...]:
+        """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
+
+        labels: some of the task's; None: all. Demonstrations of a generation or continuation task have none: each shot
+        has NEUTRAL_LABEL.
+        """
+        if k < 0:
+            raise UsageError(f"The number of shots must be 0 or more, not {k}.")
+        if not self.labels or self.kind == "continuation":
+            return (NEUTRAL_LABEL,) * k
+        chosen = self.labels if labels is None else tuple(labels)
+        shots: list[str] = []
+        while len(shots) < k:
+            order = generator.permutation(len(chosen))
+            shots += [chosen[i] for i in order[: k - len(shots)]]
+        return tuple(shots)
+
+    def generation_prompt(self, label: str, examples: Sequence[Record], style: str = "completion") -> str | ChatPrompt:
+        """The prompt that asks for one more text of a label, up to where the new text starts.
+
+        examples: the records of one slot; none gives the public prompt. Each is shown with its own label.
+        style: 'completion' (Tang et al. 2024, run_exp_*.py) or 'chat' (PRISM, Bhusal et al. 2025, section 3.1).
+        """
+        require_known("prompt style", [style], STYLES)
+        if self.kind == "generation":
+            raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
+        prompts = self.config["metadata"]["prompts"][style]
+        shown = prompts["separator"].join(prompts["example"].format(label=e.label, text=e.text) for e in examples)
+        if style == "completion":
+            return prompts["instruction"] + shown + prompts["open"].format(label=label)
+        which = "private" if examples else "public"
+        return ChatPrompt(
+            user=prompts[which].format(label=label, examples=shown),
+            assistant_prefix=prompts[f"{which}_prefix"].format(label=label),
+        )
+
+    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record], instruction: str | None = None) -> str:
+        """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
+
+        instruction: one that was released; None: the task's own.
+
+        Rendered with lm-eval's own template and delimiters, so prefix + query is what lm-eval's few-shot prompt would
+        be with these demonstrations. The label of a demonstration is its output: a label word, a phrase, or a text. On
+        a JSON task the text itself is the output.
+        """
+        if self.shown_by is not None:
+            return self.shown_by.icl_prefix(demonstrations, instruction)
+        shown = [self._example(each) + self.config["fewshot_delimiter"] for each in demonstrations]
+        return (self.config["description"] if instruction is None else instruction) + "".join(shown)
+
+    def _example(self, shown: Demonstration | Record) -> str:
+        """An input with its output, as a prompt shows it."""
+        if self.kind == "continuation":
+            return self.whole(shown)
+        output = shown.text if self.kind == "json" else shown.label
+        return self.query(shown.text) + self.config["target_delimiter"] + output
+
+    def whole(self, shown: Demonstration | Record) -> str:
+        """A text with what follows it (continuation): a released text has that at its end already."""
+        released = shown.label == NEUTRAL_LABEL
+        return shown.text if released else self.query(shown.text) + self.config["target_delimiter"] + shown.label
+
+    def query(self, text: str) -> str:
+        """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
+        return _template(self.config["doc_to_text"]).render(text=text)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task(PublicTask):
+    """One task as loaded from one source. Equality is identity; `fingerprint` says whether two have the same records.
+
+    train: PRIVATE; so are the numbers that come from it. dropped: how many records de-duplication dropped, by reason.
+    declared: n of every group as public constants, whatever number of records there is; None: they are counted.
+    chosen_by_label: whether a limit kept some records of each class, so that which are here follows from labels (not of
+        a synthetic corpus, which is made in the size that is asked for).
+    """
+
+    fingerprint: str
+    dropped: Mapping[str, int]
+    train: tuple[Record, ...] = field(repr=False)
+    declared: Mapping[Partition, int] | None = None
+    chosen_by_label: bool = False
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        source: str = "auto",
+        limit_train: int | None = None,
+        limit_test: int | None = None,
+        seed: int = 0,
+        sizes: Mapping[str, int] | None = None,
+        code_seed: int = 0,
+        last_test: bool = False,
+    ) -> Task:
+        """Loads a task's records.
+
+        source: 'hub', 'local', 'synthetic', or 'auto' (local where $DPICL_DATA holds the task, else synthetic).
+        limit_train: private records a class (in all without classes); limit_test: records in all. None means everything
+            that the source has, or the corpus's default size.
+        seed: public randomness: which records are public and which the limits keep, the order of the test records, and
+            which synthetic corpus.
+        sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
+        code_seed: of a task of codes the secret randomness of its map (dpicl.data.codes), which changes nothing
+            but labels.
+        last_test: whether the test records are the last ones of their order, which no shorter test set has where there
+            are twice as many.
+        Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
+        """
+        config = load_config(name)
+        for part, limit in (("train", limit_train), ("test", limit_test)):
+            if limit is not None and limit < 1:
+                raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
+        spec = source_spec(config)
+        source = data_sources.resolve(source, spec)
+        check_source(spec, source)
+        train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
+        train, test, dropped = record_sets.deduplicate(train, test)
+        public: list[Record] = []
+        if spec.public:
+            public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
+        scored = config["metadata"]["kind"] != "json"  # else no test record is: texts are
+        limits = (limit_train, limit_test, seed, last_test and scored)
+        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
+        record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
+        fingerprint = record_sets.fingerprint(train, test, public)
+        if config["metadata"].get("codes"):
+            codes = code_map(spec.labels, classes(config), code_seed)
+            train, test = coded(train, codes), coded(test, codes)
+        return cls(
+            **_told(config),
+            source=source,
+            fingerprint=fingerprint,
+            dropped=dropped,
+            train=tuple(train),
+            test=tuple(test),
+            public=tuple(public),
+            seed=seed,
+            declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
+            chosen_by_label=limit_train is not None and bool(spec.labels) and source != "synthetic",
+        )
+
+    @classmethod
+    def of_records(
+        cls,
+        config: Mapping[str, Any],
+        records: Sequence[Record],
+        sizes: Mapping[str, int] | None,
+        public: Sequence[Record] = (),
+    ) -> Task:
+        """A task with these private records, and no test record: to release from, not to score.
+
+        config: task.yaml as `load_config` gives it. sizes: as in `load`.
+        """
+        train, _, dropped = record_sets.deduplicate(records, public)
+        return cls(
+            **_told(config),
+            source="local",
+            fingerprint=record_sets.fingerprint(train, (), public),
+            dropped=dropped,
+            train=tuple(train),
+            test=(),
+            public=tuple(public),
+            declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
+        )
+
+    def drawn(self, share: float, seed: int) -> Task:
+        """The task with the private records that a seed draws: each with probability ``share``, by a public coin of its
+        own (see `dpicl.data.splits.drawn`, also for why epsilon holds). Sizes are public and the same for every
+        seed: those of the whole set times ``share``, rounded, at least 1. The fingerprint stays that of the whole
+        set."""
+        sizes = {group: max(1, round(share * n)) for group, n in self.group_sizes.items()}
+        return replace(self, train=tuple(record_sets.drawn(self.train, share, seed)), declared=sizes)
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).
+
+        id: a hash of the record, the same under every limit and order; of a task of codes a hash of its text. gold:
+        index of the label, -1 for none. On JSON tasks nothing is asked about a test record: there are as many requests
+        for a new text.
+        """
+        if self.kind == "json":
+            return sample_documents(len(self.test), self.labels[0])
+        real: list[dict[str, Any]] = [
+            {"id": _document_id(r.text, "" if self.has_codes else r.label), "text": r.text, "label": r.label}
+            for r in self.test
+        ]
+        if not self.chooses:
+            return real
+        blank = [
+            {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
+            for i, text in enumerate(self.content_free)
+        ]
+        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
+
+    def queries(self) -> list[Query]:
+        """The test records as queries; content-free inputs are none."""
+        return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
+
+    @property
+    def group_sizes(self) -> Mapping[Partition, int]:
+        """n_y of every group of private records, public constants: as declared, else counted (of a task of codes the
+        same for all). In the order of the labels: that of the records is private."""
+        counted: Mapping[Partition, int] = Counter(record.label for record in self.train)
+        if self.has_codes and self.partitioned:
+            counted = equal_sizes(len(self.train), self.labels)
+        sizes = counted if self.declared is None else self.declared
+        if not self.partitioned:
+            return {None: sum(sizes.values())}
+        place = {label: at for at, label in enumerate(self.labels)}
+        return dict(sorted(sizes.items(), key=lambda own: place.get(own[0] or "", len(place))))
+
+    @property
+    def size(self) -> int:
+        """n, the number of private records: a public constant."""
+        return sum(self.group_sizes.values())
+
+    def sized(self) -> Task:
+        """The task with its public sizes and without a record: what a mechanism may see of them."""
+        return replace(self, train=(), test=(), fingerprint="", dropped={}, declared=dict(self.group_sizes))
+
+    def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
+        """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses.
+
+        Raises DataError for a group without records.
+        """
+        wanted: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
+        require_known("label", [label for label in wanted if label is not None], self.labels)
+        sizes = self.group_sizes
+        if missing := [label for label in wanted if not sizes.get(label)]:
+            raise DataError(
+                f"No private record of {missing[0] or self.name!r} is to be expected; bring more records (attacks:"
+                " raise --members), or declare the size of the group."
+            )
+        return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
+
+
+def _copied(value: Any) -> Any:
+    """A deep copy of what a YAML file holds; `copy.deepcopy` takes ten times as long."""
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
+
+
+def _told(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a task that its file alone decides."""
+    metadata = config["metadata"]
+    own = {"name": metadata["name"], "kind": metadata["kind"], "labels": public_labels(config), "config": config}
+    return {**own, "partitioned": bool(classes(config))}
+
+
+def sample_documents(count: int, label: str) -> list[dict[str, Any]]:
+    """Requests for a new text of a JSON task as lm-eval documents: 'sample-0', 'sample-1', ..."""
+    return [{"id": f"sample-{i}", "text": "", "label": label} for i in range(count)]
+
+
+@cache
+def _template(source: str) -> jinja2.Template:
+    """As lm-eval renders doc_to_text (lm_eval.utils.apply_template)."""
+    return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True).from_string(source)
+
+
+def _document_id(text: str, label: str) -> str:
+    return hashlib.sha256(json.dumps([label, text]).encode()).hexdigest()[:16]
+
+
+Documents = Sequence[Mapping[str, Any]]
+
+_SERVED: ContextVar[tuple[Task, Documents] | None] = ContextVar("served_task", default=None)
+
+
+@contextmanager
+def serving(task: Task, documents: Documents | None = None) -> Iterator[None]:
+    """Inside this block lm-eval's copy of the task gets these documents (the task's own) instead of loading its own."""
+    token = _SERVED.set((task, task.documents() if documents is None else documents))
+    try:
+        yield
+    finally:
+        _SERVED.reset(token)
+
+
+def served() -> tuple[Task, Documents] | None:
+    """The task that `serving` put up, if any, and the documents."""
+    return _SERVED.get()

@@ -1,0 +1,369 @@
+"""What a task.yaml must be: every key that the code reads, checked once, with lines, before anything runs.
+
+Top-level keys are lm-evaluation-harness's (docs of 0.4), ours are under ``metadata``. The file is data: `!function` is
+read as a name here, and lm-eval imports it when the task is evaluated. Templates hold placeholders and no code.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import jinja2
+import jinja2.nodes
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from dpicl.core.errors import DataError, PluginError, UsageError, unknown
+from dpicl.core.plain_words import place_words, problem_words
+from dpicl.core.strict_yaml import Document, Function, Place, parse
+
+KINDS = ("classification", "continuation", "extraction", "generation", "json")
+#: Kinds whose answers are among the words of `doc_to_choice`.
+CHOOSING = ("classification", "continuation")
+#: Metrics that an evaluation of the kind always computes; other kinds have those of their `metric_list`.
+COMPUTED = {**dict.fromkeys(CHOOSING, ("acc", "acc_calibrated")), "extraction": ("exact_match",)}
+#: Accuracy of the nearest demonstration (dpicl.evaluation.nearest), which every classification task has where
+#: demonstrations are released. Where it is the main metric, zero-shot and answers have it too.
+NEAREST = "acc_nearest"
+#: Accuracy of a logistic classifier on the demonstrations' embeddings, wherever there is the other one.
+LOGISTIC = "acc_logistic"
+#: Metrics that read released texts by embedding.
+BY_EMBEDDING = (NEAREST, LOGISTIC)
+#: Log-loss of the right label, where a language model reads the prompt and so has a distribution.
+LOG_LOSS = "log_loss"
+#: Metrics that results of answers and old results lack.
+NOT_EVERYWHERE = (*BY_EMBEDDING, LOG_LOSS)
+#: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
+_LM_EVAL_KEYS = """
+    task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
+    process_docs doc_to_image doc_to_audio unsafe_code use_prompt fewshot_config num_fewshot repeats filter_list
+    should_decontaminate doc_to_decontamination_query gen_prefix
+"""
+LM_EVAL_KEYS = frozenset(_LM_EVAL_KEYS.split())
+#: Filters that `doc_to_text` may use: they make a text from a text and take nothing.
+_FILTERS = ("trim", "lower", "upper", "capitalize", "title")
+_LONGEST = 20_000
+
+
+def _one_line(value: str) -> str:
+    if not value or value != " ".join(value.split()):
+        raise ValueError("must be one line of words with single spaces")
+    return value
+
+
+def _dotted(value: str) -> str:
+    if not all(part.isidentifier() for part in value.split(".")):
+        raise ValueError("must be a dotted name that Python can import")
+    return value
+
+
+def _a_function(value: Any) -> Any:
+    if not isinstance(value, Function):
+        raise ValueError("must be `!function module.name`")
+    return value
+
+
+def _no_function(value: Any) -> Any:
+    if isinstance(value, Function):
+        raise ValueError("must be written out here; `!function` cannot be")
+    return value
+
+
+Text = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function)]
+Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function), AfterValidator(_one_line)]
+Dotted = Annotated[str, BeforeValidator(_no_function), AfterValidator(_dotted)]
+FunctionName = Annotated[str, BeforeValidator(_a_function)]
+FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"), BeforeValidator(_no_function)]
+Number = Annotated[int, Field(ge=1, le=10**9)]
+Stops = list[Annotated[Text, Field(min_length=1)]]
+
+
+def _placeholders(*allowed: str) -> AfterValidator:
+    """A text in which Python's `format` fills these placeholders and nothing else."""
+
+    def check(value: str) -> str:
+        try:
+            parts = list(string.Formatter().parse(value))
+        except ValueError as error:
+            raise ValueError(f"has a brace that is no placeholder ({error}); write {{{{ and }}}} for braces") from None
+        for _, name, form, conversion in parts:
+            if name is not None and (name not in allowed or form or conversion):
+                known = ", ".join(f"{{{one}}}" for one in allowed)
+                raise ValueError(f"has the placeholder {{{name[:40]}}}; here are {known}, and {{{{ }}}} for braces")
+        return value
+
+    return AfterValidator(check)
+
+
+def _jinja(value: str) -> str:
+    """A template of {{text}} alone: lm-eval renders it with everything that Jinja can call."""
+    try:
+        template = jinja2.Environment().parse(value)
+    except (jinja2.TemplateError, RecursionError, ValueError) as error:
+        raise ValueError(f"is no template ({str(error)[:80]})") from None
+    for node in template.find_all(jinja2.nodes.Node):
+        plain = isinstance(node, jinja2.nodes.Output | jinja2.nodes.TemplateData)
+        named = isinstance(node, jinja2.nodes.Name) and node.name == "text"
+        filtered = isinstance(node, jinja2.nodes.Filter) and node.name in _FILTERS and not (node.args or node.kwargs)
+        if not (plain or named or filtered):
+            raise ValueError(f"may hold {{{{text}}}} and the filters {', '.join(_FILTERS)}, nothing else")
+    return value
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Completion(_Keys):
+    instruction: Text
+    example: Annotated[Text, _placeholders("label", "text")]
+    separator: Text
+    open: Annotated[Text, _placeholders("label")]
+
+
+class Chat(_Keys):
+    example: Annotated[Text, _placeholders("label", "text")]
+    separator: Text
+    public: Annotated[Text, _placeholders("label")]
+    public_prefix: Annotated[Text, _placeholders("label")]
+    private: Annotated[Text, _placeholders("label", "examples")]
+    private_prefix: Annotated[Text, _placeholders("label")]
+
+
+class Prompts(_Keys):
+    stop: Annotated[Stops, Field(min_length=1)]
+    completion: Completion | None = None
+    chat: Chat | None = None
+
+
+class LocalKeys(_Keys):
+    """Fields of a record, or a reader of its text; or why there are no local records. train, test: files or folders,
+    from the task's folder; without them they are those under $DPICL_DATA."""
+
+    missing: Text | None = None
+    text: Text | None = None
+    label: Line | None = None
+    labels: dict[str, str] = {}
+    reader: Dotted | None = None
+    train: FilePath | None = None
+    test: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> LocalKeys:
+        if self.missing is None and (self.label is None or (self.text is None) is (self.reader is None)):
+            raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
+        if self.test is not None and self.train is None:
+            raise ValueError("names `test` and no `train`; name both, or put both under $DPICL_DATA")
+        return self
+
+
+class Splits(_Keys):
+    train: Text
+    test: Text
+
+
+class _Source(_Keys):
+    """One source of records, or why there is none."""
+
+    missing: Text | None = None
+    needed: ClassVar[tuple[str, ...]]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.missing is None and None in [getattr(self, name) for name in self.needed]:
+            names = [f"`{name}`" for name in self.needed]
+            raise ValueError(f"needs {', '.join(names[:-1])} and {names[-1]}, or `missing: REASON`")
+        return self
+
+
+class Hub(_Source):
+    needed = ("path", "text", "label")
+    path: Text | None = None
+    name: Text | None = None
+    revision: Text | None = None
+    splits: Splits | None = None
+    text: Text | None = None
+    label: Text | None = None
+    labels: list[str] | None = None
+
+
+class Synthetic(_Source):
+    needed = ("module", "train", "test")
+    module: Dotted | None = None
+    train: Number | None = None
+    test: Number | None = None
+
+
+class MaxWords(_Keys):
+    text: Number | None = None
+    label: Number | None = None
+
+
+class Other(_Keys):
+    task: Line
+    source: Literal["hub", "local", "synthetic"] | None = None
+
+
+class DataKeys(_Keys):
+    local: LocalKeys
+    hub: Hub
+    synthetic: Synthetic
+    public: dict[Literal["hub", "local", "synthetic"], Number] = {}
+    max_words: MaxWords | None = None
+    line_separator: Text = " "
+    out_of_distribution: Other | None = None
+
+    @model_validator(mode="after")
+    def _public_everywhere(self) -> DataKeys:
+        there = {name for name in ("local", "hub", "synthetic") if getattr(self, name).missing is None}
+        if self.public and there - set(self.public):
+            raise ValueError(f"`public` lacks {', '.join(sorted(there - set(self.public)))}")
+        return self
+
+
+class Metadata(_Keys):
+    version: int | str
+    name: str
+    kind: str
+    main_metric: Text
+    prompts: Prompts
+    data: DataKeys | None = None
+    codes: Line | None = None
+    restricted: bool = False
+    scores_private: bool = False
+    content_free: Annotated[list[Text], Field(max_length=100)] = []
+    aggregates: dict[str, Dotted] = {}
+    lower_is_better: list[Text] = []
+
+
+class Metric(BaseModel):
+    """lm-eval takes further keys for the metric's own function."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    metric: Text
+    aggregation: str
+    higher_is_better: bool
+
+
+class Generation(BaseModel):
+    """lm-eval takes further keys for the model."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    until: Stops = []
+    max_gen_toks: Annotated[int, Field(ge=1, le=100_000)]
+
+
+class TaskFile(_Keys):
+    """task.yaml without lm-eval's further keys (`LM_EVAL_KEYS`)."""
+
+    task: str
+    custom_dataset: FunctionName
+    output_type: Literal["multiple_choice", "generate_until"]
+    description: Text
+    doc_to_text: Annotated[Text, AfterValidator(_jinja)]
+    doc_to_target: Literal["gold", "label"]
+    doc_to_choice: Annotated[list[Line], Field(min_length=2, max_length=1000)] | None = None
+    target_delimiter: Text = " "
+    fewshot_delimiter: Text = "\n\n"
+    generation_kwargs: Generation | None = None
+    process_results: FunctionName
+    metric_list: Annotated[list[Metric], Field(min_length=1, max_length=100)]
+    metadata: Metadata
+
+
+def read_task_file(text: str, place: str, name: str, built_in: bool) -> dict[str, Any]:
+    """The file as plain data; place: what messages call it. Raises DataError (built in) or PluginError, with a line."""
+    refused = DataError if built_in else PluginError
+    try:
+        document = parse(text, Path(place), functions=True)
+    except UsageError as error:
+        raise refused(f"A task file cannot be read: {error}") from error
+    if not isinstance(document.data, dict):
+        raise refused(str(document.error((), "a task is a set of keys; see docs/add-a-method.md.")))
+    try:
+        keys = {key: value for key, value in document.data.items() if key not in LM_EVAL_KEYS}
+        found = TaskFile.model_validate(keys)
+    except ValidationError as error:
+        raise refused(_explain(error, document)) from None
+    for where, said in _contradictions(found, name):
+        raise refused(str(document.error(where, said)))
+    data: dict[str, Any] = document.data
+    return data
+
+
+def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
+    """Where keys do not fit each other, and how. Whoever goes on after the first may see what only follows from it."""
+    metadata, kind = file.metadata, file.metadata.kind
+    metrics, aggregates = [metric.metric for metric in file.metric_list], metadata.aggregates
+    if metadata.name != name or file.task != f"dpicl_{name}":
+        said = f"the file in the folder {name} must say `task: dpicl_{name}` and, under `metadata`, `name: {name}`."
+        yield ("task",), said
+    if kind not in KINDS:
+        yield ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
+    chooses = kind in CHOOSING
+    if chooses is (file.doc_to_choice is None):
+        yield ("doc_to_choice",), f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
+    if metadata.content_free and not chooses:
+        yield ("metadata", "content_free"), f"answers of the kind {kind} are not calibrated; leave it out."
+    labels = file.doc_to_choice or []
+    if len(set(labels)) < len(labels):
+        yield ("doc_to_choice",), "a label word is given twice; keep one."
+    wanted = ("multiple_choice", "gold") if chooses else ("generate_until", "label")
+    if (file.output_type, file.doc_to_target) != wanted:
+        yield ("output_type",), f"the kind {kind} has output_type {wanted[0]} and doc_to_target {wanted[1]}."
+    if not chooses and file.generation_kwargs is None:
+        yield (), "generation_kwargs with max_gen_toks is missing: how much may be written."
+    if kind != "generation" and None in (metadata.prompts.completion, metadata.prompts.chat):
+        yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
+    if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
+        yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
+    computed: Sequence[str] = COMPUTED.get(kind, metrics)
+    if kind == "classification":
+        computed = (*computed, *BY_EMBEDDING)
+    if metadata.main_metric not in computed:
+        yield ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
+    for number, metric in enumerate(file.metric_list):
+        if metric.metric in metrics[:number] or metric.metric in aggregates:
+            yield ("metric_list", number, "metric"), f"the metric '{metric.metric[:40]}' is named twice; keep one."
+        if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
+            said = f"the harness computes {metric.metric}, of which higher is better."
+            yield ("metric_list", number, "higher_is_better"), said
+    if chooses and (own := [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]):
+        yield ("metadata",), f"the harness computes {own[0]} itself; leave it out of metric_list and aggregates."
+    for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
+        said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
+        yield ("metadata", "lower_is_better"), said
+    data = metadata.data
+    if (data is None) is (metadata.codes is None):
+        yield ("metadata",), "a task has `data`, or `codes` with the name of the task whose records it has."
+    if metadata.codes is not None and kind != "classification":
+        yield ("metadata", "codes"), "codewords take the place of labels, so the kind is classification."
+    if data is None:
+        return
+    for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels or [])):
+        for stranger in sorted(set(words) - set(labels)):
+            yield ("metadata", "data", source, "labels"), f"'{stranger[:40]}' is none of doc_to_choice."
+    if kind == "json" and data.local.label is None:
+        yield ("metadata", "data", "local"), "a json task says under `label` what its records are called."
+
+
+def _explain(error: ValidationError, document: Document) -> str:
+    """The first problem as one sentence with its line; what is missing first, since the names are long."""
+    problem = min(error.errors(), key=lambda each: each["type"] != "missing")
+    place: Place = tuple(problem["loc"])
+    if problem["type"] == "missing":
+        beside = [
+            str(each["loc"][-1])
+            for each in error.errors()
+            if each["type"] == "missing" and each["loc"][:-1] == place[:-1]
+        ]
+        under = f" under `{place_words(place[:-1])}`" if place[:-1] else ""
+        hint = "; where a source does not exist, say so: `{missing: REASON}`" if "data" in place[:-1] else ""
+        return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/add-a-method.md."))
+    if problem["type"] == "extra_forbidden":
+        return str(document.error(place, f"the key '{place_words(place)}' has no meaning here; remove or correct it."))
+    return str(document.error(place, f"'{place_words(place)}' {problem_words(problem)}."))

@@ -1,0 +1,322 @@
+"""Scores demonstrations, answers and texts through lm-evaluation-harness, as `lm_eval.simple_evaluate` would.
+
+The demonstrations are a fixed prefix (the task's `description`), with num_fewshot 0: lm-eval would draw new examples
+for every document. No cache of lm-eval is used, since its keys know neither seed nor epsilon, and its seeding of the
+global random generators is switched off.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, cast
+
+import lm_eval
+import lm_eval.api.task
+import lm_eval.evaluator
+import lm_eval.utils
+import numpy as np
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
+
+from dpicl.core.errors import DataError, DpiclError, PluginError, PromptTooLong, ResultError, UsageError, one_line
+from dpicl.core.together import Exclusive
+from dpicl.data.config import LOG_LOSS, folder_of, include_paths
+from dpicl.data.sources import function_of
+from dpicl.data.task import Documents, Task, sample_documents, serving
+from dpicl.evaluation import contextual_calibration as calibration
+from dpicl.evaluation import text_metrics
+from dpicl.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
+from dpicl.evaluation.request_scoring import PrefixScoring
+from dpicl.models.base import LanguageModel
+
+if TYPE_CHECKING:
+    from dpicl.core.vocabulary import Demonstration, Record
+    from dpicl.models.transformers import TransformersLM
+
+
+_EVALUATING = Exclusive()
+
+
+@dataclass(frozen=True)
+class DocumentOutcome:
+    """What became of one test record, or of one released text. outcome: metric -> a number in [0, 1]."""
+
+    id: str
+    outcome: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores in [0, 1] by metric, with the outcome of every document.
+
+    prefix_tokens: length of the instruction and demonstrations that every query followed. p_cf: mean probabilities of
+    the labels on the content-free inputs (classification), in the order of the task's labels. aggregates: numbers in
+    [0, 1] of all documents together, which are no means. skipped: metric -> why it was not computed. embedding: the
+    embedding model that a metric read, as dpicl.models.embeddings names it.
+    """
+
+    scores: dict[str, float]
+    documents: tuple[DocumentOutcome, ...]
+    prefix_tokens: int
+    p_cf: tuple[float, ...] | None
+    aggregates: Mapping[str, float] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    embedding: str | None = None
+
+
+class LanguageModelLM(PrefixScoring):
+    """Any LanguageModel as a model of lm-eval."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.reader = model
+
+    @property
+    def eot_token_id(self) -> int:
+        return self.reader.eos_token_id
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        return self.reader.encode(string)
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        raise UsageError("Rolling log-likelihoods need a model of transformers; use PrefixCachedLM or lm-eval's HFLM.")
+
+
+def evaluate(
+    task: Task,
+    model: LanguageModel,
+    demonstrations: Sequence[Demonstration | Record],
+    limit: int | None = None,
+    instruction: str | None = None,
+) -> Evaluation:
+    """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
+
+    instruction: one that was released, in the place of the task's own (None).
+
+    Classification and continuation: 'acc', 'acc_calibrated' and 'log_loss'; extraction: 'exact_match'; generation: see
+    dpicl.evaluation.text_metrics. On a JSON task the demonstrations themselves are scored, and no model is
+    asked. Raises PromptTooLong when the demonstrations do not fit, ModelError when the model answers with numbers that
+    are not finite, UsageError when a JSON task gets no text.
+    """
+    if limit is not None and limit < 1:
+        raise UsageError(f"The number of test records must be at least 1, not {limit}.")
+    if task.kind == "json":
+        return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations][:limit])
+    prefix = task.icl_prefix(demonstrations, instruction)
+    prefix_tokens = len(model.encode(prefix))
+    try:
+        with _quiet():
+            lm = as_lm_eval_model(model)
+        evaluation = evaluate_with(task, lm, prefix, limit)
+    except PromptTooLong as error:
+        raise PromptTooLong(
+            f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"
+            f" {prefix_tokens} tokens, and a query does not fit with it into the {model.max_length} that"
+            f" {model.identity.name} reads; lower `shots` or the mechanism's `tokens`."
+        ) from error
+    aggregates = _aggregates(task, [task.whole(each) for each in demonstrations]) if demonstrations else {}
+    return replace(evaluation, prefix_tokens=prefix_tokens, aggregates=aggregates)
+
+
+def evaluate_with(task: Task, lm: LM, prefix: str = "", limit: int | None = None) -> Evaluation:
+    """Scores of any model of lm-eval on the task's test records (the first ``limit`` of them); see `evaluate`.
+
+    prefix: what every query follows. The answer says prefix_tokens = 0, since not every lm has a tokenizer.
+    """
+    documents: Documents = task.documents()
+    if limit is not None:
+        documents = documents[: limit + (len(task.content_free) if task.chooses else 0)]
+    samples, reported = _run(task, lm, prefix, documents)
+    if task.chooses:
+        return _classification(samples, reported)
+    if task.kind == "generation":
+        return _generation(task, samples, reported)
+    outcomes = _outcomes(samples, ["exact_match"])
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None)
+
+
+def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
+    """Scores released texts: each is a document, and `metadata.aggregates` of task.yaml looks at all of them."""
+    if not texts:
+        raise UsageError(f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot.")
+    documents = sample_documents(len(texts), task.labels[0])
+    released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
+    lm = MechanismLM(lambda name, queries: {query.id: released[query.id] for query in queries})
+    samples, reported = _run(task, lm, "", documents)
+    outcomes = _outcomes(samples, [entry["metric"] for entry in task.config["metric_list"]])
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, _aggregates(task, texts))
+
+
+def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
+    """`metadata.aggregates` of task.yaml: numbers of all released texts together, beside the test records' texts.
+
+    Raises PluginError for one that fails.
+    """
+    found = {}
+    for name, place in task.config["metadata"].get("aggregates", {}).items():
+        what = f"The aggregate {name} of task {task.name}"
+        aggregate = function_of(place, what)
+        try:
+            with serving(task):
+                found[name] = float(aggregate(texts, [record.text for record in task.test]))
+        except DpiclError:
+            raise
+        except Exception as error:  # of somebody's task: one cell ends, and the run goes on
+            said = f"{type(error).__name__}: {one_line(error, 200)}"
+            raise PluginError(f"{what}, {place}, fails on released texts and test records ({said}); fix it.") from error
+    return found
+
+
+def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
+    """(samples in the order of the documents, scores) as lm-eval has them. One job at a time: both blocks set what is
+    global."""
+    with _EVALUATING.held(), serving(task, documents), _quiet():
+        loaded = _as_lm_eval_task(task, prefix)
+        output = lm_eval.simple_evaluate(
+            model=lm,
+            tasks=[loaded],
+            num_fewshot=0,
+            bootstrap_iters=0,
+            log_samples=True,
+            task_manager=_task_manager(),
+            random_seed=None,
+            numpy_random_seed=None,
+            torch_random_seed=None,
+            fewshot_random_seed=None,
+        )
+    samples = sorted(output["samples"][task.lm_eval_name], key=lambda sample: sample["doc_id"])
+    return samples, output["results"][task.lm_eval_name]
+
+
+def _outcomes(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> tuple[DocumentOutcome, ...]:
+    return tuple(
+        DocumentOutcome(str(sample["doc"]["id"]), {metric: float(sample[metric]) for metric in metrics})
+        for sample in samples
+    )
+
+
+def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+    """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
+    wanted = [entry["metric"] for entry in task.config["metric_list"]]
+    skipped = {metric: why for metric, why in text_metrics.unavailable().items() if metric in wanted}
+    found = [metric for metric in samples[0]["metrics"] if metric != "similarity"]
+    outcomes = _outcomes(samples, found)
+    if "similarity" in samples[0]["metrics"]:
+        near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
+        outcomes = tuple(
+            DocumentOutcome(document.id, {**document.outcome, "similarity": value})
+            for document, value in zip(outcomes, near, strict=True)
+        )
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, skipped=skipped)
+
+
+def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+    """The outcome of every real document, raw and calibrated by the content-free ones."""
+    blank = [sample["acc"]["log_probs"] for sample in samples if sample["doc"]["content_free"]]
+    real = [sample for sample in samples if not sample["doc"]["content_free"]]
+    log_probs = [sample["acc"]["log_probs"] for sample in real]
+    gold = np.array([sample["doc"]["gold"] for sample in real])
+    p_cf = calibration.content_free_probabilities(blank)
+    raw = calibration.predictions(log_probs) == gold
+    calibrated = calibration.predictions(log_probs, p_cf) == gold
+    outcomes = tuple(
+        DocumentOutcome(str(sample["doc"]["id"]), {"acc": float(plain), "acc_calibrated": float(corrected)})
+        for sample, plain, corrected in zip(real, raw, calibrated, strict=True)
+    )
+    scores = _checked_scores(outcomes, reported)
+    if not (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution
+        losses = calibration.log_losses(log_probs, gold)
+        scores[LOG_LOSS] = float(losses.mean())
+        outcomes = tuple(
+            replace(document, outcome={**document.outcome, LOG_LOSS: float(loss)})
+            for document, loss in zip(outcomes, losses, strict=True)
+        )
+    return Evaluation(scores, outcomes, 0, tuple(p_cf.tolist()))
+
+
+def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, Any]) -> dict[str, float]:
+    """Mean outcome of each metric. Raises ResultError when lm-eval's own aggregation says something else."""
+    scores = {}
+    for metric in outcomes[0].outcome:
+        scores[metric] = float(np.mean([document.outcome[metric] for document in outcomes]))
+        theirs = float(reported[f"{metric},none"])
+        if abs(theirs - scores[metric]) > 1e-9:
+            raise ResultError(
+                f"lm-eval reports {metric} = {theirs} where the documents give {scores[metric]}; check the aggregation"
+                " of the task's metrics."
+            )
+    return scores
+
+
+def _as_lm_eval_task(task: Task, prefix: str) -> Any:
+    """lm-eval's own object for tasks/<name>/task.yaml, with our documents (`serving`) and this prefix."""
+    manager, own = _task_manager(), folder_of(task.name).path / "task.yaml"
+    entry = manager.task_index.get(task.lm_eval_name)
+    if entry is None or entry.yaml_path is None or entry.yaml_path.resolve() != own.resolve():
+        raise DataError(
+            f"lm-eval finds task {task.lm_eval_name} in another file than {own.parent.name}/task.yaml; remove the YAML"
+            " files of its folder, and of other plug-in folders, that say `task:` with this name."
+        )
+    try:
+        loaded = manager.load([task.lm_eval_name])["tasks"][task.lm_eval_name]
+        loaded.set_config("description", _literal(prefix))
+    except DpiclError:
+        raise
+    except Exception as error:  # whatever lm-eval, and the functions that the file names, raise
+        raise DataError(
+            f"lm-eval cannot load task.yaml of task {task.name} ({type(error).__name__}: {error}); correct the keys and"
+            " functions that it names."
+        ) from error
+    return loaded
+
+
+def as_lm_eval_model(model: LanguageModel) -> PrefixScoring:
+    """The model as one of lm-eval's, with everything that contexts share read once."""
+    if model.packs_rows:
+        from dpicl.evaluation.prefix_cached_lm import PrefixCachedLM
+
+        return PrefixCachedLM(cast("TransformersLM", model))
+    return LanguageModelLM(model)
+
+
+def _literal(text: str) -> str:
+    """A Jinja template that renders to the text: lm-eval renders `description`, and released text may hold '{{'."""
+    return text.replace("{", "{{ '{' }}").replace("\r", "{{ '\\r' }}")
+
+
+def _task_manager() -> TaskManager:
+    return _manager_of(tuple(include_paths()))
+
+
+@cache
+def _manager_of(folders: tuple[str, ...]) -> TaskManager:
+    return TaskManager(include_path=list(folders), include_defaults=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without lm-eval's progress bars, notes, and its survey of the machine (a second per call, nowhere used) and of
+    the current folder's repository (git complains on stderr where there is none); a template is compiled once."""
+    logger = logging.getLogger("lm_eval")
+    level = logger.level
+    replaced = [
+        (lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
+        (lm_eval.utils.env, "from_string", cache(lm_eval.utils.env.from_string)),
+        (lm_eval.evaluator, "add_env_info", lambda storage: None),
+        (lm_eval.evaluator, "get_git_commit_hash", lambda: None),
+    ]
+    before = [getattr(module, name) for module, name, _ in replaced]
+    logger.setLevel(logging.ERROR)
+    for module, name, quiet in replaced:
+        setattr(module, name, quiet)
+    try:
+        yield
+    finally:
+        for (module, name, _), old in zip(replaced, before, strict=True):
+            setattr(module, name, old)
+        logger.setLevel(level)

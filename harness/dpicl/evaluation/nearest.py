@@ -1,0 +1,80 @@
+"""The metrics `acc_nearest` and `acc_logistic`: classifiers that are made of released demonstrations among sentence
+embeddings. A query gets the label of the nearest one, or that of a logistic regression on all of them.
+
+They read what was released without a language model: a small one often cannot use arbitrary labels that stand in its
+prompt, and none reads hundreds of texts. lm-eval scores their answers as it scores those of a mechanism that answers:
+its accuracy is the metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from dpicl.core.vocabulary import Demonstration
+from dpicl.data.config import BY_EMBEDDING, LOGISTIC, NEAREST
+from dpicl.data.task import Task
+from dpicl.data.task_file import COMPUTED
+from dpicl.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation, evaluate_with
+from dpicl.evaluation.mechanism_lm import MechanismLM
+
+#: Texts -> float64[n, d]: their embeddings of length 1, the zero vector for a blank text.
+Embed = Callable[[Sequence[str]], np.ndarray]
+#: (embeddings of queries [Q, d], of demonstrations [k, d], their labels, k at least 1) -> a label for each query.
+Classifier = Callable[[np.ndarray, np.ndarray, Sequence[str]], list[str]]
+
+
+def nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
+    """The label of the demonstration with the largest cosine similarity; of equal ones that of the first."""
+    return [labels[at] for at in (queries @ shown.T).argmax(axis=1).tolist()]
+
+
+def logistic(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
+    """The label by a multinomial logistic regression on the demonstrations, with scikit-learn's penalty (L2, C = 1),
+    where all classes weigh the same. With one label there is nothing to fit: it is the answer."""
+    if len(set(labels)) == 1:
+        return [labels[0]] * len(queries)
+    fitted = LogisticRegression(class_weight="balanced", max_iter=1_000).fit(shown, list(labels))
+    return [str(label) for label in fitted.predict(queries)]
+
+
+#: Metric -> whose accuracy it is.
+CLASSIFIERS: Mapping[str, Classifier] = {NEAREST: nearest, LOGISTIC: logistic}
+
+
+def classified(task: Task, demonstrations: Sequence[Demonstration], embed: Embed) -> dict[str, dict[str, str]]:
+    """Metric -> query id -> label, by every classifier that is made of the demonstrations.
+
+    A demonstration without text counts for nothing. Where there is none with text, the answer is the first label.
+    """
+    queries, shown = task.queries(), [each for each in demonstrations if each.text.strip()]
+    said = dict.fromkeys(CLASSIFIERS, [task.labels[0]] * len(queries))
+    if shown:
+        asked, known = embed([query.text for query in queries]), embed([each.text for each in shown])
+        said = {name: each(asked, known, [one.label for one in shown]) for name, each in CLASSIFIERS.items()}
+    return {name: {q.id: label for q, label in zip(queries, own, strict=True)} for name, own in said.items()}
+
+
+def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
+    """Scores of one answer a query, as it is, also by the main metric where that reads texts by embedding."""
+    found = evaluate_with(task, MechanismLM(lambda name, queries: {query.id: answers[query.id] for query in queries}))
+    return with_accuracy(found, task.main_metric, found) if task.main_metric in BY_EMBEDDING else found
+
+
+def without_model(task: Task, why: str) -> Evaluation:
+    """An evaluation without a metric of the language model, and why."""
+    documents = tuple(DocumentOutcome(query.id, {}) for query in task.queries())
+    return Evaluation({}, documents, 0, None, skipped=dict.fromkeys(COMPUTED[task.kind], why))
+
+
+def with_accuracy(evaluation: Evaluation, metric: str, other: Evaluation) -> Evaluation:
+    """The evaluation with the accuracy of another one under this name."""
+    said = {document.id: document.outcome["acc"] for document in other.documents}
+    documents = tuple(
+        DocumentOutcome(document.id, {**document.outcome, metric: said[document.id]})
+        for document in evaluation.documents
+    )
+    return replace(evaluation, scores={**evaluation.scores, metric: other.scores["acc"]}, documents=documents)

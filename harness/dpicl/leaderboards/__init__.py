@@ -1,0 +1,1 @@
+"""What people see: boards, comparisons, the gate of submissions, publishing."""

@@ -1,0 +1,120 @@
+"""`dpicl board all`: all shipped suites with results, as a list or one site. `dpicl board attacks`: all attacks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dpicl.attacks.results import AttackResult
+from dpicl.cli import output
+from dpicl.core.cell import Cell
+from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.paths import shipped_suites
+from dpicl.core.plugins import Registered
+from dpicl.core.vocabulary import model_name
+from dpicl.data.task import list_tasks
+from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, standing, state_of
+from dpicl.leaderboards.model.attacks import build_attacks
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.render import page as pages
+from dpicl.leaderboards.render.as_json import attacks_json
+from dpicl.leaderboards.render.html import attacks_page, suites_json, write_all
+from dpicl.leaderboards.render.terminal import render_attacks
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.expand import expand
+from dpicl.run.fingerprints import Fingerprints
+from dpicl.run.presence import at_hand
+from dpicl.run.results import Result
+from dpicl.run.selection import Selection, facts_of
+from dpicl.run.store import Store
+from dpicl.run.suite import Suite, load_suite
+
+#: The words in place of a suite.
+ALL, ATTACKS = "all", "attacks"
+#: The suite of the run of record, which comes first.
+OF_RECORD = "v1"
+_COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε")
+
+
+def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> int:
+    """Every suite with all of its models and sources of records; no data set needs to be there."""
+    if arguments.limit is not None or arguments.source is not None or arguments.model:
+        raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
+    mechanisms = load_mechanisms(arguments.plugin)
+    known = load_evidence(arguments.results, mechanisms, output.message)
+    found, skipped = {}, {}
+    records = Fingerprints(download=False)
+    for path in sorted(shipped_suites().values(), key=lambda path: path.stem != OF_RECORD):
+        suite = load_suite(path)
+        kept, retired, selection = _results(arguments, suite, mechanisms)
+        kept, notes = at_hand(kept, records)
+        if kept or retired:
+            own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
+            board = build_board(kept, suite.name, known, own, retired, suite.superseded, suite.margin)
+            found[suite.name] = replace(board, notes=(*state_of(selection, kept), *notes, *board.notes))
+            skipped[suite.name] = skip_reasons(selection, kept)
+    if not found:
+        raise ResultError(
+            f"There is no result of a shipped suite under {arguments.results}; make some with `dpicl run quick`."
+        )
+    page = None
+    if arguments.html:
+        every = build_attacks(known.attacks, known.external)
+        page = write_all(found, arguments.html, mechanisms, skipped, every)
+    lines = suites_json(found)
+    if arguments.json:
+        output.emit_json({"suites": lines, "page": page})
+        return 0
+    named = [line | {"model": model_name(line["model"])} for line in lines]
+    best = ("; ".join(answer["text"] for answer in line["answers"]) or "no row has a rank" for line in lines)
+    rows = [[*(str(line[name]) for name in _COLUMNS[:-1]), said] for line, said in zip(named, best, strict=True)]
+    output.emit_table(_COLUMNS, rows)
+    output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
+    return 0
+
+
+def _results(
+    arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
+) -> tuple[list[Result], list[Result], Selection]:
+    """(results of the suite as it is now, results of retired versions, the cells of every source of records)."""
+    store = Store(arguments.results, suite.name)
+    results, damaged = store.load_all()
+    output.report_damaged(damaged, moved=False)
+    current = [result for result in results if result.suite.hash == suite.hash]
+    models = sorted({result.cell.model for result in current})
+    cells: list[Cell] = []
+    for source in sorted({result.cell.source for result in current}):
+        chosen = suite.model_copy(update={"models": models, "source": source})
+        facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
+        cells += expand(chosen, mechanisms, facts)
+    selection = Selection(suite.name, suite, dict(mechanisms), cells, store)
+    return *standing(results, selection, output.message), selection
+
+
+def show_attacks(arguments: argparse.Namespace) -> int:
+    """Every attack and audit under a results folder, whether a suite has a row for it or not."""
+    if arguments.limit is not None:
+        raise UsageError("--limit is about the test records of a suite; `dpicl board attacks` has none.")
+    attacks, external = read_evidence(arguments.results, output.message)
+    chosen = [one for one in attacks if _chosen(one, arguments)]
+    board = build_attacks(chosen, external)
+    page = pages.write({"index.html": attacks_page(board)}, arguments.html) if arguments.html else None
+    if arguments.json:
+        output.emit_json({**attacks_json(board), "page": page})
+        return 0
+    if len(chosen) < len(attacks):
+        output.message(f"{output.count(len(attacks) - len(chosen), 'attack')} with another model or source left out.")
+    output.emit(render_attacks(board), styled=True)
+    if page:
+        output.emit(f"Page: {page}")
+    return 0
+
+
+def _chosen(result: AttackResult, arguments: argparse.Namespace) -> bool:
+    subject = result.subject
+    return (not arguments.model or subject.model in arguments.model) and (
+        arguments.source in (None, "auto", subject.source)
+    )

@@ -1,0 +1,258 @@
+"""submission.yaml, the card of a submission, and reproduced.json, what a re-run of it found. Both are read strictly;
+a card and a README to fill in are written, and the gate refuses what still says TODO.
+
+Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
+keys are errors with file and line.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from dpicl.core.errors import ResultError, UsageError, unknown
+from dpicl.core.files import write_whole
+from dpicl.core.plugins import shadows
+from dpicl.core.strict_yaml import Document, Place, parse, read
+from dpicl.leaderboards.model.submissions import Reproduction
+from dpicl.leaderboards.model.text import names_text
+from dpicl.run.results import lines, read_part
+from dpicl.run.suite import Suite
+from dpicl.run.suite_rows import number
+
+CARD, README = "submission.yaml", "README.md"
+REPRODUCED = "reproduced.json"
+#: Characters of one text of a card.
+LONGEST = 2000
+#: What `dpicl submit --new` writes where an author must write something.
+PLACEHOLDER = "TODO"
+_TO_DO = f"still says {PLACEHOLDER}"
+#: Names of teams and methods, which are folders and parts of a row's name on every system.
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+_CARD = """\
+# What a reader must know about this submission; docs/add-a-method.md explains every key.
+schema_version: 1
+version: 1                # raise it when scores move
+team: {team}
+method: {method}
+suite: {suite}
+suite_version: {version}
+authors: [TODO names]
+licence: Apache-2.0       # of code and results, an SPDX id
+paper: TODO the address of the paper, or its citation, or none
+code: ""                  # https://..., if there is a repository
+mechanism: {method}.py  # the file beside this card; leave the key out for a mechanism of the package
+public_data: TODO what public data or models the method uses besides the suite's model, or none
+tuning: TODO how the options were chosen, on which records, how many settings were tried, or none
+contact: ""
+# Scores that the paper prints, if it has this task. They stand beside the measured ones.
+# reported:
+#   - {{task: agnews, epsilon: 1, score: 0.81, where: "table 2; another model"}}
+"""
+
+_README = """\
+# {method}
+
+TODO: the method in a few sentences, and what a reader should know about these results.
+
+| version | year | what changed |
+|---|---|---|
+| 1 | {year} | first |
+"""
+
+
+def is_name(name: str) -> bool:
+    """Whether it may name a team or a method."""
+    return NAME.fullmatch(name) is not None and not reserved(name)
+
+
+def reserved(name: str) -> bool:
+    """Whether Windows has a device of this name, so that no checkout there could hold the file."""
+    return _RESERVED.fullmatch(name) is not None
+
+
+def _somebody(value: str) -> str:
+    if value.strip().lower() == "none":
+        raise ValueError("is nobody's name; somebody must answer for a submission")
+    return value
+
+
+def _filled(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty; write it, or 'none' where that is the answer")
+    if value.lstrip().startswith(PLACEHOLDER):
+        raise ValueError(f"{_TO_DO}; write it, or 'none' where that is the answer")
+    return value.strip()
+
+
+def _licence(value: str) -> str:
+    try:
+        return canonicalize_license_expression(value)
+    except InvalidLicenseExpression:
+        raise ValueError("is no SPDX licence id, such as Apache-2.0, MIT or CC-BY-4.0") from None
+
+
+def _address(value: str) -> str:
+    if value and not re.fullmatch(r"https://[^\s<>\"']+", value):
+        raise ValueError("must be an address that begins with https://")
+    return value
+
+
+def _python_file(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\.py", value):
+        raise ValueError("must be the plain name of a Python file beside the card, such as my_method.py")
+    return value
+
+
+Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
+Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
+
+
+class Reported(BaseModel):
+    """A score as a paper prints it. score: in [0, 1]. where: the table or figure, or what differs from this suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Text
+    epsilon: Annotated[Number, Field(gt=0)]
+    score: Annotated[Number, Field(ge=0, le=1)]
+    where: Text
+
+
+class Card(BaseModel):
+    """A parsed submission.yaml (docs/add-a-method.md). The maintainers write footnote and unreliable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1]
+    version: Annotated[int, Field(ge=1, lt=2**53, strict=True)]
+    team: str
+    method: str
+    suite: Text
+    suite_version: Annotated[int, Field(ge=0, lt=2**53, strict=True)] | Annotated[str, Field(max_length=40)]
+    authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
+    licence: Annotated[str, AfterValidator(_licence)]
+    paper: Text
+    code: Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)] = ""
+    mechanism: Annotated[str, AfterValidator(_python_file)] = ""
+    public_data: Text
+    tuning: Text
+    contact: Annotated[str, Field(max_length=200)] = ""
+    reported: Annotated[list[Reported], Field(max_length=200)] = []
+    footnote: Annotated[str, Field(max_length=LONGEST)] = ""
+    unreliable: Annotated[str, Field(max_length=LONGEST)] = ""
+
+
+def read_card(path: Path) -> Card:
+    """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
+    document = read(path)
+    _refuse_controls(document, document.data)
+    if not isinstance(document.data, dict):
+        raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
+    try:
+        card = Card.model_validate(document.data)
+    except ValidationError as error:
+        raise _explain(error, document) from None
+    seen: set[tuple[str, float]] = set()
+    for i, one in enumerate(card.reported):
+        if (one.task, one.epsilon) in seen:
+            raise document.error(("reported", i), f"{one.task} at epsilon {one.epsilon:g} is reported twice; keep one.")
+        seen.add((one.task, one.epsilon))
+    return card
+
+
+def keys_of(content: bytes) -> Mapping[str, Any]:
+    """The keys of an earlier card; {} where it cannot be read safely."""
+    try:
+        data = parse(content.decode("utf-8"), Path(CARD)).data
+    except (UsageError, UnicodeDecodeError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _refuse_controls(document: Document, value: Any, place: Place = ()) -> None:
+    """Raises UsageError for control characters and lone surrogates, which YAML's escapes can write."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            _refuse_controls(document, key, (*place, key))
+            _refuse_controls(document, item, (*place, key))
+    elif isinstance(value, str):
+        for character in value:
+            if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
+                odd = f"U+{ord(character):04X}"
+                raise document.error(place, f"it holds the character {odd}, which no text has; remove it.")
+
+
+def _explain(error: ValidationError, document: Document) -> UsageError:
+    """The first problem as one sentence with its line; unknown keys first, since a misspelt key is missing too."""
+    problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    place = tuple(problem["loc"])
+    open_keys = [str(each["loc"][0]) for each in error.errors() if _TO_DO in each["msg"]]
+    if len(open_keys) > 1 and _TO_DO in problem["msg"]:
+        said = f"{names_text(open_keys)} still say {PLACEHOLDER}; write them, or 'none' where that is the answer."
+        return document.error(place, said)
+    if problem["type"] == "extra_forbidden":
+        fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
+        return document.error(place, str(unknown("key", str(place[-1]), fields)))
+    if problem["type"] == "missing":
+        return document.error(place, f"the key '{place[-1]}' is missing; docs/add-a-method.md explains it.")
+    message = problem["msg"].removeprefix("Value error, ")
+    shown = ".".join(map(str, place))
+    return document.error(
+        place, f"'{shown}' {message}." if "Value error" in problem["msg"] else f"'{shown}': {message}."
+    )
+
+
+class _Reproduced(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1]
+    cells: Annotated[list[Reproduction], Field(max_length=1000)]
+
+
+def read_reproduced(path: Path) -> tuple[Reproduction, ...]:
+    """What re-runs found; () without a file. Raises ResultError for a file that is not one."""
+    if not path.is_file():
+        return ()
+    try:
+        found = read_part(_Reproduced, path.read_text(encoding="utf-8"), 1, "record of re-runs")
+    except ValueError as error:
+        raise ResultError(f"{path} is {error}; restore it, or remove it and record again.") from None
+    return tuple(found.cells)
+
+
+def write_reproduced(path: Path, cells: Sequence[Reproduction]) -> None:
+    """Adds cells to the file; what is there of the same cell by the same person is replaced."""
+    kept = {(one.cell_id, one.by): one for one in (*read_reproduced(path), *cells)}
+    document = {"schema_version": 1, "cells": [asdict(one) for one in kept.values()]}
+    write_whole(path, lines(document) + "\n", path.parent)
+
+
+def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
+    """Writes <team>/<method>/submission.yaml, for this suite, and README.md below the root; returns both.
+
+    Raises UsageError for a bad name, and where there is a submission already.
+    """
+    team, _, method = name.partition("/")
+    if not is_name(team) or not is_name(method):
+        raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
+    folder = root / team / method
+    if shadows(method, folder):
+        raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")
+    if (folder / CARD).exists():
+        raise UsageError(f"{folder / CARD} already exists; choose another name, or edit it.")
+    keys = {"team": team, "method": method, "suite": suite.name, "version": suite.version, "year": year}
+    files = {folder / CARD: _CARD, folder / README: _README}
+    for path, text in files.items():
+        write_whole(path, text.format(**keys), root)
+    return list(files)

@@ -1,0 +1,106 @@
+"""The checks that run code: conformance and declared events. Code that was sent runs only with `--run-code`.
+
+It runs as the gate's own user, with what that user can read and reach. docs/add-a-method.md names a container for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dpicl.core.errors import DpiclError, UnsupportedEvent
+from dpicl.core.plugins import theirs
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.ledgers import events_of
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.privacy.events import from_json, to_json
+from dpicl.run.results import Result
+
+
+def announcement(contents: Contents) -> str:
+    """The line that stands before code runs."""
+    assert contents.plugin is not None
+    return f"{contents.name}: running {contents.plugin.name}, sha256 {contents.plugin_hash}. This is no sandbox."
+
+
+def trusting(contents: Contents) -> str:
+    """The caveat of a passed check that ran submitted code: the code itself may have decided the answer."""
+    return "" if contents.plugin is None else "; this trusts the submitted code not to cheat, so read it first"
+
+
+def may_run(contents: Contents, run_code: bool) -> str:
+    """Why the mechanism's code may not run, or "". Code of the package may, on models that come with the project."""
+    if contents.card is None or not contents.results:
+        return "there is no card or no result"
+    used = {result.cell.plugin for result in contents.results.values()}
+    if used != {None} and contents.plugin is None:
+        return "its results are of a plugin file that was not submitted"
+    if used not in ({None}, {contents.plugin_hash}):
+        return "its results are of another file than the submitted one"
+    models = {result.cell.model.partition(":")[0] for result in contents.results.values()}
+    if "server" in models:
+        return "its model is behind a server, and no address that was submitted is asked"
+    if contents.plugin is not None and not run_code:
+        return "that runs the submitted code; read it, then give --run-code"
+    if "hf" in models and not run_code:
+        return "that loads the model that it names; give --run-code"
+    return ""
+
+
+def plugins(contents: Contents) -> list[Path]:
+    """The submitted file; none for mechanisms of the package."""
+    return [] if contents.plugin is None else [contents.plugin]
+
+
+def conformance_check(contents: Contents, run_code: bool) -> Finding:
+    """The conformance kit (`dpicl check`) on the mechanisms of the results."""
+    if reason := may_run(contents, run_code):
+        return not_checked("conformance", reason)
+    if not run_code:
+        return not_checked("conformance", "its mechanism is one of the package, whose tests run the kit; or --run-code")
+    from dpicl.conformance.kit import check_mechanism  # loads torch
+
+    try:
+        known = load_mechanisms(plugins(contents))
+    except DpiclError as error:
+        return verdict("conformance", [str(error)])
+    problems, passed = [], 0
+    cells = (result.cell for result in contents.results.values())
+    for name, digest in dict.fromkeys((cell.mechanism, cell.plugin) for cell in cells):
+        if name not in known or known[name].plugin_hash != digest:
+            problems.append(f"There is no mechanism '{name}' in the {'package' if digest is None else 'file'}.")
+            continue
+        try:
+            checks = check_mechanism(known[name].cls)
+        except DpiclError as error:
+            problems.append(str(error))
+            continue
+        passed += sum(check.status == "passed" for check in checks)
+        problems += [f"{name}, {one.check}: {one.why[:500]}" for one in checks if one.status == "failed"]
+    return verdict("conformance", problems, f"{passed} checks of `dpicl check` passed{trusting(contents)}")
+
+
+def events_check(contents: Contents, run_code: bool) -> Finding:
+    """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
+    if reason := may_run(contents, run_code):
+        return not_checked("ledger", f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
+    try:
+        with theirs("The mechanism's `events` fails"):
+            answers = events_of(contents.results.values(), plugins(contents))
+    except DpiclError as error:
+        return verdict("ledger", [str(error)])
+    pairs = zip(contents.results.items(), answers, strict=True)
+    problems = by_sentence((name, _incomplete(result, answer)) for (name, result), answer in pairs)
+    return verdict("ledger", problems, f"{len(answers)} ledgers are what the mechanism declares{trusting(contents)}")
+
+
+def _incomplete(result: Result, answer: Any) -> str:
+    """Why a ledger is not the event that the mechanism declares, or ""."""
+    try:
+        wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
+    except UnsupportedEvent as error:
+        return f"the mechanism declares no event ({error}); fix its `events`."
+    if wanted == charged:
+        return ""
+    return "its ledger is not what the mechanism declares for these sizes and this noise; send what `dpicl run` wrote."

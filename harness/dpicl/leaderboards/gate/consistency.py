@@ -1,0 +1,160 @@
+"""Does a result agree with itself, and is it the only one of its kind?
+
+What a run writes fits together: scores are means of outcomes, intervals hold their score, nothing is from the future,
+and the code was a commit. A file that was edited by hand mostly does not. Two submissions with the same outcomes on
+every record of every cell are one submission.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from dpicl.core import git
+from dpicl.core.errors import DpiclError
+from dpicl.data.task import Task
+from dpicl.leaderboards.gate.card import REPRODUCED
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.run.results import Result
+
+_ROUNDING = 1e-9
+#: Metrics whose outcomes are right or wrong.
+_BINARY = ("acc", "acc_calibrated", "acc_nearest", "acc_logistic", "exact_match")
+_RESEND = "send what `dpicl run` wrote."
+#: What a clock may be ahead of ours.
+CLOCK = timedelta(days=1)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def consistency_check(contents: Contents, now: datetime | None = None) -> Finding:
+    """Every result against itself."""
+    now = now or datetime.now(UTC)
+    problems = by_sentence((name, contradiction(result, now)) for name, result in contents.results.items())
+    return verdict("consistency", problems, "scores are the means of their outcomes; nothing contradicts itself")
+
+
+def contradiction(result: Result, now: datetime) -> str:
+    """Where one result does not agree with itself, or "". The schema has checked that scores are means of outcomes."""
+    manifest, privacy, documents = result.manifest, result.privacy, result.documents
+    for metric in set(_BINARY) & documents.keys():
+        if any(one not in (0.0, 1.0) for one in documents[metric].outcomes):
+            return f"{metric} has an outcome out of its range; {_RESEND}"
+    if datetime.fromisoformat(result.created) > now + CLOCK:
+        return f"it was created in the future ({result.created[:25]}); set the clock and run it again."
+    if manifest.dirty:
+        return "it was run with uncommitted changes; commit them and run it again."
+    if manifest.commit is None or manifest.dirty is None:
+        return "it was run outside the repository, so no commit is known; run it in a clone."
+    if not _COMMIT.fullmatch(manifest.commit):
+        return f"its commit is none; {_RESEND}"
+    if not manifest.packages.get("torch"):
+        return f"its manifest names no packages; {_RESEND}"
+    if problem := missing_texts(result):
+        return problem
+    tested, answered = documents[result.main_metric].ids, {one.id for one in result.answers}
+    if manifest.data.test_records != len(tested):
+        return f"its manifest counts other test records than it has outcomes; {_RESEND}"
+    if answered and not answered >= set(tested):
+        return f"some test records have an outcome and no answer; {_RESEND}"
+    single = privacy.epsilon_per_query
+    if single is not None and not single <= privacy.epsilon_proved * (1 + _ROUNDING):
+        return f"its epsilon for one query, {single:g}, is above that of all; {_RESEND}"
+    return ""
+
+
+def missing_texts(result: Result) -> str:
+    """Why released texts are missing, or "". A task may forbid texts that retell real records."""
+    count = result.released_count
+    if not result.cell.epsilon > 0 or result.texts:
+        return ""
+    if not count:
+        return f"it has an epsilon and released nothing; {_RESEND}"
+    return "" if _is_restricted(result) else f"it counts {count} released texts and holds none; {_RESEND}"
+
+
+def _is_restricted(result: Result) -> bool:
+    """Whether `dpicl run` withholds the texts of this task and source (dpicl.run.pipeline)."""
+    try:
+        metadata = Task.without_records(result.cell.task).config["metadata"]
+    except DpiclError:
+        return False
+    return result.cell.source != "synthetic" and bool(metadata.get("restricted", False))
+
+
+def commit_check(contents: Contents, frozen: bool) -> Finding:
+    """Whether the checkout has the commits that results and records of re-runs name, and no result is older than its
+    commit. git is asked about the project's own repository alone. frozen: whether all was there before."""
+    if frozen:
+        return verdict("commit", [], "nothing was changed, and its commits were looked up when it came")
+    named = [(name, one.manifest.commit or "", one.created) for name, one in contents.results.items()]
+    named += [(REPRODUCED, one.commit or "", one.created) for one in contents.reproduced]
+    asked = sorted({commit for _, commit, _ in named if _COMMIT.fullmatch(commit)})
+    if not git.has_repository():
+        return not_checked("commit", "this is no checkout of the project, so nobody can say which commits there are")
+    try:
+        answer = git.git("rev-list", "--no-walk", "--ignore-missing", "--timestamp", *asked).decode("ascii").split()
+        shallow = git.git("rev-parse", "--is-shallow-repository").strip() == b"true"
+    except git.GitError as error:
+        return not_checked("commit", str(error))
+    times = {commit: int(seconds) for seconds, commit in zip(answer[::2], answer[1::2], strict=True)}
+    if shallow and not times.keys() >= set(asked):
+        return not_checked("commit", "this checkout is shallow; `git fetch --unshallow` brings the commits")
+    problems = by_sentence((name, _commit_problem(commit, created, times)) for name, commit, created in named)
+    return verdict("commit", problems, f"{len(times)} commits are in this repository, and older than what they made")
+
+
+def _commit_problem(commit: str, created: str, times: Mapping[str, int]) -> str:
+    if commit not in times:
+        return (
+            f"its commit {commit[:10]} is not in this repository; fetch the branch that has it, or run it again from a"
+            " commit of the project."
+        )
+    try:
+        made = datetime.fromisoformat(created).timestamp()
+    except ValueError:
+        return ""  # `reproduced_check` says so
+    late = made + CLOCK.total_seconds() < times[commit]
+    return f"it was created before its commit {commit[:10]} was made; {_RESEND}" if late else ""
+
+
+def duplicates_check(contents: Contents, reference: Sequence[Result], others: Iterable[Contents]) -> Finding:
+    """Against the results of record and every other submission: no cell twice, no method under two names."""
+    rivals: dict[str, list[Result]] = {
+        "the results of record": [result for result in reference if result.cell.mechanism not in (ZERO_SHOT, REAL_DATA)]
+    }
+    rivals |= {one.name: list(one.results.values()) for one in others if one.name != contents.name}
+    own = {result.cell_id for result in contents.results.values()}
+    problems = []
+    for name, results in rivals.items():
+        if both := own & {result.cell_id for result in results}:
+            problems.append(f"{len(both)} of its cells are those of {name} already; send only what is new.")
+        elif label := _copied(contents.results.values(), results):
+            problems.append(
+                f"All outcomes are those of {label} in {name}, record by record; send a method of its own, or explain"
+                " it to the maintainers."
+            )
+    return verdict("duplicates", problems, f"none of its cells or methods is in {len(rivals)} other sources")
+
+
+def _copied(own: Iterable[Result], results: Iterable[Result]) -> str:
+    """The row of ``results`` that has the same outcomes in every cell of ``own``, or ""."""
+    mine = _outcomes(own)
+    by_label: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        by_label[result.cell.label].append(result)
+    return next((label for label, rows in by_label.items() if mine and mine <= _outcomes(rows)), "")
+
+
+def _outcomes(results: Iterable[Result]) -> set[tuple[object, ...]]:
+    """Every cell but for its row, with the outcome of every test record, in whatever order they stand."""
+    found: set[tuple[object, ...]] = set()
+    for result in results:
+        cell, documents = result.cell, result.documents.get(result.main_metric)
+        if documents is not None:
+            key = (cell.suite, str(cell.suite_version), cell.model, cell.task, cell.epsilon, cell.seed)
+            found.add((*key, frozenset(zip(documents.ids, documents.outcomes, strict=True))))
+    return found

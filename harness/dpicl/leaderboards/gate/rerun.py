@@ -1,0 +1,218 @@
+"""Runs some cells of a submission again and compares them with what was reported; checks recorded re-runs.
+
+The cells are drawn at random, after the submission is fixed, so nobody chooses them. On the same processor, device,
+dtype and packages, and where the model rounds as it did (`Model.arithmetic`: threads and settings of libraries change
+it too), everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and with it
+everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger. An honest
+claim is as often above the re-run as below it. So that these allowances are not collected in one direction, the mean of
+claimed minus re-run is tested over all cells (`p_of_lean`).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from statistics import fmean, pstdev
+
+import numpy as np
+
+from dpicl.core.errors import UsageError
+from dpicl.core.messages import count
+from dpicl.core.plugins import theirs
+from dpicl.leaderboards.gate.card import REPRODUCED
+from dpicl.leaderboards.gate.code import may_run, plugins, trusting
+from dpicl.leaderboards.gate.consistency import CLOCK
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, verdict
+from dpicl.leaderboards.gate.ledgers import SAME
+from dpicl.leaderboards.model.rows import score_of
+from dpicl.leaderboards.model.submissions import Reproduction
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.run.results import Result, from_text, to_text
+
+#: Smallest difference of scores that counts on another machine.
+SLACK = 0.02
+#: How often the test of the mean refuses an honest submission, at most; draws of signs that it is made from.
+LEAN_LEVEL = 0.01
+_SIGN_DRAWS = 9_999
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True)
+class RerunCell:
+    """A cell as reported and as it came out now. problem: what is wrong with the latter, or "". same_place: whether
+    processor, device, dtype and packages are the same.
+    """
+
+    reported: Result
+    reproduced: Result
+    same_place: bool
+    identical: bool
+    problem: str
+
+    def reproduction(self, by: str) -> Reproduction:
+        """Its entry of reproduced.json."""
+        cell = self.reported.cell
+        return Reproduction(
+            cell_id=self.reported.cell_id,
+            task=cell.task,
+            epsilon=cell.epsilon,
+            seed=cell.seed,
+            reported=score_of(self.reported),
+            reproduced=score_of(self.reproduced),
+            identical=self.identical,
+            by=by,
+            created=self.reproduced.created,
+            commit=self.reproduced.manifest.commit,
+        )
+
+
+def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int, list[Result]]:
+    """(seed, cells): drawn without replacement from all cells, in the order of their ids.
+
+    seed: of an earlier draw, to repeat it; None: from the system's entropy, since whatever follows from the content is
+    chosen by the sender.
+    """
+    seed = secrets.randbits(32) if seed is None else seed
+    results = sorted(contents.results.values(), key=lambda result: result.cell_id)
+    return seed, random.Random(seed).sample(results, min(count, len(results)))
+
+
+def rerun(
+    contents: Contents, chosen: list[Result], run_code: bool, announce: Callable[[str], None] = lambda line: None
+) -> list[RerunCell]:
+    """Runs the cells again. announce: called before each.
+
+    Raises UsageError where their code may not run, PluginError where it fails.
+    """
+    if reason := may_run(contents, run_code):
+        raise UsageError(f"{contents.name} cannot be run again: {reason}.")
+    from dpicl.run.pipeline import run_cell  # loads torch
+    from dpicl.run.workbench import Workbench
+
+    bench = Workbench(load_mechanisms(plugins(contents)))
+    cells = []
+    for one in chosen:
+        announce(f"running {one.cell}")
+        with theirs(f"The re-run of {one.cell} fails"):
+            cells.append(compared(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
+    return cells
+
+
+def compared(reported: Result, now: Result) -> RerunCell:
+    """Both results of one cell."""
+    same_place = _place(reported) == _place(now) and _same_arithmetic(reported, now)
+    same_outcomes = reported.documents[reported.main_metric] == now.documents.get(reported.main_metric)
+    identical = _same_texts(reported, now) and same_outcomes and now.cell_id == reported.cell_id
+    difference, allowed = abs(score_of(now) - score_of(reported)), allowed_difference(reported)
+    problem = ""
+    if now.cell_id != reported.cell_id:
+        problem = "another cell came out"
+    elif abs(now.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
+        problem = "another epsilon is proved"
+    elif same_place and not identical:
+        problem = "on the same processor, device, dtype and packages, with the same rounding, it is not identical"
+    elif difference > allowed:
+        problem = f"the scores differ by {difference:.3f}, more than {allowed:.3f}"
+    return RerunCell(reported, now, same_place, identical, problem)
+
+
+def _same_texts(reported: Result, now: Result) -> bool:
+    return all(getattr(reported, part) == getattr(now, part) for part in ("instruction", "released", "answers"))
+
+
+def allowed_difference(result: Result) -> float:
+    """What a score may differ by on another machine: 2 standard errors of the cell, or `SLACK` if that is larger."""
+    outcomes = result.documents[result.main_metric].outcomes
+    return max(SLACK, 2 * pstdev(outcomes) / math.sqrt(len(outcomes)))
+
+
+def _place(result: Result) -> tuple[object, ...]:
+    manifest = result.manifest
+    packages = {name: version for name, version in manifest.packages.items() if name != "dpicl-bench"}
+    return manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items())), manifest.machine.cpu
+
+
+def p_of_lean(cells: Sequence[RerunCell], seed: int) -> float:
+    """The one-sided p-value of "claimed is better than re-run, on average", by flipping signs at random.
+
+    An honest submission and its re-run could change places, so each difference is as likely to have either sign; under
+    that alone, p <= 0.01 has a probability of at most 0.01, for any number of cells. What flips its sign as a whole is
+    what one draw of noise decided: a document where every answer has noise of its own, or where both released the same
+    texts; else the cell. So p cannot come below 1/2^k for k cells of demonstrations that differ. seed: of the signs.
+    """
+    units = np.array([difference for cell in cells for difference in _differences(cell)])
+    units = units[units != 0]
+    signs = np.random.default_rng(seed).integers(0, 2, (_SIGN_DRAWS, len(units)), dtype=np.int8) * 2 - 1
+    above = np.count_nonzero(signs @ units >= units.sum() - _EQUAL)
+    return float((1 + above) / (1 + _SIGN_DRAWS))
+
+
+def _differences(cell: RerunCell) -> list[float]:
+    """How much better claimed is than re-run, in shares of the cell's score, one number for each draw of noise."""
+    was, now, metric = cell.reported, cell.reproduced, cell.reported.main_metric
+    better = -1.0 if was.lower_is_better(metric) else 1.0
+    of_both = (one.documents[metric] for one in (was, now))
+    claimed, found = (dict(zip(own.ids, own.outcomes, strict=True)) for own in of_both)
+    if (was.privacy.queries is None and not _same_texts(was, now)) or claimed.keys() != found.keys():
+        return [better * (score_of(was) - score_of(now))]
+    return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
+
+
+def _same_arithmetic(reported: Result, now: Result) -> bool:
+    """Whether the model rounded alike; results of before it was noted are taken to have."""
+    found = {one.manifest.model.arithmetic for one in (reported, now)} - {None}
+    return len(found) < 2
+
+
+def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Finding:
+    """Whether the re-run confirms what was reported."""
+    problems = [
+        f"{was.cell}: reported {score_of(was):.3f}, now {score_of(one.reproduced):.3f}: {one.problem}."
+        for one in cells
+        if one.problem and (was := one.reported)
+    ]
+    if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
+        mean = fmean(score_of(one.reported) - score_of(one.reproduced) for one in cells)
+        problems.append(
+            f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
+            f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
+        )
+    again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
+    identical = sum(one.identical for one in cells)
+    number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
+    drawn = f"{number} came out again, {identical} identical{trusting(contents)}"
+    return verdict("rerun", problems, drawn, [again])
+
+
+def reproduced_check(contents: Contents, now: datetime | None = None) -> Finding:
+    """Every recorded re-run against the result of its cell."""
+    now = now or datetime.now(UTC)
+    results = {result.cell_id: result for result in contents.results.values()}
+    problems = [
+        f"{REPRODUCED}, cells[{i}]: {problem}; remove it and record again with `dpicl submit --rerun N --record`."
+        for i, one in enumerate(contents.reproduced)
+        if (problem := _misfit(one, results.get(one.cell_id), now))
+    ]
+    return verdict("reproduced", problems, f"{len(contents.reproduced)} recorded re-runs are of these results")
+
+
+def _misfit(one: Reproduction, result: Result | None, now: datetime) -> str:
+    if result is None:
+        return "it is of a cell that is not here"
+    cell, score = result.cell, score_of(result)
+    if (one.task, one.epsilon, one.seed) != (cell.task, cell.epsilon, cell.seed) or abs(one.reported - score) > _EQUAL:
+        return "its task, epsilon, seed or reported score is not that of the result"
+    if abs(one.reproduced - score) > (_EQUAL if one.identical else allowed_difference(result)):
+        return f"{one.reproduced:.3f} does not reproduce {score:.3f}"
+    if one.commit is None:
+        return "it names no commit"
+    try:
+        created = datetime.fromisoformat(one.created)
+    except ValueError:
+        return "`created` is no time"
+    return "it has no time zone or is from the future" if created.tzinfo is None or created > now + CLOCK else ""

@@ -1,0 +1,194 @@
+"""Attacks: the board of every attack result and external evaluation under a results folder, and their numbers in words.
+
+A table holds one attack, with one question where it has several, on one task with one source of records and one model
+(hash of its weights), whether a suite has a row for it or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dpicl.attacks.power import NO_POWER, Power, powers
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate, External
+from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
+from dpicl.leaderboards.model.text import bound_text, confidence_text, counted, queries_words
+
+Options = Mapping[str, Any]
+
+#: Stands for the default of an option where the mechanism is not known here.
+_DEFAULT = "its default"
+_CAPITALS = {"auc": "AUC", "rouge": "ROUGE", "tpr": "TPR", "fpr": "FPR", "pii": "PII"}
+_RATE = re.compile(r"tpr_at_fpr_(0\.\d+)")
+
+
+def measure_name(name: str) -> str:
+    """'auc' is 'AUC', 'tpr_at_fpr_0.001' is 'TPR at 0.1% FPR', and underscores are spaces."""
+    if match := _RATE.fullmatch(name):
+        return f"TPR at {100 * float(match[1]):g}% FPR"
+    return " ".join(_CAPITALS.get(word, word) for word in name.split("_"))
+
+
+def estimate_text(estimate: Estimate | None) -> str:
+    """'0.61 [0.48, 0.73]', '0.61' without an interval, '–' for nothing."""
+    if estimate is None:
+        return "–"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:z.2f}"
+    return f"{estimate.value:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"
+
+
+def measured_text(result: AttackResult, name: str, power: Power | None) -> str:
+    """As `estimate_text`; 'no power here' where neither the attack nor its control is told from guessing."""
+    if power is not None and name in result.measures and power.hides(result):
+        return NO_POWER if name == power.measure else "–"
+    return estimate_text(result.measures.get(name))
+
+
+def audited_text(result: AttackResult) -> str:
+    """The lower bound, rounded down; '–' where the attack gives none."""
+    return bound_text(None if result.bound is None else result.bound.epsilon)
+
+
+def confidence_of(result: AttackResult) -> str:
+    """The confidence of the bound, '–' where there is none."""
+    return "–" if result.bound is None else confidence_text(result.bound.confidence)
+
+
+def trials_text(result: AttackResult) -> str:
+    """'50 + 50': runs with and without the record behind the bound; '64 canaries': those of an audit in one run."""
+    if result.bound is None:
+        return "–"
+    if decision := result.bound.decision:
+        return f"{decision.trials_in:,} + {decision.trials_out:,}"
+    candidates = result.details.get("candidates")
+    return f"{candidates:,} canaries" if isinstance(candidates, int) else "–"
+
+
+def rates_text(result: AttackResult) -> str:
+    """'0.91 (≥ 0.85), 0.02 (≤ 0.08)': TPR and FPR of the rule with their one-sided limits."""
+    decision = None if result.bound is None else result.bound.decision
+    if decision is None:
+        return "–"
+    return f"{decision.tpr:.3f} (≥ {decision.tpr_lower:.3f}), {decision.fpr:.3f} (≤ {decision.fpr_upper:.3f})"
+
+
+def sizes_text(result: AttackResult) -> str:
+    """'16 records, 1 query': what was attacked."""
+    return f"{counted(result.subject.members, 'record')}, {queries_words(result.privacy.queries)}"
+
+
+def options_text(options: Options, none: str = "defaults") -> str:
+    """'slots = 4, tokens = 8'. none: stands where there is no option."""
+    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or none
+
+
+def differing_options(attacked: Options, own: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
+    """Option -> (value in the attack, value in the row), where they differ; one that is not given has its default."""
+    pairs = {
+        name: tuple(given.get(name, defaults.get(name, _DEFAULT)) for given in (attacked, own))
+        for name in dict.fromkeys([*attacked, *own])
+    }
+    return {name: (here, there) for name, (here, there) in pairs.items() if here != there}
+
+
+def against_row(result: AttackResult, own: Options, defaults: Options) -> str:
+    """What was attacked, where it is not the row's own: '8 records, 1 query, slots = 4 (row: 10)'."""
+    pairs = differing_options(result.subject.options, own, defaults)
+    options = [f"{name} = {here} (row: {there})" for name, (here, there) in sorted(pairs.items())]
+    return ", ".join([sizes_text(result), *options])
+
+
+@dataclass(frozen=True)
+class AttackTable:
+    """Results of one attack that may be compared: by mechanism and rising ε. question: "" where there is only one.
+
+    weights: "" where nothing identifies them.
+    """
+
+    attack: str
+    question: str
+    task: str
+    source: str
+    model: str
+    weights: str
+    results: tuple[AttackResult, ...]
+
+    @property
+    def title(self) -> str:
+        asked = f" ({self.question})" if self.question else ""
+        return f"{self.attack}{asked} on {self.task}"
+
+    @property
+    def measures(self) -> list[str]:
+        """Every measure that some result has."""
+        return list(dict.fromkeys(name for result in self.results for name in result.measures))
+
+    @cached_property
+    def powers(self) -> Mapping[str, Power]:
+        """Id of a result -> what the attack finds where nothing is hidden."""
+        return powers(self.results)
+
+    @property
+    def power(self) -> list[str]:
+        """The same in words, each once."""
+        return list(dict.fromkeys(map(str, self.powers.values())))
+
+    def measured(self, result: AttackResult) -> list[tuple[str, str]]:
+        """(name, text) of every measure that says something; of an attack without power the one that shows it."""
+        power = self.powers.get(result.id)
+        if power is not None and power.hides(result):
+            return [(power.measure, NO_POWER)]
+        return [(name, estimate_text(found)) for name, found in result.measures.items()]
+
+    @property
+    def counts(self) -> list[str]:
+        """Every count that some result has."""
+        return list(dict.fromkeys(name for result in self.results for name in result.counts))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What results say about themselves and about their measures, each once."""
+        said = dict.fromkeys([f"exact: {ATTAINED}"] if self.attack in (EXACT, GROUP) else [])
+        for one in self.results:
+            noted = (f"{measure_name(name)}: {found.note}" for name, found in one.measures.items() if found.note)
+            said |= dict.fromkeys((*one.notes, *noted))
+        return list(said)
+
+
+@dataclass(frozen=True)
+class AttackBoard:
+    """All tables by attack, task, source and model; then what others found."""
+
+    tables: tuple[AttackTable, ...]
+    external: tuple[External, ...]
+    notes: tuple[str, ...]
+
+
+def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External]) -> AttackBoard:
+    """The board of these results. Those of simulated models are left out where there are real ones; a note says so."""
+    notes = []
+    real = [result for result in attacks if not is_simulated(result.manifest.model.name)]
+    if real and len(real) < len(attacks):
+        notes.append(f"Left out: {counted(len(attacks) - len(real), 'attack')} on a simulated model.")
+        attacks = real
+    elif attacks and not real:
+        notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
+    groups: dict[tuple[str, str, str, str, str, str], list[AttackResult]] = defaultdict(list)
+    for result in attacks:
+        question, subject, model = str(result.settings.get("question", "")), result.subject, result.manifest.model.name
+        groups[result.attack, question, subject.task, subject.source, model, weights(result)].append(result)
+    tables = (AttackTable(*key, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items()))
+    ordered = sorted(external, key=lambda one: (one.suite, one.task, one.label, one.epsilon, one.authors))
+    return AttackBoard(tuple(tables), tuple(ordered), tuple(notes))
+
+
+def _order(result: AttackResult) -> tuple[float, str, float, str, str]:
+    """Zero-shot and other ε = 0 first, mechanisms by name and ε, real demonstrations last."""
+    epsilon = result.privacy.epsilon_proved
+    place = 0.0 if epsilon == 0 else 2.0 if result.subject.mechanism == REAL_DATA else 1.0
+    return place, result.subject.mechanism, result.subject.epsilon, result.access, result.id

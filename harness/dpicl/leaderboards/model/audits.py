@@ -1,0 +1,205 @@
+"""The audited ε of a row: the largest lower bound that attacks on it prove, and whether it refutes the proved ε.
+
+Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A flag takes a row
+out of the ranking, so it is corrected: with k attacks on a row each must exceed the proved ε at confidence 1 - 0.05/k
+(Bonferroni). Our k attacks then flag a row (of one task) whose proof holds with probability 5% at most. Attacks of
+others (`External`) are a family of their own, with another 5%, so none of them weakens ours.
+
+An excess that this correction does not confirm is a doubt, shown with the confidence that would settle it.
+
+Bounds are of two kinds. A sampled one rests on runs, or on guesses, and has a confidence below 1. An exact one
+(dpicl.attacks.exact_audit) has no sampling error, so it needs no correction and weakens no other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scipy.optimize import brentq
+from scipy.special import rel_entr
+
+from dpicl.attacks.power import Power
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
+from dpicl.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
+from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
+
+#: Bounds in the column hold at this confidence; a flag is wrong with probability 5% at most.
+CONFIDENCE = 0.95
+#: Names of the attacks whose trials are independent runs of the mechanism.
+AUDITS = ("audit", "reference_vector")
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What attacks say about one row.
+
+    attacks: ours, the strongest bound first. external: other people's. best: the one behind the audited ε, None without
+    a bound at 95%. flag: why the row has no rank, or "". doubts: excesses that are not confirmed, in words. settings:
+    id of an attack -> on what it was made. powers: id -> what the attack finds where nothing is hidden. command: makes
+    an audit; "" where there is one, or where none can be made.
+    """
+
+    attacks: tuple[AttackResult, ...] = ()
+    external: tuple[External, ...] = ()
+    best: AttackResult | None = None
+    flag: str = ""
+    doubts: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    powers: Mapping[str, Power] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def epsilon(self) -> float | None:
+        """The audited ε; None where no attack of ours gives a bound at 95%."""
+        return self.best.bound.epsilon if self.best is not None and self.best.bound is not None else None
+
+    @property
+    def kind(self) -> str:
+        """'exact' or 'sampled': of the bound behind the audited ε; '' without one."""
+        return "" if self.best is None else kind_of(self.best)
+
+
+@dataclass(frozen=True)
+class _Excess:
+    """A bound above the proved ε, one of ``family`` bounds.
+
+    level: the confidence that each needs for 95% over all of them. settled: the bound at that level, None where it is
+    unknown.
+    """
+
+    name: str
+    epsilon: float
+    confidence: float
+    proved: float
+    family: int
+    level: float
+    settled: float | None
+
+    @property
+    def confirmed(self) -> bool:
+        return self.settled is not None and _above(self.settled, self.proved)
+
+    def __str__(self) -> str:
+        """What was seen, and, where it is one of several, what a flag takes."""
+        text = f"audited ε {bound_text(self.epsilon)} exceeds proved ε {epsilon_text(self.proved)}: {self.name}"
+        text += f", {confidence_text(self.confidence)}"
+        if self.family == 1:
+            return text
+        text += f"; one of {self.family} attacks, and 95% over all of them takes {confidence_text(self.level)}"
+        if not self.confirmed:
+            return f"{text}, which it does not reach"
+        return text if self.settled == self.epsilon else f"{text}, at which it is {bound_text(self.settled)}"
+
+
+def audit_of(attacks: Sequence[AttackResult], external: Sequence[External], proved: float, delta: float) -> Audit:
+    """What these attacks say about a row.
+
+    proved: the row's own, for external evaluations; ours are compared with the ε proved for the audited run. delta: the
+    row's; an external bound at a smaller δ says nothing about it and is shown only.
+    """
+
+    def order(result: AttackResult) -> tuple[float, str, str, str]:
+        return (-result.bound.epsilon if result.bound else 1.0), result.attack, result.access, result.id
+
+    ordered = tuple(sorted(attacks, key=order))
+    excesses = [*_excesses(ordered), *_external_excesses(external, proved, delta)]
+    confirmed = [one for one in excesses if one.confirmed]
+    return Audit(
+        attacks=ordered,
+        external=tuple(sorted(external, key=lambda one: (-one.audited, one.attack, one.authors))),
+        best=next(filter(is_valid, ordered), None),
+        flag=str(max(confirmed, key=lambda one: one.epsilon)) if confirmed else "",
+        doubts=tuple(str(one) for one in excesses if not one.confirmed),
+    )
+
+
+def is_valid(result: AttackResult) -> bool:
+    """Whether its bound may stand in the column: at 95%, and at a δ at which it says something about the row's δ."""
+    bound = result.bound
+    return (
+        bound is not None
+        and bound.confidence >= CONFIDENCE - _ROUNDING
+        and bound.delta >= result.privacy.delta * (1 - _ROUNDING)
+    )
+
+
+def attack_name(result: AttackResult) -> str:
+    """'white-box sampled audit', 'black-box inquiry'; of an exact audit also what it rests on."""
+    names = {"audit": "sampled audit", EXACT: f"exact audit ({ATTAINED})", GROUP: f"audit of a group ({ATTAINED})"}
+    name = names.get(result.attack, result.attack)
+    return f"{result.access} {name}"
+
+
+def kind_of(result: AttackResult) -> str:
+    """'exact' for a bound without sampling error, else 'sampled'; '' without a bound."""
+    if result.bound is None:
+        return ""
+    return "exact" if result.bound.method == "exact" else "sampled"
+
+
+def _above(epsilon: float, proved: float) -> bool:
+    return epsilon > proved * (1 + _ROUNDING)
+
+
+def _level(family: int) -> float:
+    return 1 - (1 - CONFIDENCE) / max(family, 1)
+
+
+def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
+    tried = [result for result in attacks if result.bound is not None]
+    sampled = sum(kind_of(result) == "sampled" for result in tried)
+    for result in tried:
+        bound, proved = result.bound, result.privacy.epsilon_proved
+        if bound is not None and is_valid(result) and _above(bound.epsilon, proved):
+            family = sampled if kind_of(result) == "sampled" else 1
+            level, name = _level(family), attack_name(result)
+            yield _Excess(name, bound.epsilon, bound.confidence, proved, family, level, bound_at(result, level))
+
+
+def _external_excesses(external: Sequence[External], proved: float, delta: float) -> Iterator[_Excess]:
+    tried = [one for one in external if one.delta >= delta * (1 - _ROUNDING)]
+    level = _level(len(tried))
+    for one in tried:
+        if one.confidence >= CONFIDENCE - _ROUNDING and _above(one.audited, proved):
+            name = f"{one.access} {one.attack} by {one.authors} (external)"
+            settled = one.audited if one.confidence >= level - _ROUNDING else None
+            yield _Excess(name, one.audited, one.confidence, proved, len(tried), level, settled)
+
+
+def bound_at(result: AttackResult, level: float) -> float | None:
+    """The lower bound on ε at another confidence; None where the file does not tell.
+
+    A bound at a higher confidence than ``level`` holds at ``level``. Else the limits of TPR and FPR are taken again,
+    from the rates of the rule on independent runs, by Chernoff's bound with the Kullback-Leibler divergence (Hoeffding
+    1963, theorem 1): it needs the mean and the number of runs alone, whether a run gave 0 or 1 or a probability.
+    """
+    bound = result.bound
+    if bound is None:
+        return None
+    if bound.confidence >= level - _ROUNDING:
+        return bound.epsilon
+    rule = bound.decision
+    if rule is None or result.attack not in AUDITS:
+        return None
+    alpha = (1 - level) / 2
+    tpr_lower = 1 - _chernoff_upper(1 - rule.tpr, rule.trials_in, alpha)
+    fpr_upper = _chernoff_upper(rule.fpr, rule.trials_out, alpha)
+    if bound.method == "gaussian":
+        return min(bound.epsilon, epsilon_of_mu(max(0.0, float(mu_lower(tpr_lower, fpr_upper))), bound.delta))
+    return min(bound.epsilon, float(epsilon_of_rates(tpr_lower, fpr_upper, bound.delta)))
+
+
+def _chernoff_upper(mean: float, trials: int, alpha: float) -> float:
+    """Upper limit of the mean of independent variables in [0, 1]: the p > mean with n KL(mean, p) = ln(1/alpha)."""
+    goal = math.log(1 / alpha) / trials
+    if mean >= 1 or _divergence(mean, 1 - 1e-15) <= goal:
+        return 1.0
+    return float(brentq(lambda p: _divergence(mean, p) - goal, mean, 1 - 1e-15, xtol=1e-12)) + 1e-12
+
+
+def _divergence(p: float, q: float) -> float:
+    """KL divergence of two Bernoulli distributions, in nats."""
+    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))

@@ -1,0 +1,246 @@
+"""Which results may be compared: every condition by its name, and the conditions that each purpose requires.
+
+Results share a section of a board where their `Group` is equal, a table where `TASK` is, a row where `ROW` is; two
+sides of `dpicl compare`, and points of a track, must agree in `PAIR`, a submission with the results of record in
+`REFERENCE`, an attack with the row that it is about in what `attack_identity` lists.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+
+from dpicl.attacks.results import AttackResult
+from dpicl.core.cell import Cell, Options
+from dpicl.core.vocabulary import RECORD_CENTRAL
+from dpicl.data.config import NOT_EVERYWHERE
+from dpicl.run.results import Result
+from dpicl.run.suite import Suite
+
+ZERO_SHOT = "zero_shot"
+REAL_DATA = "real_demonstrations"
+#: The two reference baselines.
+BASELINES = (ZERO_SHOT, REAL_DATA)
+
+
+@lru_cache(maxsize=64)
+def in_order(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
+    """Ids in their order, and what brings their outcomes into it; results of one task share it."""
+    places = sorted(range(len(ids)), key=ids.__getitem__)
+    taken = itemgetter(*places)
+    return taken(ids) if len(ids) > 1 else ids, (lambda own: list(taken(own))) if len(ids) > 1 else list
+
+
+#: Name -> what must be equal.
+_CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
+    "suite content": lambda r: r.suite.hash,
+    "source of records": lambda r: (r.cell.source, r.manifest.data.source),
+    "records": lambda r: r.manifest.data.fingerprint,
+    "sizes of the private classes": lambda r: tuple(sorted(r.manifest.data.sizes.items())),
+    "declared sizes": lambda r: None if r.cell.sizes is None else tuple(r.cell.sizes.items()),
+    "records a class": lambda r: r.cell.train_records,
+    "share of the private records": lambda r: r.cell.private_share,
+    "number of test records": lambda r: r.cell.test_records,
+    "task version": lambda r: str(r.cell.task_version),
+    "prompts": lambda r: r.manifest.prompts_hash,
+    "number of shots": lambda r: r.cell.shots,
+    "metric": lambda r: r.main_metric,
+    "set of metrics": lambda r: tuple(_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
+    "directions of the metrics": lambda r: tuple(filter(r.lower_is_better, _shared(r, (*r.scores, *r.aggregates)))),
+    "test records of every metric": lambda r: tuple((m, *sorted(r.documents[m].ids)) for m in _shared(r, r.documents)),
+    "task": lambda r: r.cell.task,
+    "mechanism": lambda r: r.cell.mechanism,
+    "options": lambda r: json.dumps(r.cell.options, sort_keys=True),
+    "plug-in file": lambda r: r.cell.plugin,
+    "number of queries": lambda r: (r.cell.queries, r.privacy.queries),
+    "ε": lambda r: None if r.cell.mechanism in BASELINES else r.cell.epsilon,
+    "δ": lambda r: r.cell.delta,
+    "accounting": lambda r: r.cell.mode,
+    "model": lambda r: r.manifest.model.name,
+    "model weights": lambda r: weights(r),
+    "notion of privacy": lambda r: r.privacy.notion,
+    "rows read alone": lambda r: r.manifest.model.rows_alone is True,
+}
+#: The same for conditions on the metric that is looked at.
+_OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
+    "direction of the metric": lambda r, metric: r.lower_is_better(metric),
+    "test records": lambda r, metric: in_order(tuple((r.documents.get(metric) or r.documents[r.main_metric]).ids))[0],
+}
+
+TASK = (
+    *("task version", "records", "declared sizes", "prompts", "number of shots", "records a class"),
+    *("share of the private records", "number of test records", "metric", "direction of the metric", "test records"),
+)
+#: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
+READER = ("task version", "declared sizes", "prompts", "number of shots", "records a class", "metric")
+ROW = ("mechanism", "options", "plug-in file", "number of queries")
+REFERENCE = (
+    *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
+    *("model weights", "metric", "set of metrics", "directions of the metrics", "test records of every metric"),
+)
+_DATA = "give both runs the same records (`--source`, DPICL_DATA)"
+_SUITE = "run both sides with the same suite file and the same flags"
+_CODE = "run the base again with the code of the candidate"
+#: Condition of a paired comparison -> what to do where it differs.
+PAIR: Mapping[str, str] = {
+    **dict.fromkeys(("source of records", "records"), _DATA),
+    **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
+    **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
+    **dict.fromkeys(
+        ("records a class", "share of the private records", "declared sizes", "notion of privacy"),
+        _SUITE,
+    ),
+    "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
+}
+
+
+def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
+    """The metrics that every result of a task has: others are of demonstrations alone and missing in old files, and
+    count where they are the main metric."""
+    return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
+
+
+@dataclass(frozen=True)
+class Group:
+    """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
+
+    notion: name of the notion of privacy, of which a section has one; the reference baselines are in all of them.
+    up_to_rounding: whether a row of the model may change how another is rounded, or nobody knows; such results are not
+    ranked beside those that are proved to the last bit.
+    asked: the suite as a command names it: its name, or the path of its file.
+    """
+
+    suite: str
+    version: str
+    suite_hash: str
+    model: str
+    weights: str | None
+    source: str
+    delta: float
+    up_to_rounding: bool
+    asked: str
+    notion: str = RECORD_CENTRAL.name
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the model is the seeded fake one."""
+        return is_simulated(self.model)
+
+    def run_command(self, task: str, mechanism: str) -> str:
+        """The command that produces the results of one mechanism on one task."""
+        words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism, "--model", self.model]
+        return shlex.join([*words, "--source", self.source])
+
+
+def group_of(result: Result, asked: str | None = None) -> Group:
+    """The group of a result. asked: see `Group`; None stands for the suite's name."""
+    return Group(
+        suite=result.suite.name,
+        version=str(result.suite.version),
+        suite_hash=result.suite.hash,
+        model=result.cell.model,
+        weights=weights(result) or None,
+        source=result.manifest.data.source,
+        delta=result.cell.delta,
+        up_to_rounding=result.manifest.model.rows_alone is not True,
+        asked=asked or result.suite.name,
+        notion=result.privacy.notion,
+    )
+
+
+def value_of(result: Result, name: str, metric: str | None = None) -> Hashable:
+    """What a result has for a condition. metric: the one that is looked at; None: the main metric."""
+    if name in _OF_METRIC:
+        return _OF_METRIC[name](result, metric or result.main_metric)
+    return _CONDITIONS[name](result)
+
+
+def values_of(result: Result, names: Iterable[str]) -> tuple[Hashable, ...]:
+    return tuple(value_of(result, name) for name in names)
+
+
+def differing(one: Result, other: Result, names: Iterable[str], metric: str | None = None) -> list[str]:
+    """The conditions among these in which two results differ, in the given order."""
+    return [name for name in names if value_of(one, name, metric) != value_of(other, name, metric)]
+
+
+def attack_identity(result: AttackResult) -> dict[str, Hashable]:
+    """What an attack must share with a row, by name of the condition."""
+    subject = result.subject
+    return {
+        "mechanism": subject.mechanism,
+        "task": subject.task,
+        "model": result.manifest.model.name,
+        "ε": None if subject.mechanism in BASELINES else subject.epsilon,
+        "plug-in file": subject.plugin,
+        "task version": str(subject.task_version),
+        "source of records": (subject.source, result.manifest.data.source),
+        "rows read alone": result.manifest.model.rows_alone is True,
+        "model weights": weights(result),
+        "δ": subject.delta,
+        "accounting": result.privacy.mode,
+    }
+
+
+def weights(result: Result | AttackResult) -> str:
+    """What pins the weights of the model down: their hash, else the revision, else ''."""
+    model = result.manifest.model
+    return model.sha256 or model.revision or ""
+
+
+def is_simulated(model: str) -> bool:
+    """Whether a model of this name is the seeded fake one."""
+    return model.partition(":")[0] == "sim"
+
+
+def is_retired(result: Result, suites: Iterable[Suite]) -> bool:
+    """Whether it is of another version of one of these suites."""
+    return any(result.suite.name == suite.name and str(result.suite.version) != str(suite.version) for suite in suites)
+
+
+class Admission:
+    """Which results may stand on the board of a suite, which expands to these cells."""
+
+    def __init__(self, suite: Suite, cells: Iterable[Cell]) -> None:
+        self._suite = suite
+        self._data: set[Hashable] = set()
+        self._versions: dict[str, str] = {}
+        self._rows: dict[Hashable, tuple[Options, str | None]] = {}
+        for cell in cells:
+            data = self._data_of(cell)
+            self._data.add(data)
+            self._versions[cell.task] = str(cell.task_version)
+            self._rows.setdefault((data, cell.label), (cell.options, cell.plugin))
+
+    def admits(self, result: Result) -> bool:
+        """Whether a result has the suite's version, settings, shots and declared sizes, one of its models and its
+        source (any, where the suite says auto: then the board has a section for each). A row of the suite must have the
+        options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
+        """
+        cell = result.cell
+        data = self._data_of(cell)
+        if result.suite.hash != self._suite.hash or data not in self._data:
+            return False
+        wanted = self._rows.get((data, cell.label))
+        if wanted is None:
+            return True
+        options, plugin = wanted
+        # What a result does not have came after it: `dpicl run` writes every option.
+        return plugin == cell.plugin and all(
+            name in options and options[name] == value for name, value in cell.options.items()
+        )
+
+    def is_current(self, result: Result) -> bool:
+        """Whether it is of the present version of its task."""
+        return self._versions.get(result.cell.task) == str(result.cell.task_version)
+
+    def _data_of(self, cell: Cell) -> Hashable:
+        """What a result must share with a cell of the suite."""
+        sizes = None if cell.sizes is None else frozenset(cell.sizes.items())
+        source = None if self._suite.source == "auto" else cell.source
+        counts = (cell.test_records, cell.train_records, cell.private_share)
+        return cell.task, cell.model, cell.shots, sizes, source, counts

@@ -1,0 +1,166 @@
+"""Which attack belongs to which row of a board, and what flagged rows lose.
+
+An attack tests code at a target ε, on a private set of its own that is usually smaller. It belongs to the rows that
+share its `attack_identity`; sizes may differ and are shown. Options that are words or switches choose another
+algorithm: of several rows of one mechanism an attack belongs to those with which it shares most of these options.
+External evaluations name their row. An exact audit was made on a row itself: it belongs to the rows with the same
+options, number of queries and sizes of the private classes alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpicl.attacks.power import powers
+from dpicl.attacks.results import EXACT, AttackResult, External
+from dpicl.core.vocabulary import RECORD_CENTRAL
+from dpicl.leaderboards.model.attacks import against_row, differing_options
+from dpicl.leaderboards.model.audits import audit_of, kind_of
+from dpicl.leaderboards.model.comparability import Group, attack_identity, value_of, values_of
+from dpicl.leaderboards.model.notes import Note, Weight
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.text import counted, epsilon_text
+from dpicl.run.expand import Cell
+
+Options = Mapping[str, Any]
+#: What `dpicl audit` takes when no `--delta` is given.
+DEFAULT_DELTA = 1e-5
+#: Rows that a note about attacks names.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Attacks of ours and of others. defaults: (mechanism, task) -> the options that it has when none is given."""
+
+    attacks: tuple[AttackResult, ...] = ()
+    external: tuple[External, ...] = ()
+    defaults: Callable[[str, str], Options] = lambda mechanism, task: {}
+
+
+def audited(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> tuple[TaskTable, ...]:
+    """The tables with an `Audit` in every row. A flagged row has no rank on any task at this ε."""
+    found = [_audited_table(table, group, evidence) for table in tables]
+    flagged = {(row.mode, row.label, row.epsilon): row for table in found for row in table.rows if row.audit.flag}
+
+    def ranked(row: Row) -> Row:
+        other = flagged.get((row.mode, row.label, row.epsilon))
+        if row.audit.flag or other is None:
+            return replace(row, unranked=row.audit.flag or row.unranked)
+        return replace(row, unranked=row.unranked or f"on {other.task} its {other.audit.flag}")
+
+    return tuple(replace(table, rows=tuple(map(ranked, table.rows))) for table in found)
+
+
+def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTable:
+    rows = table.all_rows
+    attacks, known_powers = _attacks_of(rows, evidence), powers(evidence.attacks)
+
+    def with_audit(row: Row) -> Row:
+        external = [one for one in evidence.external if _names(one, row, group)]
+        audit = audit_of(attacks[id(row)], external, row.proved, group.delta)
+        known = evidence.defaults(row.mechanism, row.task)
+        settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
+        cell = row.results[0].cell
+        done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
+        known_exactly = row.results[0].privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound
+        wanted = 0 < row.epsilon < math.inf and not (done or known_exactly)
+        command = _audit_command(group, cell, known) if wanted else ""
+        own_powers = {one.id: known_powers[one.id] for one in audit.attacks if one.id in known_powers}
+        return replace(row, audit=replace(audit, settings=settings, powers=own_powers, command=command))
+
+    return table.changed(with_audit)
+
+
+def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
+    """id of a row -> its attacks."""
+    found: dict[int, list[AttackResult]] = defaultdict(list)
+    for result in evidence.attacks:
+        own = attack_identity(result)
+        candidates = [row for row in rows if values_of(row.results[0], own) == tuple(own.values())]
+        if kind_of(result) == "exact":
+            candidates = [row for row in candidates if _is_row(result, row)]
+        known = evidence.defaults(result.subject.mechanism, result.subject.task)
+        differ = [_differing_words(result.subject.options, _options(row), known) for row in candidates]
+        for row, count in zip(candidates, differ, strict=True):
+            if count == min(differ):
+                found[id(row)].append(result)
+    return found
+
+
+def _is_row(result: AttackResult, row: Row) -> bool:
+    """Whether an exact audit was made on this row."""
+    one, subject = row.results[0], result.subject
+    audited = (subject.options, subject.shots, result.privacy.queries, result.manifest.data.sizes)
+    return audited == (one.cell.options, one.cell.shots, one.privacy.queries, one.manifest.data.sizes)
+
+
+def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str:
+    """The command that audits a row's mechanism at its epsilon.
+
+    It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
+    """
+    words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
+    words += ["--model", group.model, "--source", group.source]
+    if group.delta != DEFAULT_DELTA:
+        words += ["--delta", f"{group.delta:g}"]
+    for name, value in sorted(cell.options.items()):
+        if isinstance(value, str | bool) and (name not in defaults or defaults[name] != value):
+            words += ["--option", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+    return shlex.join(words) + (" --plugin FILE" if cell.plugin else "")
+
+
+def _options(row: Row) -> Options:
+    return row.results[0].cell.options
+
+
+def _differing_words(attacked: Options, own: Options, defaults: Options) -> int:
+    pairs = differing_options(attacked, own, defaults).values()
+    return sum(any(isinstance(value, str | bool) for value in pair) for pair in pairs)
+
+
+def _names(one: External, row: Row, group: Group) -> bool:
+    same_board = (one.suite, str(one.version), one.model) == (group.suite, group.version, group.model)
+    return same_board and (one.task, one.label, one.epsilon) == (row.task, row.label, row.epsilon)
+
+
+def audit_notes(tables: Iterable[TaskTable]) -> Iterator[Note]:
+    """What a reader must know of attacks on these tables, beside why rows have no rank."""
+    for table in tables:
+        for row in table.all_rows:
+            if row.audit.flag and row not in table.rows:
+                yield Note(Weight.REFUTED, f"{row.title} on {table.task}", f": {row.audit.flag}")
+            for doubt in row.audit.doubts:
+                yield Note(Weight.DOUBT, f"{row.title} on {table.task}", f" in doubt: {doubt}")
+
+
+def left_out(rows: Sequence[Row], groups: Sequence[Group], evidence: Evidence) -> Iterator[str]:
+    """Attacks on another version of a row, and external evaluations of these suites that name no row."""
+    used = {id(one) for row in rows for one in (*row.audit.attacks, *row.audit.external)}
+    others: dict[str, list[str]] = defaultdict(list)
+    for result in evidence.attacks:
+        own = attack_identity(result)
+        for row in rows if id(result) not in used else []:
+            differs = [name for name, value in own.items() if value_of(row.results[0], name) != value]
+            if differs and not set(differs) & {"mechanism", "task", "model", "ε"}:  # none: exact, of another row
+                others[", ".join(differs)].append(f"{row.title}, {row.task}")
+                break
+    for what, on in others.items():
+        rows_named = list(dict.fromkeys(on))
+        more = f" and {len(rows_named) - _NAMED} more" if len(rows_named) > _NAMED else ""
+        yield f"Left out {counted(len(on), 'attack')} on {'; '.join(rows_named[:_NAMED])}{more}: other {what}."
+    suites = {group.suite for group in groups}
+    for one in evidence.external:
+        if one.suite in suites and id(one) not in used:
+            named = f"{one.label} at ε = {epsilon_text(one.epsilon)} on {one.task}, model {one.model}"
+            yield (
+                f"An external evaluation ({one.attack}, {one.authors}) names no row of this board: {named},"
+                f" version {one.version}."
+            )

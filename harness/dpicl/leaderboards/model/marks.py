@@ -1,0 +1,147 @@
+"""Marks: what a reader must know of a row or its proved ε, by rules over its results and never by its name.
+
+`up_to_rounding` and `checked` are the rules; everything that shows a row shows its marks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpicl.privacy.slack import LARGEST
+from dpicl.run.results import Result
+
+
+@dataclass(frozen=True)
+class Mark:
+    """sign: beside the row's name. name: in a few words. why: what it means, as the end of a sentence."""
+
+    sign: str
+    name: str
+    why: str
+
+
+ROUNDING = Mark(
+    "≈",
+    "proved up to rounding",
+    "one record may change how the model rounds the prompts of other slots, and the proof leaves that out"
+    " (docs/accounting.md, floating point)",
+)
+NOT_CHECKED = Mark(
+    "‡",
+    "plug-in, not checked",
+    "the mechanism's file had not passed `dpicl check` when it ran, so how far its ledger can be trusted is open",
+)
+
+LOOSE = Mark(
+    "°",
+    "loose bound",
+    f"the proved ε is more than {LARGEST} times the best lower bound that is known for the same event, so the row may"
+    " have more noise than it needs (docs/accounting.md, slack)",
+)
+
+
+BY_EMBEDDINGS = Mark(
+    "§",
+    "answers by embeddings",
+    "its answers come from a second public model (sentence embeddings) and from what was released once; it releases no"
+    " demonstration, and the board's language model is not needed for it",
+)
+
+
+SERVED = Mark(
+    "⇄",
+    "a model server read private prompts",
+    "prompts that hold private records left the process for a model server, which is trusted with them and with"
+    " answering each for itself (docs/servers.md)",
+)
+
+
+FIXED_DRAW = Mark(
+    "◊",
+    "one sampling draw for all seeds",
+    "all seeds share the sampled records, or the public texts that are shown, so what that one draw did cannot be told"
+    " from what the mechanism does: in no rank set",
+)
+
+
+def up_to_rounding(result: Result) -> bool:
+    """Whether the proof holds for real numbers, and the code that ran may depart from them.
+
+    So it is for what costs a private event and a finite ε, unless the model's rows are known to have been read alone:
+    a model that does not say so counts as one whose are not.
+    """
+    privacy, alone = result.privacy, result.manifest.model.rows_alone
+    return alone is not True and math.isfinite(privacy.epsilon_proved) and _private(privacy.event)
+
+
+def checked(result: Result, vouched: bool | None = None) -> bool | None:
+    """Whether the plug-in file behind a result passed the conformance kit; None for a mechanism of the package.
+
+    vouched: of a submission, whether the maintainers ran it, which they do after the kit; what a submitted result says
+    of itself does not count. None: the result is our own.
+    """
+    if result.cell.plugin is None:
+        return None
+    return bool(result.manifest.plugin_checked) if vouched is None else vouched
+
+
+def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Mark, ...]:
+    """The marks of a row: one bad seed is enough. vouched: see `checked`."""
+    found = list(results)
+    not_checked = any(checked(one, vouched) is False for one in found)
+    loose_bound = any((one.privacy.slack or 1) > LARGEST for one in found)
+    embedded = any(one.prepared and one.manifest.embedding is not None for one in found)
+    rules = (
+        (ROUNDING, any(map(up_to_rounding, found))),
+        (NOT_CHECKED, not_checked),
+        (LOOSE, loose_bound),
+        (BY_EMBEDDINGS, embedded),
+        (SERVED, any(map(_served, found))),
+        (FIXED_DRAW, _fixed_draw(found)),
+    )
+    return tuple(mark for mark, holds in rules if holds)
+
+
+def _fixed_draw(results: Sequence[Result]) -> bool:
+    """Whether seeds share what should be drawn anew: by the option `sampling_seed`, or since the texts of public ones
+    are the same for whatever label two seeds have some."""
+    if any(one.cell.options.get("sampling_seed") is not None for one in results):
+        return True
+    texts: dict[str, list[frozenset[str]]] = defaultdict(list)
+    for one in (one for one in results if one.privacy.epsilon_proved == 0):
+        for label in {released.label for released in one.released}:
+            texts[label].append(frozenset(each.text for each in one.released if each.label == label))
+    repeated = [own for own in texts.values() if len(own) > 1]
+    return bool(repeated) and all(len(set(own)) == 1 for own in repeated)
+
+
+def signs(marks: Iterable[Mark]) -> str:
+    """'≈‡'."""
+    return "".join(mark.sign for mark in marks)
+
+
+def _served(result: Result) -> bool:
+    """Whether a model server read prompts with private records."""
+    return result.manifest.server is not None and _private(result.privacy.event)
+
+
+def _private(event: Mapping[str, Any]) -> bool:
+    """Whether any part of an event, as `dpicl.privacy.events.to_json` writes it, is more than NoOp."""
+    left: list[Any] = [event]
+    while left:
+        match left.pop():
+            case {"event": "none"}:
+                continue
+            case {"event": "parallel", "of": dict(branches)}:
+                left.extend(branches.values())
+            case {"event": "compose", "of": list(parts)}:
+                left.extend(parts)
+            case {"event": "poisson" | "fixed_size" | "repeat", "of": inner}:
+                left.append(inner)
+            case _:
+                return True
+    return False

@@ -1,0 +1,288 @@
+"""A row of the board: one mechanism at one epsilon on one task, over its seeds.
+
+Recovery is (score - zero-shot) / (real demonstrations - zero-shot), each a mean over the same seeds, on the same task,
+model and test records: 0% is what the model does without any record, 100% what it does with real ones and no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+import numpy as np
+
+from dpicl.evaluation.statistics import ratio_interval, seeds_documents_interval
+from dpicl.leaderboards.model.audits import Audit
+from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
+from dpicl.leaderboards.model.families import Difference
+from dpicl.leaderboards.model.marks import FIXED_DRAW, Mark, marks_of
+from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from dpicl.leaderboards.model.text import epsilon_text, queries_text, score_text, seeds_text
+from dpicl.run.results import Result
+
+#: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
+MINIMUM_GAIN = 0.05
+_ROUNDING = 1e-9
+
+BySeed = Mapping[int, Result]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The ranks that a row may have among the ranked rows of its level, simultaneously for all of them, at 95%."""
+
+    low: int
+    high: int
+
+    @property
+    def first(self) -> bool:
+        """Whether the row may be the best."""
+        return self.low == 1
+
+    def __str__(self) -> str:
+        """'2', or '2–5'."""
+        return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mechanism at one epsilon on one task, over its seeds.
+
+    epsilon: the target (0 and infinity: the two reference baselines). claimed, proved, epsilon_per_query: the largest
+    over seeds. score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in [0, 1].
+    zero_shot, real_data: mean scores of the reference baselines over this row's seeds, from which its recovery is
+    computed; None where a baseline lacks one of them. recovery: None when it is not defined; recovery_note says why.
+    recovery_interval: 95%; None for the baselines, without a recovery, and where real demonstrations may gain nothing.
+    metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
+    unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
+    None for one of our own. rank: its rank set on this task. over_public: recovery with `public_demonstrations` in the
+    place of zero-shot, over the seeds of the three. rank_any_queries: its rank set among rows of other Q as well, None
+    where there are none. against_public: its score minus that of the control, None where they are not compared.
+    """
+
+    label: str
+    mechanism: str
+    task: str
+    mode: str
+    epsilon: float
+    claimed: float | None
+    proved: float
+    epsilon_per_query: float | None
+    queries: int | None
+    score: float
+    low: float
+    high: float
+    zero_shot: float | None
+    real_data: float | None
+    recovery: float | None
+    recovery_note: str
+    recovery_interval: tuple[float, float] | None
+    metrics: Mapping[str, float]
+    aggregates: Mapping[str, float]
+    skipped: Mapping[str, str]
+    unranked: str
+    marks: tuple[Mark, ...]
+    results: tuple[Result, ...] = field(repr=False)
+    audit: Audit = field(default_factory=Audit, repr=False)
+    submission: Submission | None = field(default=None, repr=False)
+    rank: Rank | None = None
+    over_public: float | None = None
+    rank_any_queries: Rank | None = None
+    against_public: Difference | None = None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(result.cell.seed for result in self.results)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether this is zero-shot or real demonstrations."""
+        return self.mechanism in BASELINES
+
+    @property
+    def at_an_end(self) -> bool:
+        """Whether it belongs to no privacy level: a reference baseline, or a control at ε = 0."""
+        return self.is_baseline or self.epsilon == 0
+
+    @property
+    def reported(self) -> float | None:
+        """The score that the paper of a submission reports for this task and ε; None where it does not."""
+        return None if self.submission is None else self.submission.reported.get((self.task, self.epsilon))
+
+    @property
+    def reproduced(self) -> tuple[Reproduction, ...]:
+        """Cells of this row that somebody else ran again."""
+        if self.submission is None:
+            return ()
+        return self.submission.reproductions(result.cell_id for result in self.results)
+
+    @property
+    def metric(self) -> str:
+        """The main metric."""
+        return self.results[0].main_metric
+
+    def lower_is_better(self, metric: str) -> bool:
+        return self.results[0].lower_is_better(metric)
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        """What names the row within its table: label, mode of accounting and ε."""
+        return self.label, self.mode, self.epsilon
+
+    @property
+    def name(self) -> str:
+        """The label, with Q where its ε covers so many queries alone: 'voting (Q = 100)'."""
+        return name_of(self.label, self.queries)
+
+    @property
+    def title(self) -> str:
+        """'voting (Q = 100) at ε = 1'."""
+        return title_of(self.name, self.epsilon)
+
+    @property
+    def recovery_sum(self) -> str:
+        """'(0.600 − 0.400) / (0.800 − 0.400)': how the recovery is computed; "" without one."""
+        if self.recovery is None or self.zero_shot is None or self.real_data is None:
+            return ""
+        score, zero_shot, real_data = map(score_text, (self.score, self.zero_shot, self.real_data))
+        return f"({score} − {zero_shot}) / ({real_data} − {zero_shot})"
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """Metrics and aggregates together."""
+        return {**self.metrics, **self.aggregates}
+
+
+def name_of(label: str, queries: int | None) -> str:
+    """'voting (Q = 100)'; the label alone where any number of queries is covered."""
+    return label if queries is None else f"{label} (Q = {queries_text(queries)})"
+
+
+def title_of(label: str, epsilon: float) -> str:
+    """'tang at ε = 1'."""
+    return f"{label} at ε = {epsilon_text(epsilon)}"
+
+
+def recover(
+    score: float, zero_shot: float, real_data: float, lower_is_better: bool = False
+) -> tuple[float | None, str]:
+    """(recovery, "") or (None, the reason why there is none, in the numbers that decided it)."""
+    gain = zero_shot - real_data if lower_is_better else real_data - zero_shot
+    if gain < MINIMUM_GAIN - _ROUNDING:
+        shown = min(round(gain, 3), MINIMUM_GAIN - 0.001)  # never rounded up to what it is less than
+        scores = f"real demonstrations score {score_text(real_data)} and zero-shot {score_text(zero_shot)}"
+        return None, f"{scores}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
+    return (score - zero_shot) / (real_data - zero_shot) + 0.0, ""  # never -0.0
+
+
+def make_rows(rows: Sequence[BySeed], baselines: Mapping[str, BySeed]) -> list[Row]:
+    """The rows of these results, one a seed. baselines: results of the reference baselines on the same documents."""
+    intervals = [seeds_documents_interval([outcomes_of(own[seed])[1] for seed in sorted(own)]) for own in rows]
+    made = [_row(own, baselines, interval) for own, interval in zip(rows, intervals, strict=True)]
+    recovered = [at for at, row in enumerate(made) if row.recovery is not None and not row.is_baseline]
+    for at in recovered:
+        low, high = ratio_interval(*_gains(rows[at], baselines))
+        if math.isfinite(low) and math.isfinite(high):
+            made[at] = replace(made[at], recovery_interval=(low, high))
+    return made
+
+
+def _row(by_seed: BySeed, baselines: Mapping[str, BySeed], interval: tuple[float, float]) -> Row:
+    """The row without the interval of its recovery."""
+    results = tuple(by_seed[seed] for seed in sorted(by_seed))
+    first = results[0]
+    low, high = interval
+    zero_shot, real_data = (_over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA))
+    score = fmean(map(score_of, results))
+    recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
+    proved = max(result.privacy.epsilon_proved for result in results)
+    return Row(
+        label=first.cell.label,
+        mechanism=first.cell.mechanism,
+        task=first.cell.task,
+        mode=first.cell.mode,
+        epsilon=first.cell.epsilon,
+        claimed=_largest(result.privacy.epsilon_claimed for result in results),
+        proved=proved,
+        epsilon_per_query=_largest(result.privacy.epsilon_per_query for result in results),
+        queries=first.privacy.queries,
+        score=score,
+        low=low,
+        high=high,
+        zero_shot=zero_shot,
+        real_data=real_data,
+        recovery=recovery,
+        recovery_note=note,
+        recovery_interval=None,
+        metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
+        aggregates=_means([result.aggregates for result in results]),
+        skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
+        unranked=_unranked(first, proved) or (FIXED_DRAW.name if FIXED_DRAW in marks_of(results) else ""),
+        marks=marks_of(results),
+        results=results,
+    )
+
+
+def outcomes_of(result: Result, metric: str | None = None) -> tuple[tuple[str, ...], list[float]]:
+    """Ids and outcomes of a metric (None: the main metric), in the order of the ids."""
+    documents = result.documents[metric or result.main_metric]
+    ids, ordered = in_order(tuple(documents.ids))
+    return ids, ordered(documents.outcomes)
+
+
+def _largest(epsilons: Iterable[float | None]) -> float | None:
+    return max((epsilon for epsilon in epsilons if epsilon is not None), default=None)
+
+
+def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Name -> mean over seeds, of the names that every seed has, in the order of the first."""
+    return {name: fmean(one[name] for one in values) for name in values[0] if all(name in one for one in values)}
+
+
+def _unranked(result: Result, proved: float) -> str:
+    cell = result.cell
+    if cell.mechanism in BASELINES:
+        return "a reference baseline"
+    if cell.mode != "proved":
+        return "accounted as its authors do"
+    if math.isinf(cell.epsilon):
+        return "run without noise"
+    if proved > cell.epsilon * (1 + _ROUNDING):
+        return "its proved ε is above the ε that it was run for"
+    return ""
+
+
+def _over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:
+    """The mean score of a baseline over the seeds of a row; None where it lacks one."""
+    return fmean(score_of(baseline[seed]) for seed in by_seed) if by_seed.keys() <= baseline.keys() else None
+
+
+def _recovery(
+    by_seed: BySeed, baselines: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
+) -> tuple[float | None, str]:
+    """Recovery over the row's own seeds; the reference baselines must have every one of them."""
+    if zero_shot is None or real_data is None:
+        name = ZERO_SHOT if zero_shot is None else REAL_DATA
+        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - baselines[name].keys())}"
+    first = next(iter(by_seed.values()))
+    return recover(score, zero_shot, real_data, first.lower_is_better(first.main_metric))
+
+
+def _gains(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> tuple[np.ndarray, np.ndarray]:
+    """float64[S, D] each: what a row gains over zero-shot, and what real demonstrations do, by seed and document.
+
+    Paired: the row and the reference baselines are resampled together, since they share both."""
+    first = next(iter(by_seed.values()))
+    row, zero_shot, real_data = (
+        np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
+        for part in (by_seed, baselines[ZERO_SHOT], baselines[REAL_DATA])
+    )
+    sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side
+    return sign * (row - zero_shot), sign * (real_data - zero_shot)
+
+
+def score_of(result: Result) -> float:
+    """The main metric of one result."""
+    return float(result.scores[result.main_metric].value)

@@ -1,0 +1,196 @@
+"""Boards, attacks and comparisons as plain JSON: numbers, names and settings, without ledgers and manifests.
+
+docs/releases.md describes every field of a comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from dpicl.attacks.power import Power
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
+from dpicl.leaderboards.compare.pairing import Key, Unmatched
+from dpicl.leaderboards.compare.sides import Side
+from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison
+from dpicl.leaderboards.model.attacks import AttackBoard, trials_text
+from dpicl.leaderboards.model.audits import Audit
+from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.comparability import weights
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import Ranking
+from dpicl.run.results import finite
+
+
+def audit_json(audit: Audit) -> dict[str, Any]:
+    """The audited ε of a row (None without an attack of ours), the attack behind it, and all attacks."""
+    best = {} if audit.best is None else attack_json(audit.best)
+    return {
+        "epsilon": audit.epsilon,
+        "kind": audit.kind or None,
+        "says": ATTAINED if audit.kind == "exact" else None,
+        **{name: best.get(name) for name in ("confidence", "attack", "access", "trials")},
+        "flag": audit.flag,
+        "doubts": list(audit.doubts),
+        "attacks": [attack_json(result, audit.powers.get(result.id)) for result in audit.attacks],
+        "external": [external_json(one) for one in audit.external],
+    }
+
+
+def submission_json(row: Row) -> dict[str, Any] | None:
+    """Where a submitted row comes from, and what was found about it; None for a row of our own."""
+    one = row.submission
+    if one is None:
+        return None
+    names = ("name", "licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable")
+    return {
+        **{name: getattr(one, name) for name in names},
+        "authors": list(one.authors),
+        "reported": row.reported,
+        "reproduced": [asdict(again) for again in row.reproduced],
+    }
+
+
+def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, Any]:
+    """One attack: its bound, what it measured, on what, and what it finds where nothing is hidden."""
+    bound = result.bound
+    return {
+        "attack": result.attack,
+        "access": result.access,
+        **{name: getattr(bound, name, None) for name in ("epsilon", "confidence", "method")},
+        "says": ATTAINED if result.attack in (EXACT, GROUP) else None,
+        "trials": trials_text(result),
+        "id": result.id,
+        "epsilon_asked": result.subject.epsilon,
+        "epsilon_proved": result.privacy.epsilon_proved,
+        "delta": result.privacy.delta,
+        "queries": result.privacy.queries,
+        "decision": None if bound is None or bound.decision is None else bound.decision.model_dump(mode="json"),
+        "subject": result.subject.model_dump(mode="json"),
+        "settings": result.settings,
+        "measures": {name: one.model_dump(mode="json") for name, one in result.measures.items()},
+        "power": None if power is None else power.to_json(),
+        "counts": dict(result.counts),
+        "notes": list(result.notes),
+        "weights": weights(result) or None,
+        "created": result.created,
+    }
+
+
+def external_json(one: External) -> dict[str, Any]:
+    """An external evaluation as its file says it."""
+    return one.model_dump(mode="json", exclude={"schema_version", "kind"})
+
+
+def board_json(board: Board) -> dict[str, Any]:
+    """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
+    sections, retired = ([_section_json(section) for section in part] for part in (board.sections, board.retired))
+    plain: dict[str, Any] = finite({"sections": sections, "notes": list(board.notes), "retired": retired})
+    return plain
+
+
+def _section_json(section: Section) -> dict[str, Any]:
+    tables = [
+        {
+            "task": table.task,
+            "kind": table.kind,
+            "metric": table.metric,
+            "higher_is_better": {
+                name: not table.lower_is_better(name) for name in (table.metric, *table.other_metrics)
+            },
+            "documents": table.documents,
+            "rows": [_row_json(row) for row in table.in_order],
+            "paper": [_row_json(row) for row in table.paper],
+            "missing": [asdict(missing) for missing in table.missing],
+            "headroom": {name: {**asdict(one), "rewards": one.rewards} for name, one in table.headroom.items()},
+            "margin": table.margin,
+            "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
+        }
+        for table in section.tables
+    ]
+    return {
+        "group": asdict(section.group),
+        "answers": [asdict(answer) for answer in section.answers],
+        "tasks": tables,
+        "rankings": [_ranking_json(ranking) for ranking in section.rankings],
+        "notes": list(section.notes),
+    }
+
+
+def _ranking_json(ranking: Ranking) -> dict[str, Any]:
+    plain = asdict(replace(ranking, families=()))
+    del plain["families"]
+    for one, standing in zip(plain["standings"], ranking.standings, strict=True):
+        one["name"] = standing.name
+    return {"title": ranking.title, **plain}
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
+    return {
+        **data,
+        "name": row.name,
+        **{name: data[name] and asdict(data[name]) for name in ("rank", "rank_any_queries", "against_public")},
+        "marks": [mark.name for mark in row.marks],
+        "audited": audit_json(row.audit),
+        "submission": submission_json(row),
+        "seeds": list(row.seeds),
+        "cells": [result.cell_id for result in row.results],
+    }
+
+
+def attacks_json(board: AttackBoard) -> dict[str, Any]:
+    """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
+    attacks = [attack_json(result, table.powers.get(result.id)) for table in board.tables for result in table.results]
+    external = [external_json(one) for one in board.external]
+    plain: dict[str, Any] = finite({"attacks": attacks, "external": external, "notes": list(board.notes)})
+    return plain
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Everything that the terminal and Markdown show. Infinity is left to the writer (`output.plain`)."""
+    settings = comparison.settings
+    return {
+        "base": _side(comparison.base),
+        "candidate": _side(comparison.candidate),
+        "settings": {**_named(settings, "alpha", "min_effect", "metric", "allow_missing"), "test": settings.method},
+        "changes": [_named(change, "name", "base", "candidate", "changed") for change in comparison.changes],
+        **_named(comparison, "tested", "regressed", "incomplete"),
+        "cells": [_cell(cell) for cell in comparison.cells],
+        "missing": [_unmatched(one) for one in comparison.missing],
+        "unmatched": [_unmatched(one) for one in comparison.unmatched],
+        "summaries": [vars(summary) for summary in comparison.summaries],
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {"path": side.path, "results": len(side.results), "foreign": [str(path) for path in side.foreign]}
+
+
+def _unmatched(one: Unmatched) -> dict[str, Any]:
+    return {"side": one.side, **_key(one.key), "seeds": one.seeds, "whole_row": one.whole}
+
+
+def _key(key: Key) -> dict[str, Any]:
+    return {"task": key.task, "mechanism": key.label, "epsilon": key.epsilon, "mode": key.mode, "suite": key.suite}
+
+
+def _cell(cell: CellVerdict) -> dict[str, Any]:
+    test = cell.test
+    names = ("metric", "less_is_better", "seeds", "documents", "base", "candidate", "difference", "verdict", "note")
+    return {
+        **_key(cell.key),
+        **_named(cell, *names, "privacy"),
+        "interval": None if test is None else [test.low, test.high],
+        "test": None if test is None else test.name,
+        "p": None if test is None else test.p,
+        "p_adjusted": cell.adjusted,
+        "excluded": None if test is None else test.excluded,
+        "detectable_drop": None if test is None else test.detectable,
+        "metric_missing": cell.missing,
+        "proved_epsilon": {"base": cell.proved[0], "candidate": cell.proved[1]},
+    }
+
+
+def _named(thing: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names}

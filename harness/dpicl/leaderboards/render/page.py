@@ -1,0 +1,201 @@
+"""Pages: no server, nothing loaded from elsewhere, work from file://.
+
+Released texts, names, submissions and external evaluations are hostile input. Jinja escapes every value, control and
+direction characters are written out (`dpicl.leaderboards.model.text.visible`), only http and https addresses become
+links, and the content security policy admits
+this page's own style and script by their hashes and nothing else: no other script, no request, no frame, no form.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.files import NotRegular, put_whole, regular
+from dpicl.core.messages import capitalized
+from dpicl.core.paths import real_path
+from dpicl.core.vocabulary import model_name
+from dpicl.leaderboards.model import attacks, text
+from dpicl.leaderboards.model.audits import attack_name
+from dpicl.leaderboards.model.metrics import metric_name, scored_thing
+from dpicl.leaderboards.model.text import visible
+
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+#: Template -> (its styles beside page.css, its scripts beside theme.js).
+_PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "board.html": (("tables", "sortable", "plots", "board"), ("sort", "filter")),
+    "retired.html": (("tables", "sortable", "plots"), ("sort",)),
+    "mechanism.html": (("tables", "sortable", "plots"), ("sort",)),
+    "row.html": (("tables", "sortable"), ("sort",)),
+    "attacks.html": (("tables", "sortable", "plots"), ("sort",)),
+    "track.html": (("tables", "sortable", "plots"), ("sort",)),
+    "suites.html": (("tables", "sortable"), ("sort",)),
+}
+#: Every page of ours has this, so that old ones can be told from other people's files.
+GENERATOR = "dpicl board"
+_GENERATED_FOLDERS = ("rows", "mechanisms")
+_LONGEST_ADDRESS = 500
+
+
+def render(template: str, root: str = "", *, downloads: bool = False, **values: Any) -> str:
+    """A template as a whole page, with the style, the script and the policy that admits them.
+
+    root: the way from the page to the site's first page, "" or "../". downloads: whether it links the board's files.
+    """
+    values |= {**_inlined(template), "generator": GENERATOR}
+    return _environment().get_template(template).render(root=root, downloads=downloads, **values)
+
+
+@cache
+def _inlined(template: str) -> dict[str, str]:
+    """The style and the script of a template's pages, and the policy that admits them."""
+    styles, scripts = _PARTS[template]
+    style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("style", "css", ("page", *styles)))
+    script = '"use strict";\n' + _joined("script", "js", ("theme", *scripts))
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
+        " img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return {"policy": policy, "style": Markup(style), "script": Markup(script)}
+
+
+def refuse_among(results: Sequence[Path], folder: Path | None) -> None:
+    """Raises UsageError for a site in a folder of results, or around one: its pages would stand among them."""
+    if folder is None or "\0" in str(folder):  # `write_file` says what is wrong with such a name
+        return
+    site = real_path(folder)
+    for own in results:
+        there = real_path(own)
+        if site == there or there in site.parents or site in there.parents:
+            how = "is" if site == there else "lies in" if there in site.parents else "holds"
+            raise UsageError(f"--html {folder} {how} the results folder {own}; choose a folder apart, such as site.")
+
+
+def write(files: Mapping[str, str], folder: Path) -> Path:
+    """Writes the files of a site, each atomically, and returns the path of ``folder/index.html``.
+
+    files: path below the folder -> content. Pages of an earlier site that are no longer part of it are removed; other
+    people's files never are, and a page of theirs is not replaced. Raises ResultError when the folder cannot be
+    written, or holds such a page; then nothing is.
+    """
+    folder = Path(folder)
+    for page in (folder / name for name in files if name.endswith(".html")):
+        try:
+            theirs = page.is_file() and page.stat().st_size > 0 and not _is_ours(page)
+        except OSError as error:
+            raise _unwritable(page, error) from error
+        if theirs:
+            raise ResultError(f"{page} was not written by dpicl and stays as it is; choose another folder.")
+    for name, content in files.items():
+        write_file(folder / name, content)
+    try:
+        for old in (path for part in _GENERATED_FOLDERS for path in (folder / part).glob("*.html")):
+            target = old
+            if old.relative_to(folder).as_posix() not in files and _is_ours(old):
+                old.unlink()
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    return folder / "index.html"
+
+
+def write_file(target: Path, content: str | bytes) -> None:
+    """Writes one file atomically, where it does not hold this already. Raises ResultError when it cannot."""
+    if isinstance(content, str):
+        content = content.encode()
+    if "\0" in str(target):
+        raise ResultError(f"Invalid file name {target}; choose another folder.")
+    try:
+        if _holds(target, content):
+            return
+        put_whole(target, content, synced=False)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def _holds(target: Path, content: bytes) -> bool:
+    """Whether a plain file has this content, byte by byte."""
+    try:
+        found = target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == len(content) and target.read_bytes() == content
+
+
+def _unwritable(target: Path, error: OSError) -> ResultError:
+    return ResultError(f"Cannot write {target}: {error.strerror}; choose another folder.")
+
+
+def web_address(text: str) -> str | None:
+    """The text where it is an address that may become a link: http or https, a host, only plain characters."""
+    if len(text) > _LONGEST_ADDRESS or not re.fullmatch(r"https?://[!#-;=?-\[\]_a-z~]+", text, re.IGNORECASE):
+        return None
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    return text if parts.hostname and "@" not in parts.netloc else None
+
+
+def _is_ours(path: Path) -> bool:
+    with suppress(NotRegular), open(path, encoding="utf-8", errors="replace", opener=regular) as file:
+        return f'<meta name="generator" content="{GENERATOR}">' in file.read(2000)
+    return False
+
+
+def _joined(folder: str, ending: str, names: tuple[str, ...]) -> str:
+    """The files one after another, without indents and comments: every page carries them."""
+    text = "".join((_TEMPLATES / folder / f"{name}.{ending}").read_text("utf-8") for name in names)
+    lines = (re.sub(r" // .*", "", line).strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
+    )
+    texts = {name: of for module in (text, attacks) for name, of in vars(module).items() if name.endswith("_text")}
+    environment.filters |= {name.removesuffix("_text"): of for name, of in texts.items()}
+    environment.filters |= {
+        "confidence_of": attacks.confidence_of,
+        "measure": attacks.measure_name,
+        "attack_name": attack_name,
+        "metric": _metric,
+        "scored": scored_thing,
+        "sentence": capitalized,
+        "model": model_name,
+        "count": text.counted,
+        "web_address": web_address,
+        "key": _key,
+    }
+    return environment
+
+
+def _key(value: float | None) -> str:
+    """What a column is sorted by: a number, `inf`, or nothing."""
+    return "" if value is None else f"{value:.6g}"
+
+
+def _metric(metric: str, lower_is_better: bool = False) -> str:
+    return metric_name(metric) + (" (lower is better)" if lower_is_better else "")

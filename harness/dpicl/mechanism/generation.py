@@ -1,0 +1,137 @@
+"""What demonstration mechanisms share besides privacy: prompts made of slots, public vocabularies, ends of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from dpicl.core.errors import ModelError, PromptTooLong, UsageError, require_known
+from dpicl.core.vocabulary import Demonstration
+from dpicl.data.task import STYLES, PublicTask, Record
+from dpicl.models.base import LanguageModel, Prefix
+from dpicl.privacy.private_set import PrivateRecord
+
+
+class PromptWriter:
+    """Writes the prompts that ask for one more text of a label: with the records of a slot, or with none (public).
+
+    room: tokens that must stay free behind the prompt, for the text to come.
+    record_tokens: see `cut_record`.
+    Raises PromptTooLong when the public prompt and the text to come do not fit the model.
+    """
+
+    def __init__(
+        self, task: PublicTask, model: LanguageModel, label: str, room: int, record_tokens: int | None, style: str
+    ) -> None:
+        self._task, self._model, self._label, self._style = task, model, label, style
+        self._record_tokens = record_tokens
+        self._limit = model.max_length - model.lead_tokens - room
+        self.public = self._encode(())
+        if len(self.public) > self._limit:
+            raise PromptTooLong(
+                f"The public prompt of task {task.name} has {len(self.public)} tokens and {room} are to be written, but"
+                f" model {model.identity.name} reads {model.max_length}; lower `tokens` or use another model."
+            )
+
+    @cached_property
+    def prefix(self) -> Prefix:
+        """The public prompt, read once where somebody wants it; every other prompt begins as it does."""
+        return self._model.prefix(self.public)
+
+    def private(self, slot: Sequence[PrivateRecord]) -> list[int]:
+        """The slot's prompt; an empty slot answers with the public prompt.
+
+        A slot that is too long for the model loses its last records until it fits: a function of this slot alone, so
+        that no private record can make the run fail.
+        """
+        for kept in range(len(slot), 0, -1):
+            tokens = self._encode(slot[:kept])
+            if len(tokens) <= self._limit:
+                return tokens
+        return self.public
+
+    def _encode(self, slot: Sequence[PrivateRecord]) -> list[int]:
+        examples = [cut_record(record, self._model, self._record_tokens) for record in slot]
+        return self._model.encode(self._task.generation_prompt(self._label, examples, style=self._style))
+
+
+def cut_record(record: PrivateRecord, model: LanguageModel, tokens: int | None) -> Record:
+    """The record with its first so many tokens (None: all). The cut looks at this record alone, so it changes no
+    sensitivity."""
+    text = record.text
+    if tokens is not None and len(encoded := model.encode(text)) > tokens:
+        text = model.decode(encoded[:tokens])
+    return Record(text=text, label=record.label)
+
+
+def drawn_in_public(scores: np.ndarray, randomness: np.random.Generator) -> int:
+    """A token drawn from softmax(scores), both public: scores are float64[V]."""
+    return int((scores + randomness.gumbel(size=len(scores))).argmax())
+
+
+class ReleasedText:
+    """Tokens released so far, and whether the text has ended (post-processing of released tokens).
+
+    A text ends at EOS or at the task's first stop string; blanks and line breaks before its first word end nothing.
+    """
+
+    def __init__(self, task: PublicTask, model: LanguageModel) -> None:
+        self._task, self._model = task, model
+        self.tokens: list[int] = []
+        self.ended = False
+
+    def append(self, token: int) -> None:
+        """Adds a released token."""
+        self.tokens.append(token)
+        text = self._model.decode(self.tokens).lstrip()
+        self.ended = token == self._model.eos_token_id or self._before_stop(text) != text
+
+    def demonstration(self, label: str) -> Demonstration:
+        """The text before the first stop string, without the quotation marks around it (Tang's post-processing)."""
+        text = self._before_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
+        return Demonstration(text=text, label=label, tokens=len(self.tokens))
+
+    def _before_stop(self, text: str) -> str:
+        ends = [at for stop in self._task.stop_strings if (at := text.find(stop)) >= 0]
+        return text[: min(ends)] if ends else text
+
+
+def public_log_probs(log_probs: object, model: LanguageModel) -> np.ndarray:
+    """float64[..., V] of public prompts. Raises ModelError when they are not finite probabilities."""
+    values = np.asarray(log_probs, dtype=np.float64)
+    if np.isnan(values).any() or np.isposinf(values).any() or not np.isfinite(values).any(axis=-1).all():
+        raise ModelError(
+            f"Model {model.identity.name} answers a public prompt with NaN or infinite probabilities; load it in"
+            " float32 or check its weights."
+        )
+    return values
+
+
+def public_vocabulary(public: np.ndarray, top_k: int | None, top_p: float | None) -> np.ndarray:
+    """int64[K]: the token ids that a release is chosen from, by the public prompt's log-probabilities [V] alone.
+
+    The top_k most likely tokens (None: all) that have any probability, of which top_p keeps the smallest head with at
+    least that probability under the public prompt (PTA, algorithm 2). Ties go to the lower id. At least one is kept.
+    """
+    possible = max(1, int(np.count_nonzero(public > -np.inf)))  # others are what a model server leaves out
+    keep = possible if top_k is None else min(top_k, possible)
+    likely = np.flatnonzero(public >= np.partition(public, -keep)[-keep])  # ties included
+    order = likely[np.argsort(-public[likely], kind="stable")]
+    if top_p is not None:
+        mass = np.cumsum(np.exp(public[order]))
+        keep = min(keep, int(np.searchsorted(mass, top_p)) + 1)
+    return order[:keep]
+
+
+def check_style(style: str) -> None:
+    """Raises UsageError for a style in which no task has prompts."""
+    require_known("prompt style", [style], STYLES)
+
+
+def check_positive(**options: float | None) -> None:
+    """Raises UsageError for an option that is not above 0 (None means 'not used')."""
+    for name, value in options.items():
+        if value is not None and not value > 0:
+            raise UsageError(f"Option {name} must be above 0, not {value}.")

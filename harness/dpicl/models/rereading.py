@@ -1,0 +1,109 @@
+"""A language model that is made of one function, and reads every prompt again for every token: simple, and slow."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from dpicl.models.base import Broken, Decoder, LanguageModel, Prefix, Tokens
+from dpicl.models.decoding import Writer
+from dpicl.models.tree import ScoredEnding
+
+
+class RereadingModel(LanguageModel):
+    """All ways to read a model, from `log_probs_after`. A subclass sets the attributes of LanguageModel, and brings the
+    tokenizer: `encode` and `decode`."""
+
+    @abstractmethod
+    def log_probs_after(self, prompt: Tokens) -> np.ndarray:
+        """float[V]: natural-log probabilities of the token after one prompt; an empty one begins a text."""
+
+    def _log_probs(self, prompt: Tokens) -> np.ndarray:
+        self._check_length(len(prompt))
+        return self.log_probs_after(prompt)
+
+    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+        """Tensor[B, V] float32; see LanguageModel."""
+        rows = np.array([self._log_probs(prompt) for prompt in prompts])
+        self._count(sum(map(len, prompts)))
+        return torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
+
+    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
+        """See LanguageModel."""
+        return _GrowingPrompts(self, prompts)
+
+    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
+        """See LanguageModel; nothing is kept."""
+        self._check_length(len(tokens))
+        return Prefix(tuple(tokens))
+
+    def score(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[float]]:
+        """See LanguageModel."""
+        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
+
+    def score_endings(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[ScoredEnding]]:
+        """As `score`, and whether each ending is what greedy decoding would say."""
+        result = []
+        for query, endings in queries:
+            known: dict[tuple[int, ...], np.ndarray] = {}
+            row = []
+            for ending in endings:
+                total, greedy = 0.0, True
+                for at, token in enumerate(ending):
+                    said = tuple(ending[:at])
+                    if said not in known:
+                        known[said] = self._log_probs((*query, *said))
+                    total += float(known[said][token])
+                    greedy = greedy and int(known[said].argmax()) == token
+                row.append(ScoredEnding(total, greedy))
+            self._count(len(query) + sum(map(len, endings)))
+            result.append(row)
+        return result
+
+    def generate(
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
+    ) -> list[str]:
+        """See LanguageModel."""
+        writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
+        for row, prompt in enumerate(prompts):
+            tokens = list(prompt)
+            self._check_length(len(tokens) + max_tokens)
+            goes_on = max_tokens > 0
+            while goes_on:
+                going, chosen = writer.step(torch.from_numpy(self._log_probs(tokens))[None], [row])
+                tokens += chosen.tolist()
+                goes_on = bool(going)
+            self._count(len(tokens))
+        return writer.texts
+
+
+class _GrowingPrompts(Decoder):
+    def __init__(self, model: RereadingModel, prompts: Sequence[Tokens]) -> None:
+        self._model, self._prompts = model, [list(prompt) for prompt in prompts]
+        model._check_length(max(map(len, prompts), default=0))
+
+    @property
+    def log_probs(self) -> torch.Tensor:
+        """Tensor[B, V] float32."""
+        return self._model.next_token_log_probs(self._prompts)
+
+    def append(self, token: int) -> None:
+        """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
+        self._model._check_length(1 + max(map(len, self._prompts), default=0))
+        for prompt in self._prompts:
+            prompt.append(int(token))

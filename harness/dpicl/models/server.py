@@ -1,0 +1,295 @@
+"""``server:URL``: a language model that a server runs (llama.cpp, vLLM, OpenAI-compatible; docs/servers.md).
+
+What a row depends on. Every prompt goes out by itself, and its row is made of the answer to it alone, so a row is a
+function of its own slot as far as the server answers so. Servers compute requests in batches and keep prefixes, which
+moves roundings, so rows are "proved up to rounding".
+What a server leaves out of an answer (all but its likeliest tokens) follows from that slot alone.
+
+What fails. A request is repeated, with longer and longer pauses, before anything is made of it; noise is drawn after
+rows are complete, so no release happens twice or for less than was charged. Where one prompt fails for good while the
+server still answers fixed public prompts as before, that prompt has a row of NaN (or no text): a private text cannot
+end a run. Where these fail too, or their answers have changed, the run ends with ModelError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import torch
+
+from dpicl.core.errors import ModelError
+from dpicl.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from dpicl.models.decoding import Writer
+from dpicl.models.server_answers import LogProbs, before, joined
+from dpicl.models.server_dialect import Ask, Prompt, Writing
+from dpicl.models.server_http import Call, Connection, Refused, Unanswered
+from dpicl.models.server_probe import SLACK, Probed, answers_to, distance, fixed, probe
+from dpicl.models.server_requests import Requests
+from dpicl.models.server_settings import settings_of
+from dpicl.models.server_tokens import LlamaCppTokens
+from dpicl.models.tree import ScoredEnding
+
+#: Some requests that make one answer.
+Work = Callable[[Ask], Awaitable[Any]]
+#: Seeds that every server takes.
+_SEEDS = 2**31 - 1
+#: The salt of one private set's prompts; "" outside of `ServerLM.isolated_cache`.
+_SALT: ContextVar[str] = ContextVar("salt", default="")
+
+
+def load_server(rest: str) -> ServerLM:
+    """The model of the server that ``rest`` names, probed. Raises UsageError and ModelError."""
+    connection, salt = Connection(settings_of(rest)), secrets.token_urlsafe(32)
+    return ServerLM(f"server:{rest.partition('?')[0]}", connection, probe(connection, salt), salt)
+
+
+class ServerLM(LanguageModel):
+    """A model behind a connection, as its probe found it. name: that of results. salt: of public prompts."""
+
+    def __init__(self, name: str, connection: Connection, probed: Probed, salt: str) -> None:
+        self._connection, self._probed, self._salt = connection, probed, salt
+        self.server = self._record = probed.record
+        self._dialect, self._tokens = probed.dialect, probed.tokens
+        self.usage = Usage()
+        self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
+        self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
+        self._requests = Requests(connection.start, connection.settings.window, self.usage)
+        self._fixed = fixed(self._tokens, salt if self._record.cache else None)
+        self._checking, self._checked = asyncio.Lock(), time.monotonic()
+        if isinstance(self._tokens, LlamaCppTokens):  # from here on it cuts private texts
+            self._tokens.ask = lambda call: connection.wait(self._answer(lambda ask: ask(call)))
+        about = self._record.model_dump(
+            include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
+        )
+        pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
+        self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, rows_alone=False)
+
+    def encode(self, prompt: str | ChatPrompt) -> list[int]:
+        """Tokens of a prompt; see LanguageModel. Raises ModelError for a ChatPrompt without a chat template."""
+        return self._tokens.encode(self._tokens.chat(prompt) if isinstance(prompt, ChatPrompt) else prompt)
+
+    def decode(self, tokens: Tokens) -> str:
+        """Text of tokens, special tokens left out."""
+        return self._tokens.decode([int(token) for token in tokens])
+
+    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+        """Tensor[B, V] float32; -infinity for tokens that the server does not list, NaN where it refuses the prompt."""
+        return self.likeliest_log_probs(prompts, self._top)
+
+    def likeliest_log_probs(self, prompts: Sequence[Tokens], count: int) -> torch.Tensor:
+        """As `next_token_log_probs`, of the ``count`` likeliest tokens at least, where the server lists so many."""
+        top = self._top if count < 0 or 0 <= self._top < count else min(count, self.vocab_size)
+        return self._rows(self._asked([(self._opened(prompt), ()) for prompt in prompts], top))
+
+    def listed_log_probs(
+        self, prompts: Sequence[Tokens], tokens: Sequence[int], prefix: Prefix | None = None
+    ) -> torch.Tensor:
+        """See LanguageModel."""
+        wanted = [int(token) for token in tokens]
+        return self._rows(self._asked([(self._opened(prompt), wanted) for prompt in prompts], self._top))
+
+    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
+        """See LanguageModel; the server keeps what it has read, where it does."""
+        return _Growing(self, prompts)
+
+    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
+        """See LanguageModel; nothing is read: the server finds what prompts have in common."""
+        self._check_length(len(tokens))
+        return Prefix(tuple(tokens))
+
+    def score(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[float]]:
+        """See LanguageModel; NaN for every ending of a prompt that the server refuses."""
+        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
+
+    def score_endings(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[ScoredEnding]]:
+        """As `score`, and whether each ending is what greedy decoding would say (False where the server lists only what
+        it is asked for). A token that the server leaves out has an even share of the mass that is left."""
+        nodes: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        for at, (_, endings) in enumerate(queries):
+            for ending in endings:
+                for step, token in enumerate(ending):
+                    wanted = nodes.setdefault((at, tuple(ending[:step])), [])
+                    if token not in wanted:
+                        wanted.append(int(token))
+        asked = [(self._opened([*queries[at][0], *said]), wanted) for (at, said), wanted in nodes.items()]
+        found = dict(zip(nodes, self._asked(asked, self._top), strict=True))
+        return [
+            [
+                self._scored([(found[at, tuple(ending[:step])], token) for step, token in enumerate(ending)])
+                for ending in each
+            ]
+            for at, (_, each) in enumerate(queries)
+        ]
+
+    def generate(
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
+    ) -> list[str]:
+        """Texts that the server writes; see LanguageModel. A sample is the server's own, with the seed modulo 2^31 - 1:
+        another server, or version, may draw another one."""
+        Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)  # refuses what makes no sense
+        opened = [self._opened(prompt, max_tokens) for prompt in prompts]
+        if max_tokens < 1:
+            return [""] * len(prompts)
+        ends = tuple(word for word in stop if word)
+        works = []
+        for at, tokens in enumerate(opened):
+            how = Writing(max_tokens, ends, temperature, seeds[at] % _SEEDS if seeds else 0)
+            works.append(partial(self._dialect.text, prompt=self._prompt(tokens), how=how))
+        texts = self._answers(works, [len(tokens) for tokens in opened])
+        if broken == "raise" and None in texts:
+            raise refused(self.identity.name)
+        return [before(text or "", ends) for text in texts]
+
+    @contextmanager
+    def isolated_cache(self) -> Iterator[None]:
+        """See LanguageModel."""
+        token = _SALT.set(secrets.token_urlsafe(32))
+        try:
+            yield
+        finally:
+            _SALT.reset(token)
+
+    def verify_unchanged(self) -> None:
+        """Raises ModelError where the server no longer answers the fixed prompts as it did when it was probed."""
+        self._connection.wait(self._require_same(time.monotonic()))
+
+    def _opened(self, prompt: Tokens, room: int = 0) -> list[int]:
+        """The tokens that are sent for a prompt: never empty. Raises PromptTooLong with ``room`` more."""
+        tokens, lead = [int(token) for token in prompt], self._tokens.lead
+        if tokens[: len(lead)] != lead:
+            tokens = [*lead, *tokens]
+        self._check_length(len(tokens) + max(room, 1))
+        return tokens or [self._tokens.start]
+
+    def _prompt(self, tokens: list[int]) -> Prompt:
+        return Prompt(tokens, None if not self._record.cache else _SALT.get() or self._salt)
+
+    @property
+    def _top(self) -> int:
+        """How many of the likeliest tokens are asked for: as many as there are (-1: all)."""
+        return -1 if self._record.vocabulary else self._record.top_tokens
+
+    def _asked(self, prompts: Sequence[tuple[list[int], Sequence[int]]], top: int) -> list[LogProbs | None]:
+        """What the server says after each prompt (tokens, listed): of the listed tokens at least, where it lists any;
+        else of the ``top`` likeliest. None where it refuses the prompt."""
+        limit, works, places = self._record.listed_ids, [], []
+        for at, (tokens, listed) in enumerate(prompts):
+            prompt = self._prompt(tokens)
+            whole = self._record.vocabulary and len(listed) * 10 > self.vocab_size
+            parts = [listed[i : i + limit] for i in range(0, len(listed), limit)] if limit and not whole else []
+            for part in parts or [()]:
+                works.append(partial(self._dialect.log_probs, prompt=prompt, top=1 if part else top, listed=part))
+                places.append(at)
+        answers = self._answers(works, [len(prompts[at][0]) for at in places])
+        found: list[list[LogProbs | None]] = [[] for _ in prompts]
+        for at, answer in zip(places, answers, strict=True):
+            found[at].append(answer)
+        return [joined(parts) for parts in found]
+
+    def _answers(self, works: Sequence[Work], tokens: Sequence[int]) -> list[Any]:
+        """What each work gives; None where a request of it fails for good. tokens: of each prompt."""
+        return self._requests.answers([partial(self._answer, work) for work in works], tokens)
+
+    def _rows(self, found: Sequence[LogProbs | None]) -> torch.Tensor:
+        rows = torch.full((len(found), self.vocab_size), -torch.inf)
+        for row, own in zip(rows, found, strict=True):
+            if own is None:
+                row.fill_(torch.nan)
+            else:
+                row[torch.from_numpy(own.tokens)] = torch.from_numpy(own.values).float()
+        return rows
+
+    def _scored(self, steps: Sequence[tuple[LogProbs | None, int]]) -> ScoredEnding:
+        total, greedy = 0.0, not self._dialect.lists
+        for found, token in steps:
+            if found is None:
+                return ScoredEnding(float("nan"), False)
+            total += found.of(int(token), self.vocab_size)
+            greedy = greedy and found.best == token
+        return ScoredEnding(total, greedy)
+
+    async def _answer(self, work: Work) -> Any:
+        """What the work gives; None where a request of it fails for good, and the server is the same as before."""
+
+        async def ask(call: Call) -> Any:
+            begun = time.monotonic()
+            answered = await self._connection.ask(call)
+            if answered.troubled:  # it may have been restarted, with another model
+                await self._require_same(begun)
+            return answered.value
+
+        try:
+            return await work(ask)
+        except (Refused, Unanswered):
+            await self._require_same(time.monotonic())
+            return None
+
+    async def _require_same(self, since: float) -> None:
+        """Raises ModelError where the server does not answer fixed public prompts as it did; nothing is asked where
+        that was seen after ``since``."""
+        async with self._checking:
+            if self._checked > since:
+                return
+            try:
+                now = await answers_to(self._connection, self._dialect, self._fixed, self._top)
+            except (Refused, Unanswered) as error:
+                raise self._connection.silent(error) from None
+            if max(map(distance, self._probed.said, now)) > SLACK:
+                raise ModelError(
+                    f"The model behind {self._connection.settings.url} is another one than when it was loaded: it"
+                    " answers fixed prompts differently. Start the same model again, or another run."
+                )
+            self._checked = time.monotonic()
+
+
+class _Growing(Decoder):
+    """Prompts that are sent again with every token that is appended to them."""
+
+    def __init__(self, model: ServerLM, prompts: Sequence[Tokens]) -> None:
+        self._model, self._prompts = model, [list(prompt) for prompt in prompts]
+        model._check_length(1 + max(map(len, prompts), default=0))
+
+    @property
+    def log_probs(self) -> torch.Tensor:
+        """Tensor[B, V] float32, as next_token_log_probs gives it."""
+        return self._model.next_token_log_probs(self._prompts)
+
+    def likeliest(self, count: int | None) -> torch.Tensor:
+        """See Decoder."""
+        return self.log_probs if count is None else self._model.likeliest_log_probs(self._prompts, count)
+
+    def listed(self, tokens: Sequence[int]) -> torch.Tensor:
+        """See Decoder."""
+        return self._model.listed_log_probs(self._prompts, tokens)
+
+    def append(self, token: int) -> None:
+        """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
+        self._model._check_length(2 + max(map(len, self._prompts), default=0))
+        for prompt in self._prompts:
+            prompt.append(int(token))
+
+
+def refused(name: str) -> ModelError:
+    """The error of a public prompt that a server does not answer."""
+    return ModelError(f"The model server {name} refuses a public prompt that others like it follow; see its log.")

@@ -1,0 +1,238 @@
+"""One model server over HTTP: requests in parallel within a window, time-outs, limits of size, and what is tried again.
+
+Requests run on an event loop in a thread of their own, so that they go on while the jobs of a run compute. Whatever a
+server does, what comes out is an answer as plain JSON, or one of the errors below. No error holds anything that was
+sent or answered: prompts are private, and a header holds the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import random
+import re
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+import orjson
+
+from dpicl.core.background import in_background
+from dpicl.core.errors import ModelError
+from dpicl.models.server_settings import ServerSettings
+
+T = TypeVar("T")
+
+#: Bytes of an answer that has no list of log-probabilities.
+SMALL = 4_000_000
+#: Seconds before a request is repeated: the first and the longest; no server may ask for more.
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
+#: Answers after which the same request may succeed later.
+_BUSY = frozenset({408, 409, 425, 429})
+#: Characters of an API key that no answer holds by chance; of one whose Base64 is looked for too.
+_LONG_KEY = 12
+#: What may stand for a printable character in JSON, in JSON inside it, and in an address.
+_ESCAPED = re.compile(rb"(?:\\u00|%)([2-7][0-9a-fA-F])")
+#: How often what was decoded is decoded again.
+_LEVELS = 4
+
+
+class Refused(Exception):
+    """The server does not answer this very request (400, 404, 413, 422 ...)."""
+
+
+class Unanswered(Exception):
+    """No sound answer to a request for as long as it was repeated."""
+
+
+class _Failed(Exception):
+    """One try failed. why: in our words. cut: whether the connection did, so that the server may have been restarted.
+    after: seconds that the server asks to wait. busy: whether that says nothing of the request."""
+
+    def __init__(self, why: str, cut: bool = False, after: float = 0.0, busy: bool = False) -> None:
+        super().__init__(why)
+        self.cut, self.after, self.busy = cut, after, busy
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request. body: None for GET. largest: bytes of the answer. read: makes something of the answer, a ValueError
+    where it is not as it should be."""
+
+    path: str
+    body: Mapping[str, Any] | None = None
+    largest: int = SMALL
+    read: Callable[[Any], Any] = lambda answer: answer
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a call gave. troubled: whether the connection broke before, so that the server may be another one now."""
+
+    value: Any
+    troubled: bool
+
+
+class Connection:
+    """A server as it is asked. repeated: how often requests were sent again so far."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        settings.require_private()
+        self.settings, self.repeated = settings, 0
+        self._secret = settings.secret()
+        self._loop = _Loop.of_this_process()
+        self._client = self.wait(self._opened())
+        weakref.finalize(self, self._loop.close, self._client).atexit = False
+        self._jitter = random.Random()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Runs a coroutine on the loop's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop.loop)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine gives; it is cancelled where waiting for it is given up."""
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def ask(self, call: Call, patience: float | None = None, *, once: bool = False) -> Answered:
+        """The answer, after as many tries as the patience (seconds; None: the settings') has room for.
+
+        once: tries again only where the server had no time for the request, whatever that was.
+        Raises Refused, Unanswered, and ModelError where asking again is no use.
+        """
+        end = time.monotonic() + (self.settings.patience if patience is None else patience)
+        pause, troubled = FIRST_PAUSE, False
+        while True:
+            try:
+                return Answered(await self._tried(call), troubled)
+            except _Failed as failure:
+                troubled = troubled or failure.cut
+                wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
+                if time.monotonic() + wait >= end or (once and not failure.busy):
+                    raise Unanswered(str(failure)) from None
+            self.repeated += 1
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def value(self, call: Call) -> Any:
+        """What `ask` gives, where a broken connection does not matter."""
+        return (await self.ask(call)).value
+
+    def silent(self, error: Exception) -> ModelError:
+        """The error of a server that does not answer; error: why, in our words."""
+        return ModelError(f"The model server {self.settings.url} gives no sound answer: {error}; see that it runs.")
+
+    async def _opened(self) -> httpx.AsyncClient:
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        return httpx.AsyncClient(
+            headers=headers,
+            timeout=self.settings.timeout,
+            limits=httpx.Limits(max_connections=self.settings.window + 1),
+            follow_redirects=False,
+            trust_env=self.settings.url.startswith("https:")
+            and not self.settings.loopback,  # a proxy would read what goes over plain http
+        )
+
+    async def _tried(self, call: Call) -> Any:
+        """One try. Raises _Failed, Refused or ModelError, and never what a library raises."""
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                status, after, content = await self._sent(call)
+        except (TimeoutError, httpx.TimeoutException):
+            raise _Failed(f"no answer within {self.settings.timeout:g} s", cut=True) from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
+            raise _Failed(f"the connection failed ({type(error).__name__})", cut=True) from None
+        url = self.settings.url
+        if status == 401:
+            raise ModelError(f"The model server {url} refuses the API key; set the variable that `key` names.")
+        if 300 <= status < 400:
+            raise ModelError(f"The model server {url} redirects elsewhere, and prompts follow no redirect.")
+        if status in _BUSY or status >= 500:
+            raise _Failed(f"it answers {status}", cut=status >= 500, after=after, busy=status in (*_BUSY, 503))
+        if status != 200:
+            raise Refused(f"it answers {status}")
+        if self._secret and _holds(content, self._secret.encode()):
+            chance = "; so short a key may be a word of its own: use a longer one, or none where none is needed"
+            raise ModelError(
+                f"The model server {url} answers with the API key itself, which results would"
+                f" show{chance if len(self._secret) < _LONG_KEY else ''}."
+            )
+        try:
+            return call.read(orjson.loads(content))
+        except (ValueError, RecursionError):  # orjson's own error is a ValueError
+            raise _Failed("its answer is damaged, or is not what was asked for") from None
+
+    async def _sent(self, call: Call) -> tuple[int, float, bytes]:
+        """(status, seconds that it asks to wait, body) of one request."""
+        content = None if call.body is None else json.dumps(call.body).encode()
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        method = "GET" if content is None else "POST"
+        url = self.settings.url + call.path
+        async with self._client.stream(method, url, content=content, headers=headers) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise ValueError("compressed")  # a small answer could be a large one
+            parts, size = [], 0
+            async for part in response.aiter_raw():
+                size += len(part)
+                if size > call.largest:
+                    raise ValueError("too large")
+                parts.append(part)
+            return response.status_code, _seconds(response.headers.get("retry-after", "")), b"".join(parts)
+
+
+def _holds(content: bytes, secret: bytes) -> bool:
+    """Whether an answer holds a key, in names and values: as it stands, with escapes of JSON (also of JSON in a text
+    of JSON) or of addresses, or in Base64 among other bytes, as in a header of basic authentication."""
+    wanted = {secret, secret.replace(b"\\", b"")}
+    if len(secret) >= _LONG_KEY:
+        for before in range(3):  # a character holds six bits; those that are of other bytes too go
+            code = base64.b64encode(bytes(before) + secret).rstrip(b"=")
+            code = code[(0, 2, 3)[before] : len(code) - bool((before + len(secret)) % 3)]
+            wanted |= {code, code.translate(bytes.maketrans(b"+/", b"-_"))}
+    for _ in range(_LEVELS):
+        bare = content.replace(b"\\", b"")
+        if any(each in content or each in bare for each in wanted if each):
+            return True
+        content, earlier = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), content), content
+        if content == earlier:
+            return False
+    return False
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    _made: dict[int, _Loop] = {}
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        in_background(self.loop.run_forever, "model server")
+
+    @classmethod
+    def of_this_process(cls) -> _Loop:
+        """The one loop of this process; a forked one has none of its parent's threads."""
+        if os.getpid() not in cls._made:
+            cls._made[os.getpid()] = cls()
+        return cls._made[os.getpid()]
+
+    def close(self, client: httpx.AsyncClient) -> None:
+        """Closes what a connection that is no more has left open."""
+        if os.getpid() in self._made and self._made[os.getpid()] is self:
+            asyncio.run_coroutine_threadsafe(client.aclose(), self.loop)
+
+
+def _seconds(text: str) -> float:
+    """Of a Retry-After header; 0 for a date or anything else."""
+    return float(text) if text.isdecimal() and len(text) < 6 else 0.0

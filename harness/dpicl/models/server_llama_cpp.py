@@ -1,0 +1,108 @@
+"""llama.cpp's server: `POST /completion` with token ids.
+
+`n_probs` lists the likeliest tokens, from the raw logits; the token that is drawn is forced to a plain one
+(`logit_bias`, which leaves `n_probs` as it is), since nothing is listed for one that ends the text or is half of a
+character. Any other set of tokens is listed by raising all of them by the same bias (`post_sampling_probs`): their
+ratios are those of the model, and the likeliest token, which is among them, gives the scale. The whole vocabulary can
+be had too, at 100 bytes a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpicl.models.server_answers import LOWEST, LogProbs, log_probs, part, require, text
+from dpicl.models.server_dialect import LETTERS, Ask, Dialect, Prompt, Writing, columns, tokenizing
+from dpicl.models.server_http import Call
+
+
+class LlamaCpp(Dialect):
+    """llama.cpp's server. forced: a token whose text is plain, which is drawn whenever log-probabilities are wanted."""
+
+    kind = "llama.cpp"
+    tops = (-1,)
+    lists = 1024
+    can_forget = True
+    forced: int = 0
+    #: How many of the likeliest tokens are looked at first, and by how much listed ones are raised.
+    _FIRST, _BIAS = 64, 100.0
+
+    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+        first: LogProbs = await ask(self._likeliest(prompt, max(self._FIRST, top) if listed else top))
+        rest = [token for token in listed if token not in first.tokens]
+        if not rest:
+            return first
+        ratios: LogProbs = await ask(self._raised(prompt, [first.best, *rest]))
+        values = ratios.values - ratios.of(first.best, self.vocab_size) + first.values.max()
+        other = ratios.tokens != first.best
+        return LogProbs(
+            np.concatenate([first.tokens, ratios.tokens[other]]),
+            np.concatenate([first.values, values[other].clip(LOWEST, 0.0)]),
+        )
+
+    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
+        body = {
+            "n_predict": how.max_tokens,
+            "temperature": how.temperature,
+            "samplers": ["temperature"],
+            "seed": how.seed,
+            "stop": list(how.stop),
+        }
+
+        def read(answer: Any) -> str:
+            self._require_whole(answer)
+            return text(part(answer, "content"), LETTERS * how.max_tokens)
+
+        said: str = await ask(Call("/completion", self._body(prompt, body), read=read))
+        return said
+
+    def tokenize(self, content: str) -> Call | None:
+        body = {"content": content, "add_special": False, "parse_special": True}
+        return tokenizing(body, content, self.vocab_size)
+
+    def _likeliest(self, prompt: Prompt, top: int) -> Call:
+        count = self.vocab_size if top < 0 else top
+        body = {"n_predict": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[self.forced, 1e4]]}
+        entries, largest = self._listing(top)
+
+        def read(answer: Any) -> LogProbs:
+            self._require_whole(answer)
+            ids, values = columns(part(answer, "completion_probabilities", 0, "top_logprobs"), "id", "logprob")
+            return log_probs(ids, values, self.vocab_size, entries)
+
+        return Call("/completion", self._body(prompt, body), largest, read)
+
+    def _raised(self, prompt: Prompt, listed: Sequence[int]) -> Call:
+        """Asks for the tokens' probabilities, up to a factor; as log-probabilities."""
+        body = {
+            "n_predict": 1,
+            "n_probs": len(listed),
+            "post_sampling_probs": True,
+            "temperature": 1.0,
+            "samplers": [],
+            "logit_bias": [[token, self._BIAS] for token in listed],
+        }
+        entries, largest = self._listing(0, listed)
+
+        def read(answer: Any) -> LogProbs:
+            self._require_whole(answer)
+            ids, values = columns(part(answer, "completion_probabilities", 0, "top_probs"), "id", "prob")
+            if not all(type(value) in (int, float) and 0 <= value <= 1 + 1e-6 for value in values):
+                raise ValueError("no probabilities")
+            with np.errstate(divide="ignore"):
+                logs = np.log(np.array(values, dtype=np.float64)).clip(LOWEST, 0.0)
+            return require(log_probs(ids, logs.tolist(), self.vocab_size, entries), listed)
+
+        return Call("/completion", self._body(prompt, body), largest, read)
+
+    def _require_whole(self, answer: Any) -> None:
+        """Raises ValueError where the prompt was cut."""
+        self._same_model(answer)
+        if type(answer) is dict and answer.get("truncated") not in (None, False):
+            raise ValueError("the prompt was cut")
+
+    def _body(self, prompt: Prompt, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {"prompt": list(prompt.tokens), "cache_prompt": prompt.salt is not None, "stream": False, **body}

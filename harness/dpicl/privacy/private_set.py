@@ -1,0 +1,464 @@
+"""The private records of a run. Every read of them is charged to the ledger.
+
+`poisson_slots` is the proved read: every record is sampled independently, and every sampled record is assigned,
+independently, to one slot. Adding or removing one record changes one slot at most, whatever the others do, so the
+accountants for Poisson sampling under add/remove hold for the code that runs. `joining_slots` is the other: a record
+is in the samples of at most r queries that are like it. `reveal` is every other read: it costs epsilon = infinity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from dpicl.core.errors import BudgetExceeded, DataError, PluginError, UsageError
+from dpicl.core.seeds import NoiseSource, SamplingRandomness
+from dpicl.core.vocabulary import Partition
+from dpicl.privacy.events import flatten
+from dpicl.privacy.joining import Joining
+from dpicl.privacy.ledger import JOINED, RANDOMISED, SAMPLED, Ledger
+from dpicl.privacy.release_hooks import Permit
+from dpicl.privacy.secure_release import require_few_rows
+
+
+class PrivateRecord(Protocol):
+    """What a private record must have; read-only."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+#: (texts, name of an embedding model) -> float64[n, d]; every row a function of its own text, of length 1 or 0.
+Embed = Callable[[Sequence[str], str], np.ndarray]
+#: Slots of records: one tuple a slot; empty slots are empty tuples.
+Slots = tuple[tuple[PrivateRecord, ...], ...]
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """One sample, assigned to slots. number: M; None: each record has its own. size: records of the group. uses: where
+    records join samples by likeness, the most that one record joins; None for Poisson samples."""
+
+    partition: Partition
+    rate: float
+    number: int | None
+    size: int
+    slots: Slots
+    uses: int | None = None
+
+
+class SampleObserver(Protocol):
+    """Sees how samples are drawn and spent: the conformance kit."""
+
+    def drawing(self, partition: Partition) -> None:
+        """The next sample is about to be drawn."""
+
+    def drawn(self, assigned: Assigned) -> None:
+        """It was drawn."""
+
+    def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+        """A permit was given for a release from a sample (their number, from 0, in order of the draws)."""
+
+    def revealed(self) -> None:
+        """All records were read, at epsilon = infinity."""
+
+    def looking(self) -> AbstractContextManager[None]:
+        """Inside this block the private set itself looks at all records, to see which queries they will join."""
+
+
+class LentRecord:
+    """A record of a sample, readable as long as the sample is open."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, record: PrivateRecord, require_open: Callable[[], None]) -> None:
+        def read() -> PrivateRecord:
+            require_open()
+            return record
+
+        self._read = read
+
+    @property
+    def text(self) -> str:
+        return self._read().text
+
+    @property
+    def label(self) -> str:
+        return self._read().label
+
+
+class Sample:
+    """One sample, assigned to slots, with the right to make the releases that were charged for it.
+
+    releases: what was charged. noise: where the noise of these releases comes from.
+    permitted: told of every permit that is given. used: called when one is used.
+    own_slots: whether every sampled record has a slot of its own: one more adds a slot and changes no other.
+    replaced: how many slots one more record changes, where slots are shared.
+    Once it is closed, its records cannot be read and its releases cannot be made.
+    """
+
+    __slots__ = ("_read", "close", "own_slots", "replaced", "spend")
+
+    #: `spend(event) -> Permit`: the right to make one release (or a choice of several in order), with its noise. Raises
+    #: BudgetExceeded for a release that was not charged, and when the sample is closed; then nothing is drawn.
+    spend: Callable[[dp.DpEvent], Permit]
+    close: Callable[[], None]
+
+    def __init__(
+        self,
+        slots: Iterable[Iterable[PrivateRecord]],
+        releases: dp.DpEvent,
+        noise: NoiseSource,
+        permitted: Callable[[dp.DpEvent, Permit], None] = lambda event, permit: None,
+        used: Callable[[], None] = lambda: None,
+        *,
+        own_slots: bool = False,
+        replaced: int = 1,
+    ) -> None:
+        self.own_slots, self.replaced = own_slots, replaced
+        # All state is in these functions: what a mechanism holds names no record, no noise and no charge.
+        is_open, unspent = True, flatten(releases)
+
+        def require_open() -> None:
+            if not is_open:
+                raise PluginError(
+                    "A record of a closed sample was read: a sample is charged for its own releases; read `slots`"
+                    " before the next sample is drawn, and keep no record."
+                )
+
+        def require_open_for_releases() -> None:
+            if not is_open:
+                raise BudgetExceeded(
+                    "A release comes after its sample was closed: a permit is for the sample that it was charged for;"
+                    " use it before the next sample is drawn. Nothing was drawn."
+                )
+
+        lent = tuple(tuple(LentRecord(record, require_open) for record in slot) for slot in slots)
+
+        def read() -> Slots:
+            require_open()
+            return lent
+
+        def spend(event: dp.DpEvent) -> Permit:
+            nonlocal unspent
+            wanted = flatten(event)
+            if dp.NonPrivateDpEvent() in unspent:
+                wanted.pop(dp.NonPrivateDpEvent(), None)  # epsilon is infinite: once more costs no more
+            if not is_open or not wanted <= unspent:
+                why = "was not charged when its sample was drawn" if is_open else "comes after its sample was closed"
+                raise BudgetExceeded(
+                    f"The release {event!r} {why}; declare every release of a sample in `poisson_slots(...,"
+                    " releases=...)`, and make it before the next sample is drawn. Nothing was drawn."
+                )
+            permit = Permit(event, noise, used, require_open_for_releases)
+            unspent = unspent - wanted
+            permitted(event, permit)
+            return permit
+
+        def close() -> None:
+            nonlocal is_open
+            is_open = False
+
+        self._read, self.spend, self.close = read, spend, close
+
+    @property
+    def slots(self) -> Slots:
+        """One tuple of records a slot; empty slots are empty tuples. Raises PluginError when the sample is closed."""
+        return self._read()
+
+
+class SlotSampler:
+    """Draws the samples that were charged: Poisson samples, each with fresh randomness, or those of queries.
+
+    next_sample: draws one. times: how many were charged.
+    """
+
+    __slots__ = ("close", "draw")
+
+    #: `draw() -> Sample`: samples each record with probability q and assigns the sampled ones, independently and
+    #: uniformly, to slots; `draw(text)` where records join the queries that they are like. Closes the sample that was
+    #: drawn before. Raises BudgetExceeded when as many samples as were charged have been drawn.
+    draw: Callable[..., Sample]
+    #: `close()`: closes the sample that was drawn last.
+    close: Callable[[], None]
+
+    def __init__(self, next_sample: Callable[..., Sample], times: int) -> None:
+        left, last = times, None
+
+        def draw(*query: str) -> Sample:
+            nonlocal left, last
+            if left <= 0:
+                raise BudgetExceeded("More samples were drawn than were charged; raise `times` in `poisson_slots`.")
+            left -= 1
+            close()
+            last = next_sample(*query)
+            return last
+
+        def close() -> None:
+            if last is not None:
+                last.close()
+
+        self.draw, self.close = draw, close
+
+
+class PrivateSet:
+    """Private records, read only through the ledger. No attribute of it holds records, ledger or noise.
+
+    sizes: n_y of every group that may be sampled, as public constants: sampling rates come from them and never from a
+        count of the records. With the single key None all records are one group; otherwise the records of one label are
+        disjoint from those of the others (one label a record), and each label is a group of its own.
+    sampling: where the sampling randomness comes from (secret where the noise is: amplification rests on it).
+    noise: where the noise of releases comes from.
+    observer: told of every sample and every permit.
+    embed: the public embedding by which records join queries; None where none is wanted.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[PrivateRecord],
+        ledger: Ledger,
+        *,
+        sizes: Mapping[Partition, int],
+        sampling: SamplingRandomness,
+        noise: NoiseSource,
+        observer: SampleObserver | None = None,
+        embed: Embed | None = None,
+    ) -> None:
+        self._sizes = dict(sizes)
+        self.partitioned = None not in self._sizes
+        groups: dict[Partition, list[PrivateRecord]] = {None: list(records)}
+        for record in records:
+            groups.setdefault(record.label, []).append(record)
+        samplers: list[SlotSampler] = []
+        drawn = permits = 0
+
+        def used() -> None:
+            nonlocal permits
+            permits += 1
+
+        def next_sample(
+            partition: Partition, rate: float, slots: int | None, shuffled: bool, releases: dp.DpEvent
+        ) -> Sample:
+            group, own = groups.get(partition, []), slots is None
+            if observer is not None:
+                observer.drawing(partition)
+            assigned = _assigned(group, rate, slots, shuffled, sampling)
+            return given(Assigned(partition, rate, slots, len(group), assigned), releases, own)
+
+        def given(assigned: Assigned, releases: dp.DpEvent, own: bool, replaced: int = 1) -> Sample:
+            nonlocal drawn
+            if observer is None:
+                return Sample(assigned.slots, releases, noise, used=used, own_slots=own, replaced=replaced)
+            number, drawn = drawn, drawn + 1
+            observer.drawn(assigned)
+
+            def permitted(event: dp.DpEvent, permit: Permit) -> None:
+                observer.spent(event, permit, number)
+
+            return Sample(assigned.slots, releases, noise, permitted, used, own_slots=own, replaced=replaced)
+
+        def sampler(
+            expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
+        ) -> SlotSampler:
+            rate = sampling_rate(expected, self.size(partition), partition)
+            if not noise.seeded:
+                require_few_rows(slots or 2 * expected)
+            event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
+            ledger.charge(event, partition, note=SAMPLED)
+            samplers.append(SlotSampler(lambda: next_sample(partition, rate, slots, shuffled, releases), times))
+            return samplers[-1]
+
+        def joiner(
+            slots: int,
+            threshold: float,
+            uses: int,
+            embedding: str,
+            releases: dp.DpEvent,
+            times: int,
+            nearest: int | None,
+        ) -> SlotSampler:
+            if embed is None:
+                raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
+            if not noise.seeded:
+                require_few_rows(slots)
+            ledger.charge(dp.SelfComposedDpEvent(releases, min(uses, times)), None, note=JOINED)
+            with nullcontext() if observer is None else observer.looking():
+                contents = [(record.text, record.label) for record in groups[None]]
+                rows = embed([text for text, _ in contents], embedding)
+            joining = Joining(contents, rows, slots, threshold, uses, nearest)
+
+            def next_sample(query: str) -> Sample:
+                group, joined = groups.get(None, []), joining.join(embed([query], embedding)[0])
+                assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
+                told = Assigned(None, 1.0, slots, len(group), assigned, uses)
+                return given(told, releases, own=False, replaced=1 if nearest is None else 2)
+
+            samplers.append(SlotSampler(next_sample, times))
+            return samplers[-1]
+
+        def respond(count: int, labels: Sequence[str], response: dp.DpEvent, salt: str) -> list[tuple[str, str]]:
+            nonlocal drawn
+            if len(records) < count:
+                raise DataError(f"There are {len(records)} private records and {count} are to be shown; lower shots.")
+            ledger.charge(response, None, note=RANDOMISED)
+            with nullcontext() if observer is None else observer.looking():
+                shown = sorted(groups[None], key=lambda record: text_priority(record.text, salt))[:count]
+            if observer is not None:
+                observer.drawn(Assigned(None, 1.0, None, len(records), tuple((record,) for record in shown), uses=1))
+            number, drawn, said = drawn, drawn + 1, []
+            for record in shown:
+                permit = Permit(response, noise, used)
+                if observer is not None:
+                    observer.spent(response, permit, number)
+                own = np.array([float(label == record.label) for label in labels])
+                said.append((record.text, labels[permit.noisy_choice(own, width=2.0)[0]]))
+            return said
+
+        def reveal(note: str) -> list[PrivateRecord]:
+            ledger.charge(dp.NonPrivateDpEvent(), None, note)
+            if observer is not None:
+                observer.revealed()
+            return list(groups.get(None, ()))
+
+        def close() -> int:
+            for each in samplers:
+                each.close()
+            groups.clear()
+            return permits
+
+        self._sampler, self._joiner, self._respond = sampler, joiner, respond
+        self._reveal, self._close = reveal, close
+
+    @property
+    def groups(self) -> tuple[Partition, ...]:
+        """The groups that may be sampled, which are public: labels, or None alone for all records."""
+        return tuple(self._sizes)
+
+    def partition_of(self, label: str) -> Partition:
+        """The group that a demonstration with this label is made from."""
+        return label if self.partitioned else None
+
+    def size(self, partition: Partition) -> int:
+        """n_y, a public constant. Raises DataError for a group that the task does not name."""
+        if not self._sizes.get(partition):
+            raise DataError(f"There is no private record of {partition!r}; choose another label or load more records.")
+        return self._sizes[partition]
+
+    def poisson_slots(
+        self,
+        expected: float,
+        slots: int | None,
+        *,
+        partition: Partition,
+        releases: dp.DpEvent,
+        times: int = 1,
+        shuffled: bool = False,
+    ) -> SlotSampler:
+        """Charges ``times`` x Poisson(q = expected/n_y, releases), and returns the sampler of these samples.
+
+        The whole number is charged before the first draw: stopping early is post-processing and gives nothing back.
+
+        expected: expected number of records in a sample, a public constant (M*N or s).
+        slots: M, how many slots the sampled records are assigned to; None gives every sampled record its own slot.
+        releases: everything that will be released from one sample.
+        shuffled: the records of a slot come in random order; else in the order of the set.
+        Raises UsageError when the group is smaller than the expected sample or ``times`` is not a whole number of at
+        least 1, and BudgetExceeded before anything is sampled.
+        """
+        _require_count("samples", times)
+        return self._sampler(expected, slots, partition, releases, times, shuffled)
+
+    def joining_slots(
+        self,
+        slots: int,
+        *,
+        threshold: float,
+        uses: int,
+        embedding: str,
+        releases: dp.DpEvent,
+        times: int,
+        nearest: int | None = None,
+    ) -> SlotSampler:
+        """Charges min(uses, times) x releases, and returns the sampler of ``times`` queries: `draw(text)`.
+
+        A record joins a query when the inner product of their embeddings is at least the threshold and it has joined
+        fewer than ``uses``; its slot among ``slots`` is a public hash of its content (dpicl.privacy.joining has
+        the theorem). Slots are shared: one more record changes one slot of what it joins, two where the ``nearest`` of
+        those that join are shown alone.
+
+        releases: everything that will be released from one sample; so ``times`` samples have the right to it, and no
+        record is behind more than ``uses`` of them.
+        Raises UsageError for numbers below 1, PluginError where the set has no embedding, and BudgetExceeded before
+        anything is read.
+        """
+        _require_count("samples", times)
+        _require_count("queries that a record joins", uses)
+        return self._joiner(slots, threshold, uses, embedding, releases, times, nearest)
+
+    def label_responses(
+        self, count: int, labels: Sequence[str], *, response: dp.DpEvent, salt: str
+    ) -> list[tuple[str, str]]:
+        """Texts of ``count`` records as they are, each with its own label after randomised response among ``labels``.
+
+        Another notion of privacy: the label of each record is protected (pure epsilon-local DP), its text is not. The
+        own label is kept with probability e^epsilon / (e^epsilon + L - 1), each other one comes with 1 / (e^epsilon + L
+        - 1); a label that is none of them is answered at random. Which records are shown, and in which order, follows
+        from a hash of their texts and the public ``salt``: from no label.
+        response: `label_response(epsilon)`, charged once: every record answers for its own label, once.
+        Raises DataError where there are fewer records, and BudgetExceeded before a label is read.
+        """
+        return self._respond(count, labels, response, salt)
+
+    def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
+        """All records, at the price of epsilon = infinity."""
+        return self._reveal(note)
+
+    def close(self) -> int:
+        """Ends the run: closes every sample, and no other is drawn from records. Returns how many permits were used."""
+        return self._close()
+
+
+def text_priority(text: str, salt: str) -> bytes:
+    """A public hash, by which records are put in order."""
+    return hashlib.sha256(f"{salt}:{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _require_count(what: str, number: int) -> None:
+    if not isinstance(number, int) or number < 1:
+        raise UsageError(f"The number of {what} must be a whole number of at least 1, not {number!r}.")
+
+
+def _assigned(
+    group: Sequence[PrivateRecord], rate: float, slots: int | None, shuffled: bool, sampling: SamplingRandomness
+) -> Slots:
+    """One Poisson sample of a group, assigned to slots (None: a slot for each sampled record)."""
+    chosen = np.flatnonzero(sampling.uniform(len(group)) < rate)
+    if slots is None:
+        return tuple((group[i],) for i in chosen.tolist())
+    assigned: list[list[PrivateRecord]] = [[] for _ in range(slots)]
+    places = sampling.uniform(len(chosen)) * slots
+    order = np.argsort(places % 1.0, kind="stable") if shuffled else np.arange(len(chosen))
+    for at in order.tolist():
+        assigned[int(places[at])].append(group[int(chosen[at])])
+    return tuple(map(tuple, assigned))
+
+
+def sampling_rate(expected: float, records: int, partition: Partition = None) -> float:
+    """q = expected sample / n_y. Raises UsageError when it is not in (0, 1]."""
+    rate = expected / records
+    if not 0 < rate <= 1:
+        where = "the private set" if partition is None else f"class '{partition}'"
+        raise UsageError(
+            f"The expected sample of {expected:g} records does not fit {where}, which has {records}; lower the number"
+            " of slots, examples per slot or prompts, or leave this class out."
+        )
+    return rate

@@ -1,0 +1,56 @@
+"""Noisy top-k of counts over a public list: Gumbel noise, so k draws of the exponential mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from dpicl.privacy.events import bounded_range_choice
+from dpicl.privacy.primitives import check_slots
+from dpicl.privacy.private_set import Sample
+
+
+@dataclass(frozen=True)
+class NoisyTopK:
+    """The ``count`` words with the largest noisy counts, in order.
+
+    Rows hold 0 or 1 for each of K public words. One record replaces one slot's row: every count moves by at most 1,
+    some up and others down, so the range of the move is at most 2. With ``own_slots`` it adds one row: every count
+    rises by 0 or 1, and the range is at most 1. Adding ``temperature`` times Gumbel noise to every count and taking the
+    k largest in order is the same as drawing k times, without replacement, from softmax(count / temperature) (Durfee &
+    Rogers 2019): k bounded-range choices of epsilon' = range / temperature. All k are charged, also where the list is
+    shorter.
+    """
+
+    count: int
+    temperature: float
+    own_slots: bool = False
+
+    @property
+    def width(self) -> float:
+        """The range of the moves of all counts when one record is added or removed, at most."""
+        return 1.0 if self.own_slots else 2.0
+
+    @property
+    def range_epsilon(self) -> float:
+        """epsilon' of one draw; infinite at temperature 0."""
+        return self.width / self.temperature if self.temperature > 0 else math.inf
+
+    @property
+    def event(self) -> dp.DpEvent:
+        one = bounded_range_choice(self.range_epsilon)
+        return one if isinstance(one, dp.NonPrivateDpEvent) else dp.SelfComposedDpEvent(one, self.count)
+
+    def choose(self, rows: np.ndarray, sample: Sample) -> list[int]:
+        """min(k, K) indices in [0, K), largest noisy count first; rows is [M, K], one a slot.
+
+        Values are clipped to [0, 1]; those that are not finite count as 0. At temperature 0 the true top-k; of equal
+        counts the first. Raises PluginError for own_slots where the sample has shared ones or not one slot a row.
+        """
+        check_slots(rows, self.own_slots, sample)
+        counts = np.where(np.isfinite(rows), rows, 0.0).clip(0.0, 1.0).sum(axis=0)
+        choices = dp.SelfComposedDpEvent(bounded_range_choice(self.range_epsilon), self.count)
+        return sample.spend(choices).noisy_choice(counts, self.width)

@@ -1,0 +1,257 @@
+"""How one cell is run: load -> calibrate -> release -> evaluate -> result (docs/design.md).
+
+The release, and the epsilon that is proved for it, are made in dpicl.run.releasing. A result holds numbers,
+settings and released text, and nothing that is private: a released text is stored only when its epsilon is finite, and
+when the task's `restricted` does not forbid it.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dpicl.core.cell import Cell, ReleaseConfig
+from dpicl.core.errors import DpiclError
+from dpicl.core.seeds import SECURE_SHARE, streams
+from dpicl.core.together import clock, current_account
+from dpicl.core.vocabulary import RECORD_CENTRAL, ReleasedPrompt, Report, silent
+from dpicl.data.config import higher_is_better
+from dpicl.data.task import Task
+from dpicl.evaluation.statistics import bootstrap_interval
+from dpicl.mechanism import checked
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.outputs import named_failure, skip_reason
+from dpicl.models.base import LanguageModel
+from dpicl.models.embeddings import load_embeddings
+from dpicl.privacy.calibration import Calibration, slack_of
+from dpicl.privacy.events import to_json
+from dpicl.privacy.slack import loose
+from dpicl.run import manifest
+from dpicl.run.releasing import Release, release
+from dpicl.run.results import (
+    WITHHELD,
+    Answer,
+    Cost,
+    Data,
+    Documents,
+    Embedding,
+    KnobValue,
+    LedgerRow,
+    Manifest,
+    Model,
+    Privacy,
+    Released,
+    Result,
+    Score,
+    SuiteReference,
+    wrap_validation_errors,
+)
+from dpicl.run.workbench import Workbench
+
+if TYPE_CHECKING:
+    from dpicl.evaluation.lm_eval_bridge import Evaluation
+
+_SECURE_NOTES = (
+    "cost, fingerprint and duplicates depend on private records: withheld; sizes are declared",
+    f"accounted at delta - {SECURE_SHARE:g}; the rest of delta is for floating point",
+)
+
+
+class Skipped(Exception):
+    """The mechanism cannot do this task; the message is its reason."""
+
+
+def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = silent) -> Result:
+    """Runs one cell.
+
+    report: called with (done, total, unit) as the release proceeds.
+    Raises Skipped when the mechanism cannot do the task, and DpiclError for what a user can fix; BudgetExceeded when
+    the ledger proves more than the target, in which case there is no result; PluginError for scores and texts that no
+    result may hold.
+    """
+    clock = _Clock()
+    mechanism = bench.mechanism(cell)
+    with clock.phase("load"):
+        task = bench.task(cell)
+        if reason := named_failure(mechanism, lambda: skip_reason(mechanism, task.public_view())):
+            raise Skipped(reason)
+        model = bench.model(cell.model)
+    made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
+    meter = Meter()
+    made = release(
+        mechanism,
+        task,
+        model,
+        cell.release,
+        outputs=bench.outputs,
+        report=report,
+        phase=clock.phase,
+    )
+    with clock.phase("load"):
+        bench.load_scorers(cell, made.prompt, made.answers)
+    with clock.phase("evaluate"):
+        report(0, 1, "evaluation")
+        evaluation = bench.evaluate(cell, made.prompt, made.answers)
+        model.verify_unchanged()
+    with wrap_validation_errors():
+        return _result(cell, suite, mechanism, task, made_with, made, evaluation, meter.cost(clock.seconds))
+
+
+class _Clock:
+    """Seconds of each phase: of computing for this cell, where several run at the same time."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = clock()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + clock() - start, 3)
+
+
+class Meter:
+    """What models read from now on, for this job."""
+
+    def __init__(self) -> None:
+        self._account = current_account()
+        self._before = self._account.tokens
+
+    def cost(self, seconds: dict[str, float]) -> Cost:
+        read = self._account.tokens - self._before
+        return Cost(seconds=seconds, tokens_read=read, peak_memory_mb=manifest.peak_memory_mb())
+
+
+def _result(
+    cell: Cell,
+    suite: SuiteReference,
+    mechanism: Mechanism,
+    task: Task,
+    made_with: Manifest,
+    made: Release,
+    evaluation: Evaluation,
+    cost: Cost,
+) -> Result:
+    publishable = math.isfinite(made.bounds.upper) and not task.restricted
+    # Another notion protects labels alone: the texts are those of records.
+    publishable &= mechanism.notion == RECORD_CENTRAL or cell.source == "synthetic"
+    answers = made.answers or {}
+    shown = made.prompt if publishable else ReleasedPrompt(None)
+    said = higher_is_better(task.config)
+    return Result(
+        cell_id=cell.id,
+        suite=suite,
+        cell=cell,
+        scores=_scores(evaluation, cell.seed),
+        main_metric=task.main_metric,
+        documents={metric: Documents(ids=ids, outcomes=own) for metric, (ids, own) in _outcomes(evaluation).items()},
+        privacy=privacy_of(mechanism, made, cell.release),
+        released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown.demonstrations],
+        instruction=shown.instruction,
+        released_count=len(made.prompt.texts) if made.answers is None else len(answers),
+        answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
+        prepared=mechanism.reads_all,
+        aggregates=dict(evaluation.aggregates),
+        skipped_metrics=dict(evaluation.skipped),
+        higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
+        manifest=made_with.model_copy(update={"embedding": embedding_of(mechanism, evaluation.embedding)}),
+        cost=cost,
+        created=now(),
+    )
+
+
+def now() -> str:
+    """When a result is made, as its file says it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
+    """What a release cost, beside its target."""
+    event = made.ledger.event()
+    slack = slack_of(event, made.calibration.delta, made.bounds.upper)
+    return Privacy(
+        epsilon_target=config.epsilon,
+        epsilon_claimed=made.stated.claimed,
+        epsilon_proved=made.bounds.upper,
+        delta=config.delta,
+        notion=mechanism.notion.name,
+        neighbours=mechanism.notion.neighbours,
+        knob=_knob_value(mechanism, made.calibration),
+        queries=made.sizes.queries,
+        epsilon_per_query=made.stated.per_query,
+        slack=slack,
+        mode=config.mode,
+        ledger=[LedgerRow(**row) for row in made.ledger.to_json()],
+        event=to_json(event),
+        accountants=made.bounds.accountants,
+        notes=[*made.bounds.notes, *filter(None, [loose(slack)]), *(_SECURE_NOTES if config.secure else ())],
+    )
+
+
+def _knob_value(mechanism: Mechanism, calibration: Calibration) -> KnobValue | None:
+    if mechanism.knob is None:
+        return None
+    return KnobValue(name=mechanism.knob.name, value=calibration.knob, by_label=dict(calibration.by_label))
+
+
+def _outcomes(evaluation: Evaluation) -> dict[str, tuple[list[str], list[float]]]:
+    """Metric -> ids of the documents, and their outcomes."""
+    documents = evaluation.documents
+    return {metric: ([d.id for d in documents], [d.outcome[metric] for d in documents]) for metric in evaluation.scores}
+
+
+def _scores(evaluation: Evaluation, seed: int) -> dict[str, Score]:
+    resampling = int(streams(seed).stream("bootstrap").integers(2**31))
+    scores = {}
+    for metric, (_, outcomes) in _outcomes(evaluation).items():
+        low, high = bootstrap_interval(outcomes, seed=resampling)
+        scores[metric] = Score(value=evaluation.scores[metric], low=low, high=high)
+    return scores
+
+
+def embedding_of(mechanism: Mechanism, read: str | None) -> Embedding | None:
+    """The embedding model that a metric read, else that of the mechanism's option; None without one."""
+    name = read or getattr(mechanism, "embedding", None)
+    if not isinstance(name, str):
+        return None
+    try:
+        model = load_embeddings(name)
+    except DpiclError:
+        return None  # a plug-in's option that is called so and names something else
+    return Embedding(name=model.name, sha256=model.sha256)
+
+
+def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: str | None = None) -> Manifest:
+    """What a reader needs to run it again; with secure noise without what follows from the records.
+
+    plugin: sha256 of the file that the mechanism came with, if it did.
+    """
+    commit, dirty = manifest.commit()
+    identity = model.identity
+    return Manifest(
+        commit=commit,
+        dirty=dirty,
+        python=platform.python_version(),
+        packages=manifest.package_versions(),
+        model=Model.model_validate(identity, from_attributes=True),
+        data=Data(
+            fingerprint=WITHHELD if secure else task.fingerprint,
+            source=task.source,
+            dropped={} if secure else dict(task.dropped),
+            sizes={label or "": n for label, n in sorted(task.group_sizes.items(), key=lambda own: own[0] or "")},
+            public_records=len(task.public),
+            test_records=len(task.test),
+        ),
+        prompts_hash=task.prompts_hash,
+        dtype=identity.dtype,
+        device=identity.device,
+        machine=manifest.machine(),
+        plugin_checked=None if plugin is None else checked.has_passed(plugin),
+        server=model.server,
+    )

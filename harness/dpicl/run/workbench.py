@@ -1,0 +1,174 @@
+"""What a process has loaded: tasks, models, and what slots answered. Runs, attacks and audits share it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from dpicl import models
+from dpicl.core.cell import Cell
+from dpicl.core.errors import DataError, DpiclError, ModelError, PromptTooLong
+from dpicl.core.plugins import Registered
+from dpicl.core.together import Exclusive
+from dpicl.core.vocabulary import ReleasedPrompt
+from dpicl.data.config import BY_EMBEDDING, load_config
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import build
+from dpicl.mechanism.registry import find_mechanism
+from dpicl.models.base import LanguageModel
+from dpicl.models.embeddings import load_embeddings
+from dpicl.run.fingerprints import task_of
+from dpicl.run.output_cache import OutputCache, outputs_folder
+from dpicl.run.reader import embedded
+
+if TYPE_CHECKING:
+    from dpicl.evaluation.lm_eval_bridge import Evaluation
+
+T = TypeVar("T")
+
+#: The embedding models of `acc_nearest` and `acc_logistic`: of the board, and beside the simulated language model.
+EMBEDDED, SIMULATED = "embedded", "sim"
+
+
+@dataclass
+class Workbench:
+    """The tasks and models of one process, loaded once and kept while they are in use.
+
+    mechanisms: the registry. keep_tasks, keep_models, keep_draws: how many stay loaded; the one not used
+        for longest goes first.
+    """
+
+    mechanisms: Mapping[str, Registered[Mechanism]]
+    keep_tasks: int = 8
+    keep_models: int = 1
+    keep_draws: int = 32
+    _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
+    _drawn: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
+    _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
+    _failed: dict[Any, DpiclError] = field(default_factory=dict, repr=False)
+    _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
+    _loading: Exclusive = field(default_factory=Exclusive, repr=False)
+    _scoring: Exclusive = field(default_factory=Exclusive, repr=False)
+
+    def mechanism(self, cell: Cell) -> Mechanism:
+        return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
+
+    def task(self, cell: Cell) -> Task:
+        """The task of a cell, with the private records that its seed draws."""
+        whole = self._kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        if (share := cell.private_share) is None:
+            return whole
+        key = (_task_key(cell), share, cell.seed)
+        return self._kept(self._drawn, key, self.keep_draws, lambda: whole.drawn(share, cell.seed))
+
+    def model(self, name: str) -> LanguageModel:
+        with self._loading.held():  # a job that measures a model lets others go on
+            return self._kept(self._models, name, self.keep_models, lambda: models.load(name))
+
+    def _kept(self, cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
+        """What is loaded, or is loaded now. What could not be loaded once is not tried again for every cell."""
+        if key in self._failed:
+            failed = self._failed[key]
+            raise type(failed)(str(failed))
+        if key in cache:
+            cache.move_to_end(key)
+            return cache[key]
+        while len(cache) >= most:
+            cache.popitem(last=False)  # before loading: two models need not fit into memory at once
+        try:
+            cache[key] = load()
+        except (ModelError, DataError) as error:
+            self._failed[key] = error
+            raise
+        return cache[key]
+
+    @cached_property
+    def _outputs(self) -> OutputCache:
+        return OutputCache(outputs_folder())
+
+    def outputs(self) -> OutputCache:
+        """What slots answered before, in this process and in others."""
+        return self._outputs
+
+    def load_scorers(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> None:
+        """Loads what `evaluate` needs besides the task and the model: lm-eval, and the embedding model of classifiers
+        that are made of demonstrations."""
+        from dpicl.evaluation import lm_eval_bridge, nearest  # noqa: F401  it takes seconds
+
+        if answers is None and self._classifies(cell, prompt):
+            with suppress(ModelError):  # `evaluate` says that it cannot be loaded
+                load_embeddings(self._embedding(cell))
+
+    def _classifies(self, cell: Cell, prompt: ReleasedPrompt) -> bool:
+        """Whether classifiers are made of what was released."""
+        task = self.task(cell)
+        return task.kind == "classification" and bool(prompt.demonstrations or task.main_metric in BY_EMBEDDING)
+
+    def _embedding(self, cell: Cell) -> str:
+        """The embedding model of `acc_nearest` and `acc_logistic`."""
+        name = self.model(cell.model).identity.name
+        return SIMULATED if name.partition(":")[0] == SIMULATED else EMBEDDED
+
+    def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
+        """Scores what was released on the cell's task, through lm-eval.
+
+        answers: lm-eval asks for one a document. None: the prompt is scored; where nothing was released, every seed has
+        the same score, which is found once.
+        """
+        if answers is not None:
+            from dpicl.evaluation.nearest import evaluate_answers
+
+            return evaluate_answers(self.task(cell), answers)
+        if prompt.texts:
+            return self._evaluated(cell, prompt)
+        told = load_config(cell.task)["metadata"].get("scores_private")  # then its score is of the records drawn
+        key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
+        with self._scoring.held():
+            if key not in self._zero_shot:
+                self._zero_shot[key] = self._evaluated(cell, prompt)
+            return self._zero_shot[key]
+
+    def _evaluated(self, cell: Cell, prompt: ReleasedPrompt) -> Evaluation:
+        """Scores of the language model after the prompt, and of classifiers made of all demonstrations on
+        classification tasks. Where one of these is the task's main metric, a prompt that does not fit the model is the
+        reason why the others are skipped."""
+        from dpicl.evaluation import lm_eval_bridge, nearest
+
+        task, model = self.task(cell), self.model(cell.model)
+        wanted = task.main_metric in BY_EMBEDDING
+        try:
+            found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
+        except PromptTooLong as error:
+            if not wanted:
+                raise
+            found = nearest.without_model(task, str(error))
+        if not self._classifies(cell, prompt):
+            return found
+        name = self._embedding(cell)
+
+        def embed(texts: Sequence[str]) -> np.ndarray:
+            return embedded(texts, name, self.outputs(), model.identity.name, task.name)
+
+        try:
+            said = nearest.classified(task, prompt.demonstrations, embed)
+        except ModelError as error:
+            if wanted:
+                raise
+            return replace(found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))})
+        for metric, answers in said.items():
+            found = nearest.with_accuracy(found, metric, nearest.evaluate_answers(task, answers))
+        return replace(found, embedding=name)
+
+
+def _task_key(cell: Cell) -> tuple[Any, ...]:
+    sizes = None if cell.sizes is None else tuple(cell.sizes.items())
+    codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
+    limits = (cell.train_records, cell.test_records, cell.development)
+    return cell.task, cell.source, limits, sizes, codes

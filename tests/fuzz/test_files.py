@@ -1,0 +1,126 @@
+"""Whatever a file holds, only our own errors come out: thousands of seeded mutations of every kind of file.
+
+A reader answers, or raises what its docstring says. What it lets pass goes on to what uses it: a board, a page's text,
+prompts. A few hundred go through the command line, which exits with 0, 1 or 2 and never with a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from dpicl.data import config as task_config
+from dpicl.run.results import from_text, to_text
+from dpicl.scaffold.writing import TASK, write_example
+from tests.fuzz.kinds import KINDS, RESULTS
+from tests.leaderboards.attack_factory import make_external
+from tests.leaderboards.factory import make_result
+
+FEW, MANY = 30, 1250
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sound_file_is_read(kind: str, fresh_cache: Path, tmp_path: Path):
+    for content in KINDS[kind].files():
+        path = tmp_path / KINDS[kind].name
+        path.write_bytes(content)
+        KINDS[kind].use(path)
+
+
+@pytest.mark.parametrize(("count", "seed"), [(FEW, 0), pytest.param(MANY, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Path, count: int, seed: int):
+    rng, longest = random.Random(f"{kind} {seed}"), 0
+    one = KINDS[kind]
+    path = tmp_path / one.name
+    files = one.files()
+    for _ in range(count):
+        content = one.damaged(rng.choice(files), rng)
+        path.write_bytes(content)
+        try:
+            one.use(path)
+        except one.errors as error:
+            longest = max(longest, len(str(error)))
+        except Exception as error:
+            (tmp_path / "kept").write_bytes(content)
+            raise AssertionError(f"{type(error).__name__} for a {kind}: {content[:3000]!r}") from error
+    assert longest < 3000
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "seed"), [(15, 0), pytest.param(300, 1, marks=pytest.mark.slow)])
+def test_commands_on_mutated_files_end_in_words(count: int, seed: int, tmp_path: Path, dpicl, sim_suite: Path):
+    rng, codes, folder = random.Random(seed), set(), tmp_path
+    results = folder / "results"
+    result = make_result(suite="sim_suite", model="sim", task="agnews")
+    attack, external = RESULTS / "attacks", results / "external" / "quick" / "one.json"
+    base = min(attack.rglob("*.json"))
+    places = {
+        "result": (results / "sim_suite/sim/tang/agnews" / f"{result.cell_id}.json", to_text(result).encode()),
+        "attack": (results / base.relative_to(RESULTS), base.read_bytes()),
+        "external": (external, make_external().model_dump_json().encode()),
+        "suite": (folder / "suite.yaml", sim_suite.read_bytes()),
+    }
+    for path, content in places.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    for _ in range(count):
+        kind = rng.choice(list(places))
+        path, content = places[kind]
+        path.write_bytes(KINDS[kind].damaged(content, rng))
+        suite = folder / "suite.yaml"
+        words = rng.choice(
+            (
+                ("plan", suite),
+                ("board", suite, "--no-submissions"),
+                ("board", suite, "--no-submissions", "--html", folder / "site"),
+                ("board", "attacks"),
+                ("compare", results / "sim_suite", results / "sim_suite"),
+            )
+        )
+        flags = () if words[0] == "compare" else ("--results", results)
+        answer = dpicl(*words, *flags)
+        codes.add(answer.code)
+        assert answer.code in (0, 1, 2) and "Traceback" not in answer.err
+        path.write_bytes(content)
+    assert count < 100 or codes == {0, 2}
+
+
+@pytest.mark.slow
+def test_runs_of_a_mutated_task_on_mutated_records_end_in_words(tmp_path: Path, dpicl, monkeypatch):
+    """What passes the check of the file also runs: plan and run of a plug-in task on the simulated model."""
+    rng, codes = random.Random(2), []
+    folder = write_example(TASK, "task", "meals", (), tmp_path)[0]
+    sound = {path: path.read_bytes() for path in folder.iterdir() if path.suffix in (".yaml", ".jsonl")}
+    del sound[folder / "suite.yaml"]
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    for i in range(150):
+        path = rng.choice([*sound, folder / "task.yaml", folder / "task.yaml"])
+        kind = KINDS["task" if path.suffix == ".yaml" else "records"]
+        path.write_bytes(kind.damaged(sound[path], rng))
+        monkeypatch.setattr(task_config, "_given", {})
+        words = ["run", folder / "suite.yaml", "--plugin", folder, "--results", tmp_path / str(i)]
+        answer = dpicl(*words, "--model", "sim", "--mechanism", "tang", "--seed", "0")
+        codes.append(answer.code)
+        assert answer.code in (0, 2) and "Traceback" not in answer.err
+        path.write_bytes(sound[path])
+    assert {0, 2} <= set(codes)
+
+
+def test_a_damaged_result_is_set_aside_and_made_again(tmp_path: Path, dpicl, sim_suite: Path):
+    words = [sim_suite, "--results", tmp_path, "--mechanism", "zero_shot", "--seed", "0"]
+    assert dpicl("run", *words).code == 0
+    (path,) = tmp_path.rglob("*.json")
+    data = json.loads(path.read_text())
+    data["documents"]["acc_calibrated"]["outcomes"].pop()
+    path.write_text(json.dumps(data))
+    board = dpicl("board", sim_suite, "--results", tmp_path, "--no-submissions")
+    assert "12 documents and 11 outcomes" in board.err
+    again = dpicl("run", *words)
+    assert again.code == 0 and "1 cell done, 0 already present" in again.out
+    assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1 and from_text(path.read_text())

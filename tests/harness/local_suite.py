@@ -1,0 +1,78 @@
+"""A suite on records of a test's own, with declared sizes, and an entropy source that a test can repeat."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+LABELS = ("World", "Sports", "Business", "Technology")
+SUITE = """
+name: own
+version: 1
+source: local
+model: sim
+seeds: [0]
+epsilons: [{epsilon}]
+delta: 1e-5
+shots: 2
+test_records: 4
+{sizes}
+tasks: [agnews]
+mechanisms:
+{mechanisms}
+"""
+SIZES = "sizes: {agnews: {World: 40, Sports: 40, Business: 40, Technology: 40}}"
+ROWS = {
+    "tang": "{name: tang, options: {slots: 4, examples_per_slot: 1, tokens: 3, top_k: 10}}",
+    "pta": "{name: pta, options: {slots: 4, examples_per_slot: 1, tokens: 3}}",
+    "prism": "{name: prism, options: {prompts: 8, tokens: 3}}",
+    "esa": "{name: esa}",
+    "zero_shot": "{name: zero_shot}",
+}
+
+
+def suite(folder: Path, *rows: str, sizes: str = SIZES, epsilon: str = "1", **changes: str) -> Path:
+    """The file of a suite of these rows; changes: further keys."""
+    text = SUITE.format(sizes=sizes, epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS[row]}" for row in rows))
+    for key, value in changes.items():
+        text = "\n".join(line for line in text.splitlines() if not line.startswith(f"{key}:")) + f"\n{key}: {value}\n"
+    path = folder / "own.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def rows_of(split: str, each: int) -> list[dict[str, str]]:
+    """``each`` records a class, as a local file has them."""
+    return [
+        {"text": f"{split} story {number} about {label.lower()} matters", "label": label}
+        for number in range(each)
+        for label in LABELS
+    ]
+
+
+def write_records(folder: Path, train: list[dict[str, str]], test: list[dict[str, str]] | None = None) -> Path:
+    """$DPICL_DATA with the one task agnews; returns the folder."""
+    (folder / "agnews").mkdir(parents=True, exist_ok=True)
+    for split, rows in (("train", train), ("test", rows_of("test", 2) if test is None else test)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "agnews" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def private_release(records: Path, out: Path) -> list[object]:
+    """The words of a release from such records, as a file of a user's own."""
+    words = ["release", "tang", "--data", records, "--labels", ",".join(LABELS), "--size", 20, "--epsilon", 1]
+    options = ("slots=4", "examples_per_slot=1", "tokens=3", "top_k=10")
+    return [*words, "--model", "sim", "--out", out, *(f"--option={option}" for option in options)]
+
+
+def repeated_entropy() -> Callable[[int], bytes]:
+    """In place of secrets.token_bytes: the same bytes whenever it starts anew.
+
+    A longer draw begins as a shorter one, so one record more at the end changes no other coin.
+    """
+    calls = count()
+    return lambda size: hashlib.shake_256(f"entropy {next(calls)}".encode()).digest(size)
