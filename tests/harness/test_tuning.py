@@ -85,6 +85,7 @@ def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_th
     assert {cell.label for cell in cells} == {f"pta.{i}" for i in range(6)}
     assert {(cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"} == {(1.5, 100)}
     assert {cell.options["slots"] for cell in cells} == {4}
+    assert {cell.shots for cell in expand(tuning_suite(suite, SOURCES, shots=2), MECHANISMS, FACTS)} == {2}
 
 
 def test_a_suite_without_real_records_or_without_grids_is_not_tuned(tmp_path):

@@ -30,6 +30,7 @@ def tune(
     plugins: Sequence[Path] = (),
     tasks: Sequence[str] = (),
     limit: int | None = None,
+    shots: int | None = None,
     engine: str = "inline",
     workers: int | None = None,
     command: str = "dpicl.tune",
@@ -38,7 +39,7 @@ def tune(
     SUITE.tuned.yaml beside it.
 
     tasks: some of the suite's; none: all that have other records than synthetic ones. limit: test records of each;
-        None: as many as the suite has. command: what the file says was run.
+        None: as many as the suite has. shots: demonstrations; None: the suite's, by task. command: what the file says was run.
     What is finished is kept under ``results``, and the same call goes on from there.
     Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
     failed.
@@ -48,7 +49,8 @@ def tune(
     require_known(f"task of {suite}", tasks, load_suite(path).tasks)
     own = select(suite, results, plugins, Changes(tasks=tasks, test_records=limit))
     facts = task_facts()
-    made = tuning_suite(own.suite, {task: facts[task](own.suite.source).source for task in own.suite.tasks})
+    sources = {task: facts[task](own.suite.source).source for task in own.suite.tasks}
+    made = tuning_suite(own.suite, sources, shots=shots)
     selection = selection_of(made, own.mechanisms, results, asked=suite)
     finished = run_selection(selection, tuple(plugins), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:

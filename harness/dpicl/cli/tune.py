@@ -19,6 +19,7 @@ def add(subparsers: Subparsers) -> None:
     parser.share("--results", "--plugin")
     parser.repeated("--task", "T", "task")
     parser.count("--limit", "N", "test records of each task")
+    parser.count("--shots", "K", "demonstrations, fewer than the suite's where those take too long")
     parser.choice("--engine", ENGINES[:2], "this process, or worker processes (default: inline)", default="inline")
     parser.count("--workers", "N", "workers of the engine (default: one for two cores)")
 
@@ -30,6 +31,7 @@ def _tune(arguments: argparse.Namespace) -> int:
         plugins=arguments.plugin,
         tasks=arguments.task,
         limit=arguments.limit,
+        shots=arguments.shots,
         engine=arguments.engine,
         workers=arguments.workers,
         command=shlex.join(["dpicl", *arguments.argv]),

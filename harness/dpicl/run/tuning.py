@@ -29,10 +29,13 @@ from dpicl.run.suite_rows import MechanismEntry, ScoredSetting, Tuned
 SEEDS = (1000, 1001)
 
 
-def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] = SEEDS) -> Suite:
+def tuning_suite(
+    suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] = SEEDS, shots: int | None = None
+) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
-    sources: task -> where the suite's own records come from. Raises UsageError where there is nothing to tune, and
+    sources: task -> where the suite's own records come from. shots: demonstrations of every task, fewer than the suite's
+    where those take too long; None: the suite's. Raises UsageError where there is nothing to tune, and
     where no task has other records than the synthetic ones.
     """
     rows = [
@@ -69,6 +72,8 @@ def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] 
         "tasks": tasks,
         "mechanisms": rows,
     }
+    if shots is not None:
+        update |= {"shots": shots, "task_shots": {}}
     return suite.model_copy(update=update)
 
 
