@@ -15,7 +15,7 @@ IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
-.PHONY: setup leaderboard models site docs test test-server test-cluster test-all check format clean
+.PHONY: setup leaderboard models site docs test test-fast test-one test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 # What running needs. Tests and checks add theirs (DEV).
@@ -73,6 +73,18 @@ models: setup
 # Properties are tried on a quarter of their examples (tests/examples.py). Tests above 2 s are named at the end.
 test: $(DEV)
 	$(PYTEST) -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast
+
+# What a change of the core, of privacy, of mechanisms, plans or boards breaks first; nothing here loads torch.
+test-fast: $(DEV)
+	$(PYTEST) -n auto --dist loadfile -m "not slow and not model" --hypothesis-profile fast tests/test_floors.py \
+		tests/harness/privacy tests/harness/test_suite.py tests/harness/test_registry.py tests/harness/test_headroom.py \
+		tests/mechanisms tests/leaderboards/test_board.py tests/leaderboards/test_pairs.py tests/leaderboards/test_marks.py
+
+# What a change of one mechanism needs: make test-one M=pta
+test-one: $(DEV)
+	$(PYTEST) -n auto --dist loadfile -k '$(M)' --hypothesis-profile fast tests/mechanisms tests/harness/conformance \
+		tests/harness/test_releasing.py
+	$(DPICL) check $(M)
 
 # Against a real model server, llama.cpp's, in a process of its own; skipped with the reason where a wheel is missing.
 test-server: $(DEV)

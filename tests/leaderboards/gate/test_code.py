@@ -9,6 +9,7 @@ from statistics import fmean
 
 import pytest
 
+from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate.code import conformance_check, events_check
 from dpicl.leaderboards.gate.examination import read_contents
 from dpicl.leaderboards.gate.rerun import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_check, sample
@@ -141,7 +142,11 @@ def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world
     assert compared(reported, elsewhere).problem == ""
     assert compared(rounded_by(reported, "a"), rounded_by(again, "b")).problem == ""  # other threads, say
     assert "not identical" in compared(rounded_by(reported, "a"), rounded_by(again, "a")).problem
-    assert "not identical" in compared(reported, rounded_by(again, "b")).problem  # of before it was noted
+    assert compared(reported, rounded_by(again, "b")).problem == ""  # of before it was noted
+    later = rounded_by(again, "b").model_copy(update={"main_metric": "another"})  # of the task's next version
+    assert compared(reported, later).score == reported.scores[reported.main_metric].value
+    with pytest.raises(UsageError, match="run the suite again"):
+        compared(reported.model_copy(update={"main_metric": "gone"}), later)
     score = reported.scores[reported.main_metric]
     far = score.model_copy(update={"value": score.value + 0.5})
     moved = elsewhere.model_copy(update={"scores": {**reported.scores, reported.main_metric: far}})

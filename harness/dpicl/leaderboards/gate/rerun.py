@@ -2,7 +2,7 @@
 
 The cells are drawn at random, after the submission is fixed, so nobody chooses them. On the same processor, device,
 dtype and packages, and where the model rounds as it did (`Model.arithmetic`: threads and settings of libraries change
-it too), everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and with it
+it too; results of before it was noted have none), everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and with it
 everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger. An honest
 claim is as often above the re-run as below it. So that these allowances are not collected in one direction, the mean of
 claimed minus re-run is tested over all cells (`p_of_lean`).
@@ -45,7 +45,7 @@ _EQUAL = 1e-9
 @dataclass(frozen=True)
 class RerunCell:
     """A cell as reported and as it came out now. problem: what is wrong with the latter, or "". same_place: whether
-    processor, device, dtype and packages are the same.
+    processor, device, dtype, packages and arithmetic are the same.
     """
 
     reported: Result
@@ -53,6 +53,11 @@ class RerunCell:
     same_place: bool
     identical: bool
     problem: str
+
+    @property
+    def score(self) -> float:
+        """What came out now, in the metric that was reported: a task's later version may have another main metric."""
+        return float(self.reproduced.scores[self.reported.main_metric].value)
 
     def reproduction(self, by: str) -> Reproduction:
         """Its entry of reproduced.json."""
@@ -63,7 +68,7 @@ class RerunCell:
             epsilon=cell.epsilon,
             seed=cell.seed,
             reported=score_of(self.reported),
-            reproduced=score_of(self.reproduced),
+            reproduced=self.score,
             identical=self.identical,
             by=by,
             created=self.reproduced.created,
@@ -105,10 +110,13 @@ def rerun(
 
 def compared(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
-    same_place = _place(reported) == _place(now) and _same_arithmetic(reported, now)
-    same_outcomes = reported.documents[reported.main_metric] == now.documents.get(reported.main_metric)
+    metric = reported.main_metric
+    if metric not in now.scores or metric not in now.documents:
+        raise UsageError(f"{reported.cell} was scored by {metric}, which its task no longer has; run the suite again.")
+    same_place = _place(reported) == _place(now)
+    same_outcomes = reported.documents[metric] == now.documents[metric]
     identical = _same_texts(reported, now) and same_outcomes and now.cell_id == reported.cell_id
-    difference, allowed = abs(score_of(now) - score_of(reported)), allowed_difference(reported)
+    difference, allowed = abs(now.scores[metric].value - score_of(reported)), allowed_difference(reported)
     problem = ""
     if now.cell_id != reported.cell_id:
         problem = "another cell came out"
@@ -134,7 +142,8 @@ def allowed_difference(result: Result) -> float:
 def _place(result: Result) -> tuple[object, ...]:
     manifest = result.manifest
     packages = {name: version for name, version in manifest.packages.items() if name != "dpicl-bench"}
-    return manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items())), manifest.machine.cpu
+    software = manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items()))
+    return *software, manifest.machine.cpu, manifest.model.arithmetic
 
 
 def p_of_lean(cells: Sequence[RerunCell], seed: int) -> float:
@@ -159,25 +168,19 @@ def _differences(cell: RerunCell) -> list[float]:
     of_both = (one.documents[metric] for one in (was, now))
     claimed, found = (dict(zip(own.ids, own.outcomes, strict=True)) for own in of_both)
     if (was.privacy.queries is None and not _same_texts(was, now)) or claimed.keys() != found.keys():
-        return [better * (score_of(was) - score_of(now))]
+        return [better * (score_of(was) - cell.score)]
     return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
-
-
-def _same_arithmetic(reported: Result, now: Result) -> bool:
-    """Whether the model rounded alike; results of before it was noted are taken to have."""
-    found = {one.manifest.model.arithmetic for one in (reported, now)} - {None}
-    return len(found) < 2
 
 
 def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Finding:
     """Whether the re-run confirms what was reported."""
     problems = [
-        f"{was.cell}: reported {score_of(was):.3f}, now {score_of(one.reproduced):.3f}: {one.problem}."
+        f"{was.cell}: reported {score_of(was):.3f}, now {one.score:.3f}: {one.problem}."
         for one in cells
         if one.problem and (was := one.reported)
     ]
     if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
-        mean = fmean(score_of(one.reported) - score_of(one.reproduced) for one in cells)
+        mean = fmean(score_of(one.reported) - one.score for one in cells)
         problems.append(
             f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
             f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
