@@ -2,10 +2,10 @@
 
 The cells are drawn at random, after the submission is fixed, so nobody chooses them. On the same processor, device,
 dtype and packages, and where the model rounds as it did (`Model.arithmetic`: threads and settings of libraries change
-it too; results of before it was noted have none), everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and with it
-everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger. An honest
-claim is as often above the re-run as below it. So that these allowances are not collected in one direction, the mean of
-claimed minus re-run is tested over all cells (`p_of_lean`).
+it too; results of before it was noted have none), everything must be identical: noise is seeded. Elsewhere rounding
+moves a token now and then, and with it everything after it; then scores must agree within 2 standard errors of one
+cell, or 0.02 if that is larger. An honest claim is as often above the re-run as below it. So that these allowances are
+not collected in one direction, the mean of claimed minus re-run is tested over all cells (`p_of_lean`).
 """
 
 from __future__ import annotations
