@@ -369,7 +369,7 @@ class Task(PublicTask):
         """The test records as queries; content-free inputs are none."""
         return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
 
-    @property
+    @cached_property
     def group_sizes(self) -> Mapping[Partition, int]:
         """n_y of every group of private records, public constants: as declared, else counted (of a task of codes the
         same for all). In the order of the labels: that of the records is private."""
