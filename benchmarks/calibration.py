@@ -21,7 +21,7 @@ from prv_accountant.dpsgd import find_noise_multiplier
 from benchmarks._report import main, of_settings, report, timed
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.privacy.private_set import PrivateSet
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrated
 
 ACCURACY = 0.01
 LARGEST_NOISE_RATIO = 1.02

@@ -24,13 +24,13 @@ from dpicl.core.files import own_folder
 from dpicl.core.vocabulary import Record
 from dpicl.data.splits import letters, normalised
 from dpicl.data.task import Task
+from dpicl.own import budget, private_ledger
+from dpicl.own.budget import ChargeTo, NewRelease
+from dpicl.own.private_ledger import machine_key, read_all
 from dpicl.privacy import accountants, over_releases, secure_release
 from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
 from dpicl.privacy.over_releases import joined, total
-from dpicl.run import budget, private_ledger
-from dpicl.run.budget import ChargeTo, NewRelease
-from dpicl.run.private_ledger import machine_key, read_all
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from tests.examples import examples
 from tests.fuzz.kinds import write_ledger
 from tests.harness.local_suite import LABELS

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from dpicl.core.cell import Cell
-from dpicl.run import engines, memory
-from dpicl.run.attempts import TRIES, Attempts
-from dpicl.run.engines import _Crew
-from dpicl.run.worker import Done
+from dpicl.engines import local as engines
+from dpicl.engines import memory
+from dpicl.engines.attempts import TRIES, Attempts
+from dpicl.engines.local import _Crew
+from dpicl.engines.worker import Done
 from tests.leaderboards.factory import make_result
 
 MIB, GIB = 2**20, 2**30

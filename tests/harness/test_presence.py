@@ -10,11 +10,11 @@ import pytest
 from dpicl.core.cell import Cell
 from dpicl.core.paths import private_folder
 from dpicl.data.task import Task
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.presence import at_hand
-from dpicl.run.results import SuiteReference
-from dpicl.run.store import Store
-from dpicl.run.worker import Job, LocalWorker
+from dpicl.engines.worker import Job, LocalWorker
+from dpicl.plan.presence import at_hand
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import SuiteReference
+from dpicl.results.store import Store
 from tests.harness.local_suite import rows_of, suite, write_records
 
 TRAIN = rows_of("train", 30)

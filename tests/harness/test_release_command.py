@@ -17,9 +17,10 @@ from dpicl.data.task import Task
 from dpicl.models import simulated
 from dpicl.models.base import ModelIdentity
 from dpicl.models.simulated import SimulatedLM
-from dpicl.run import card, formats
-from dpicl.run.card import card_markdown
-from dpicl.run.own import written_config
+from dpicl.own import card
+from dpicl.own import released as formats
+from dpicl.own.card import card_markdown
+from dpicl.own.records import written_config
 from tests.harness.helpers import refuse
 from tests.harness.local_suite import rows_of
 
@@ -307,7 +308,7 @@ def test_a_release_that_is_stopped_says_that_its_charge_stays(dpicl, desk, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(formats, "released_text", stopped)
-    monkeypatch.setattr("dpicl.api.released.released_text", stopped)
+    monkeypatch.setattr("dpicl.own.released.released_text", stopped)
     answer = release(dpicl)
     assert answer.code == 130 and "stays" in answer.err and not list(desk.glob("demos*"))
 

@@ -16,10 +16,10 @@ from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt
 from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.outputs import checked_prompt
+from dpicl.releasing.release import release
+from dpicl.results.schema import from_text, to_text
 from dpicl.run.lm_eval_model import MechanismRun, lm_of
 from dpicl.run.pipeline import run_cell
-from dpicl.run.releasing import release
-from dpicl.run.results import from_text, to_text
 from dpicl.run.workbench import Workbench
 from tests.harness.test_outputs import OneDraw
 from tests.harness.test_pipeline import SUITE, make_cell

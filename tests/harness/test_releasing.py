@@ -20,10 +20,10 @@ from dpicl.privacy.events import flatten
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.sampling_schemes import SCHEMES, SamplingScheme
-from dpicl.run.execution import Execution
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.reader import SlotReader
-from dpicl.run.releasing import release
+from dpicl.releasing.execution import Execution
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.reader import SlotReader
+from dpicl.releasing.release import release
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents

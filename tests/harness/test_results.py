@@ -14,8 +14,8 @@ import pytest
 from dpicl.attacks.results import attack_from_text
 from dpicl.attacks.results import to_text as attack_to_text
 from dpicl.core.errors import PluginError, ResultError
-from dpicl.run.results import from_text, to_text
-from dpicl.run.store import Store
+from dpicl.results.schema import from_text, to_text
+from dpicl.results.store import Store
 from tests.leaderboards.factory import make_result
 
 

@@ -21,7 +21,7 @@ from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from tests.harness.local_suite import LABELS, repeated_entropy, rows_of
 
 SECRET = "the password of Ada Lovelace is swordfish"
@@ -180,16 +180,17 @@ def test_a_concealed_error_holds_neither_the_old_one_nor_its_frames():
         private = SECRET
         raise ValueError(private)
 
-    with pytest.raises(Concealed) as caught:
-        concealed(True, fails)
+    with pytest.raises(Concealed) as caught, concealed(True):
+        fails()
     error = caught.value
     assert error.__context__ is None and error.__cause__ is None
-    with pytest.raises(ValueError, match="swordfish"):
-        concealed(False, fails)
+    with pytest.raises(ValueError, match="swordfish"), concealed(False):
+        fails()
 
 
 def test_after_silence_the_process_speaks_as_before(caplog):
-    assert concealed(True, lambda: 3) == 3
+    with concealed(True):
+        logging.getLogger("dpicl").warning("unheard")
     logging.getLogger("dpicl").warning("heard")
     with pytest.warns(UserWarning, match="heard"):
         warnings.warn("heard", stacklevel=1)

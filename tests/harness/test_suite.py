@@ -15,8 +15,8 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.paths import find_suite
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.expand import TaskFacts, expand
-from dpicl.run.suite import Changes, OptionChange, Suite, changed, load_suite
+from dpicl.plan.expand import TaskFacts, expand
+from dpicl.plan.suite import Changes, OptionChange, Suite, changed, load_suite
 
 MECHANISMS = load_mechanisms()
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ import pytest
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.api import readings
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.expand import TaskFacts, expand
-from dpicl.run.results import Result
-from dpicl.run.suite import Suite, load_suite
-from dpicl.run.tuning import chosen, tuned_words, tuning_suite, write_choice
+from dpicl.plan.expand import TaskFacts, expand
+from dpicl.plan.suite import Suite, load_suite
+from dpicl.plan.tuning import chosen, tuned_words, tuning_suite, write_choice
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
 
 MECHANISMS = load_mechanisms()

@@ -13,7 +13,7 @@ import pytest
 
 from dpicl.core.errors import DataError
 from dpicl.core.interrupts import stopped_by_term
-from dpicl.run.worker_process import WorkerProcess, portable, speaking
+from dpicl.engines.worker_process import WorkerProcess, portable, speaking
 
 
 class Unportable(Exception):

@@ -19,7 +19,7 @@ from dpicl.privacy import accountants
 from dpicl.privacy.primitives import NoisySum
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.slack import LARGEST, slack
-from dpicl.run.releasing import calibrated, release
+from dpicl.releasing.release import calibrated, release
 
 SIM = EmbeddingCentroids(embedding="sim")
 LOGISTIC = replace(SIM, head="logistic", steps=3)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from dpicl.api.given import GivenMechanism, given_mechanism
 from dpicl.api.tables import Audits
 from dpicl.api.values import (
     Count,
@@ -33,10 +32,11 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import message
 from dpicl.core.vocabulary import silent
 from dpicl.data.task import Task
+from dpicl.engines.progress import counting
+from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.progress import counting
-from dpicl.run.selection import Selection, select, selection_of
-from dpicl.run.suite import Changes, made_suite
+from dpicl.plan.selection import Selection, select, selection_of
+from dpicl.plan.suite import Changes, made_suite
 from dpicl.run.workbench import Workbench
 
 #: The suite of cells that one mechanism makes up.

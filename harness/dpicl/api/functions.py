@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import numpy as np
 
-from dpicl.api.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.api.tables import Audits, Findings, Results
 from dpicl.api.values import (
     Confidence,
@@ -49,26 +48,27 @@ from dpicl.core.seeds import accounted_delta
 from dpicl.core.vocabulary import silent
 from dpicl.data.config import classes
 from dpicl.data.task import Task, load_config
+from dpicl.engines.local import make_engine
+from dpicl.engines.progress import counting
+from dpicl.engines.session import run_missing
+from dpicl.engines.worker import Job
 from dpicl.mechanism.bases import Mechanism, Sizes
+from dpicl.mechanism.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import named_failure, skip_reason
 from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.presence import check_sources, presence, why
+from dpicl.plan.selection import Selection, selection_of, task_facts
+from dpicl.plan.suite import Mode, Source, made_suite
 from dpicl.privacy import time_limit
-from dpicl.privacy.calibration import slack_of
+from dpicl.privacy.calibration import Calibration, slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import loose
 from dpicl.reaccounting.settings import Setting
 from dpicl.reaccounting.table import reaccount
-from dpicl.run.engines import make_engine
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.presence import check_sources, presence, why
-from dpicl.run.progress import counting
-from dpicl.run.releasing import calibrated, per_query_epsilon
-from dpicl.run.selection import Selection, selection_of, task_facts
-from dpicl.run.session import run_missing
-from dpicl.run.suite import Mode, Source, made_suite
+from dpicl.releasing.release import calibrated, per_query_epsilon
+from dpicl.results.fingerprints import Fingerprints
 from dpicl.run.workbench import Workbench
-from dpicl.run.worker import Job
 
 MODES, NOISES, SOURCES = get_args(Mode), get_args(Noise), get_args(Source)
 #: The name of the suite of cells that `evaluate` runs; its folder below `results`.
@@ -206,9 +206,12 @@ def calibrate(
             "Secure noise needs a declared size, since counts of private records are private; give a size."
         )
     sizes = _sizes(built, task, size, shots, queries, source)
-    found = _accounted(
-        lambda: named_failure(built, lambda: calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode))
-    )
+
+    def solve() -> Calibration:
+        with named_failure(built):
+            return calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode)
+
+    found = _accounted(solve)
     slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
     return {
         "mechanism": cls.name,

@@ -12,8 +12,8 @@ from dpicl.attacks.registry import load_attacks
 from dpicl.core.paths import shipped_suites
 from dpicl.data.config import load_config, task_folders
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.selection import task_facts
-from dpicl.run.suite import load_suite
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import load_suite
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from dpicl.attacks.results import AttackResult
 from dpicl.conformance.kit import CheckFinding
 from dpicl.core.printable import printable
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,8 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import sized_options
 from dpicl.models.base import LanguageModel
 from dpicl.privacy.ledger import Ledger
-from dpicl.run.execution import Execution
-from dpicl.run.output_cache import OutputCache
+from dpicl.releasing.execution import Execution
+from dpicl.releasing.output_cache import OutputCache
 
 ACCESSES: Final[tuple[str, ...]] = get_args(Access)
 #: What is asked about a canary; see dpicl.attacks.canaries.

@@ -36,10 +36,10 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.privacy.ledger import Ledger
-from dpicl.run.output_cache import OutputCache
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.release import Release, Stated
+from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
-from dpicl.run.releasing import Release, Stated
-from dpicl.run.results import wrap_validation_errors
 
 #: Canaries of demonstrations that are tried where each costs two whole releases.
 _MOST_WHOLE: Final = 4

@@ -22,10 +22,10 @@ from dpicl.privacy import accountants
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.sampling_schemes import JoiningScheme
-from dpicl.run.execution import ALL_RECORDS, Execution, sampling_of
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.reader import SlotReader, embedded
-from dpicl.run.releasing import calibrated, declared
+from dpicl.releasing.execution import ALL_RECORDS, Execution, sampling_of
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.reader import SlotReader, embedded
+from dpicl.releasing.release import calibrated, declared
 
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]

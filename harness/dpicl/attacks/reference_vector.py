@@ -25,7 +25,7 @@ from dpicl.core.seeds import streams
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrated
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from dpicl.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text, to_text
 from dpicl.core.files import write_whole
 from dpicl.core.paths import slug
-from dpicl.run.store import QUARANTINE, Damaged, Store, read_file, readable
+from dpicl.results.store import QUARANTINE, Damaged, Store, read_file, readable
 
 ATTACKS = "attacks"
 EXTERNAL = "external"

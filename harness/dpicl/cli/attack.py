@@ -21,9 +21,9 @@ from dpicl.cli.attack_table import emit_results, headline
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.plugins import Registered
 from dpicl.data.task import Task
+from dpicl.engines.progress import counting
 from dpicl.mechanism.options import option_types, shared_out
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
-from dpicl.run.progress import counting
 from dpicl.run.workbench import Workbench
 
 Skipped = dict[str, str]

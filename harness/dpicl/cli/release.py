@@ -9,16 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dpicl.api.released import PrivateRelease, UnsavedRelease
 from dpicl.api.releases import release
 from dpicl.cli import output
 from dpicl.cli.arguments import Parser, Subparsers, add_command, api_kwargs, epsilon, options_of, whole
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.paths import private_folder
-from dpicl.run.budget import SetStanding, standings
-from dpicl.run.card import proved
-from dpicl.run.formats import FORMATS
+from dpicl.own.budget import SetStanding, standings
+from dpicl.own.card import proved
+from dpicl.own.released import FORMATS, PrivateRelease, UnsavedRelease
 
 
 def add(subparsers: Subparsers) -> None:

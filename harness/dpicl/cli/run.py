@@ -25,17 +25,17 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import suite_command
 from dpicl.core.vocabulary import RECORD_CENTRAL
+from dpicl.engines.session import run_missing
+from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.evaluation.inference import LEVEL
-from dpicl.run import sizing
-from dpicl.run.costs import Costs
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.headroom import Headroom, headrooms
-from dpicl.run.presence import Presence, at_hand, check_sources, presence, skipped, why
-from dpicl.run.results import Result
-from dpicl.run.selection import Selection
-from dpicl.run.session import run_missing
-from dpicl.run.store import Damaged
-from dpicl.run.worker import CellProgress, Done, Job
+from dpicl.plan import sizing
+from dpicl.plan.costs import Costs
+from dpicl.plan.headroom import Headroom, headrooms
+from dpicl.plan.presence import Presence, at_hand, check_sources, presence, skipped, why
+from dpicl.plan.selection import Selection
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+from dpicl.results.store import Damaged
 
 
 class Follower(Protocol):

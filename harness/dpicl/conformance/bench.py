@@ -1,6 +1,6 @@
 """The bench: one mechanism on one small task with the hostile model, and runs of it under observation.
 
-A run here is an execution (dpicl.run.execution) as any other, with three differences: the private set, the
+A run here is an execution (dpicl.releasing.execution) as any other, with three differences: the private set, the
 noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be
 observed (the check `budget` uses the real ledger); and a script may replace the noisy values.
 """
@@ -45,9 +45,9 @@ from dpicl.mechanism.options import build, option_types, resolve_options
 from dpicl.mechanism.outputs import checked_prompt, plain_text
 from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.release_hooks import observing
-from dpicl.run.execution import Execution
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.execution import Execution
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.release import calibrated
 
 #: The target of most runs, and the second one, for mistakes that depend on the knob.
 EPSILON, HIGH_EPSILON, DELTA = 1.0, 8.0, 1e-5

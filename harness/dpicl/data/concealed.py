@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from os import devnull
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 from dpicl.core.errors import Concealed
-
-T = TypeVar("T")
 
 _RELEASE = (
     "The release failed, and with secure noise no error is shown, since it may quote a private record. To see it, run"
@@ -24,23 +22,26 @@ _RELEASE = (
 )
 
 
-def concealed(secure: bool, call: Callable[[], T], sentence: str = _RELEASE) -> T:
-    """What ``call`` returns. With ``secure`` it is silent, and any error of it becomes a `Concealed` with a fixed
-    sentence: without its message, type and traceback."""
+@contextmanager
+def concealed(secure: bool, sentence: str = _RELEASE) -> Iterator[None]:
+    """With ``secure`` the block is silent, and any error of it becomes a `Concealed` with a fixed sentence: without its
+    message, type and traceback."""
     if not secure:
-        return call()
-    stopped = False
+        yield
+        return
+    failure: BaseException | None = None
     with _silence():
         try:
-            return call()
+            yield
         except KeyboardInterrupt:
-            stopped = True
+            failure = KeyboardInterrupt()
         except BaseException:  # also SystemExit, whose text Python prints
-            pass
-    # Raised here, where nothing is being handled: the new error holds neither the old one nor its frames.
-    if stopped:
-        raise KeyboardInterrupt
-    raise Concealed(sentence)
+            failure = Concealed(sentence)
+    if failure is not None:
+        try:
+            raise failure
+        finally:
+            failure.__context__ = None  # the new error holds neither the old one nor its frames
 
 
 @contextmanager

@@ -30,13 +30,13 @@ from dpicl.leaderboards.render import pairs_text
 from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.presence import at_hand, completeness, skipped
-from dpicl.run.results import Result
-from dpicl.run.selection import Selection, select
-from dpicl.run.store import Store, damaged_said
-from dpicl.run.suite import Changes, Source
-from dpicl.run.tuning import tuned_words
+from dpicl.plan.presence import at_hand, completeness, skipped
+from dpicl.plan.selection import Selection, select
+from dpicl.plan.suite import Changes, Source
+from dpicl.plan.tuning import tuned_words
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+from dpicl.results.store import Store, damaged_said
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from dpicl.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, Relea
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import AnswerContext, Context, Mechanism, Prepared
 from dpicl.models.base import LanguageModel
-
-T = TypeVar("T")
 
 #: What authors look for in a task or a context, and what is there in its stead.
 _INSTEAD = {
@@ -129,11 +127,12 @@ def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> 
         )
 
 
-def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
-    """What ``release`` returns. Raises PluginError, with the place in the code, for an error that is not our own; also
-    where the mechanism would end the program. Ctrl-C alone passes."""
+@contextmanager
+def named_failure(mechanism: Mechanism) -> Iterator[None]:
+    """Raises PluginError, with the place in the code, for an error of the mechanism's that is not our own; also where
+    it would end the program. Ctrl-C alone passes."""
     try:
-        return release()
+        yield
     except (DpiclError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on

@@ -26,9 +26,9 @@ from dpicl.evaluation.lm_eval_bridge import as_lm_eval_model
 from dpicl.evaluation.mechanism_lm import MechanismLM, ReleasingLM
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.run.output_cache import OutputCache, outputs_folder
-from dpicl.run.releasing import Release, release
-from dpicl.run.results import first_problem
+from dpicl.releasing.output_cache import OutputCache, outputs_folder
+from dpicl.releasing.release import Release, release
+from dpicl.results.schema import first_problem
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

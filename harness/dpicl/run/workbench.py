@@ -24,9 +24,9 @@ from dpicl.mechanism.options import build
 from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
-from dpicl.run.fingerprints import task_of
-from dpicl.run.output_cache import OutputCache, outputs_folder
-from dpicl.run.reader import embedded
+from dpicl.releasing.output_cache import OutputCache, outputs_folder
+from dpicl.releasing.reader import embedded
+from dpicl.results.fingerprints import task_of
 
 if TYPE_CHECKING:
     from dpicl.evaluation.lm_eval_bridge import Evaluation

@@ -14,9 +14,10 @@ from dpicl.evaluation.contextual_calibration import log_losses
 from dpicl.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
 from dpicl.leaderboards.model.comparability import REFERENCE, differing
 from dpicl.models import embeddings
-from dpicl.run import reader, workbench
+from dpicl.releasing import reader
+from dpicl.results.schema import from_text, to_text
+from dpicl.run import workbench
 from dpicl.run.pipeline import run_cell
-from dpicl.run.results import from_text, to_text
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 

@@ -12,7 +12,7 @@ from dpicl.privacy import gaussians
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import bounded_range_choice, compose, gaussian
 from dpicl.reaccounting.published import sampled_exponential_epsilon
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Nothing
 
 Sampled, Repeated = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent

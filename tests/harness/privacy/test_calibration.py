@@ -13,7 +13,7 @@ from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.tang import Tang
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import EpsilonDeltaDpEvent
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 

@@ -15,7 +15,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import Sizes
 from dpicl.privacy import calibration, calibration_cache
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, NoisyTokens, OneGaussian, SoftTokens
 
 

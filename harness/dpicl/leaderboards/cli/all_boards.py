@@ -24,13 +24,13 @@ from dpicl.leaderboards.render.html import attacks_page, suites_json, write_all
 from dpicl.leaderboards.render.terminal import render_attacks
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.expand import expand
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.presence import at_hand
-from dpicl.run.results import Result
-from dpicl.run.selection import Selection, facts_of
-from dpicl.run.store import Store
-from dpicl.run.suite import Suite, load_suite
+from dpicl.plan.expand import expand
+from dpicl.plan.presence import at_hand
+from dpicl.plan.selection import Selection, facts_of
+from dpicl.plan.suite import Suite, load_suite
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+from dpicl.results.store import Store
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
