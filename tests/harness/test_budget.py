@@ -8,6 +8,7 @@ import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unicodedata import normalize
 
@@ -192,7 +193,13 @@ def test_without_noise_a_release_may_read_no_more_than_it_was_charged_for(privat
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=2, sizes=dict.fromkeys(LABELS, 20))
     config = ReleaseConfig(epsilon=math.inf, delta=DELTA, noise="secure")
     with pytest.raises(Concealed):
-        release(SaysNothing(slots=4, examples_per_slot=2), task, models.load("sim"), config)
+        release(
+            SaysNothing(slots=4, examples_per_slot=2),
+            task,
+            models.load("sim"),
+            config,
+            charge=partial(budget.charge, task.train, to=ChargeTo("tickets")),
+        )
     assert read_all() == []
 
 

@@ -163,7 +163,7 @@ def _made(
     for cell in cells:
         job = ExactJob(AuditedRow(cell, bench.mechanism(cell), bench.task(cell)), *adversary)
         try:
-            there = None if results is None else _kept(Path(results), job)
+            there = None if results is None else store.same_records(Path(results), job.attempt, job.row.task, message)
             if there is None:
                 tell(f"dpicl: {job}")
                 report = counting() if progress else silent
@@ -176,14 +176,3 @@ def _made(
             continue
         made.append(there)
     return made, failed
-
-
-def _kept(results: Path, job: ExactJob) -> AttackResult | None:
-    """The audit that is in the folder. Raises UsageError for one of other records."""
-    found = store.stored(results, job.attempt, message)
-    if found is not None and found.manifest.data.fingerprint != job.row.task.fingerprint:
-        raise UsageError(
-            f"The audit under {results} was computed on different data of {job.row.task.name} (fingerprint mismatch);"
-            " give another --results folder, or move it away."
-        )
-    return found

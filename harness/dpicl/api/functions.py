@@ -39,7 +39,7 @@ from dpicl.attacks.audit import AuditJob
 from dpicl.attacks.audit import audit as run_audit
 from dpicl.attacks.audit import check as check_audit
 from dpicl.attacks.audit_settings import AuditSettings
-from dpicl.attacks.results import Access, AttackResult
+from dpicl.attacks.results import Access
 from dpicl.conformance.kit import check_mechanism
 from dpicl.core.cell import Noise, large_delta
 from dpicl.core.errors import DpiclError, UsageError, one_line, require_known
@@ -50,14 +50,14 @@ from dpicl.data.config import classes
 from dpicl.data.task import Task, load_config
 from dpicl.engines.local import make_engine
 from dpicl.engines.progress import counting
-from dpicl.engines.session import run_missing
+from dpicl.engines.session import prepare, run_missing
 from dpicl.engines.worker import Job
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import named_failure, skip_reason
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.presence import check_sources, presence, why
+from dpicl.plan.presence import presence, why
 from dpicl.plan.selection import Selection, selection_of, task_facts
 from dpicl.plan.suite import Mode, Source, made_suite
 from dpicl.privacy import time_limit
@@ -147,10 +147,7 @@ def run_selection(
     selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool
 ) -> Results:
     made = make_engine(engine, workers)
-    check_sources(selection.cells)
-    selection.store.prepare()
-    known, damaged = selection.store.load_all()
-    selection.store.set_aside(damaged)
+    known, _ = prepare(selection)
     found = presence(selection.cells, known, Fingerprints())
     if found.stale:
         raise UsageError(
@@ -315,7 +312,10 @@ def audit(
     job = AuditJob(built, loaded, model, settings, resolved, given.registered.plugin_hash)
     tell = message if progress else lambda text: None
     wanted = list(dict.fromkeys(several(epsilon)))
-    there = {} if results is None else _kept_audits(Path(results), job, wanted, tell)
+    there = {}
+    for target in wanted if results is not None else ():
+        if found := store.same_records(Path(results), job.at(target), loaded, tell):  # type: ignore[arg-type]
+            there[target] = found
     if missing := [target for target in wanted if target not in there]:
         bench = Workbench({given.name: given.registered})
         report = counting() if progress else silent
@@ -324,23 +324,6 @@ def audit(
         for target in missing if results is not None else ():
             tell(f"dpicl: {store.write(Path(results), there[target])}")  # type: ignore[arg-type]
     return Audits([there[target] for target in wanted])
-
-
-def _kept_audits(
-    results: Path, job: AuditJob, wanted: Sequence[float], tell: Callable[[str], None]
-) -> dict[float, AttackResult]:
-    """Target epsilon -> the audit that is in the folder. Raises UsageError for one of other records."""
-    there = {}
-    for target in wanted:
-        found = store.stored(results, job.at(target), tell)
-        if found is not None and found.manifest.data.fingerprint != job.task.fingerprint:
-            raise UsageError(
-                f"The audit under {results} at epsilon = {target:g} was computed on different data of {job.task.name}"
-                " (fingerprint mismatch); give another --results folder, or move it away."
-            )
-        if found is not None:
-            there[target] = found
-    return there
 
 
 def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[str, Any]:

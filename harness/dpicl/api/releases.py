@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from dpicl import models
 from dpicl.api.values import (
@@ -158,8 +158,7 @@ def answer_from(
     found = read_state(Path(state))
     task = public_task(found)
     resolved = resolve_options(given.cls, task.name, {**given.options, **(options or {})})
-    built = build(given.cls, resolved)
-    assert isinstance(built, PreparedMechanism)
+    built = cast(PreparedMechanism, build(given.cls, resolved))
     require_same(found, built, resolved)
     asked = _asked_queries(queries, replace(found.own, text_field=text_field))
     if out is not None:

@@ -37,7 +37,6 @@ class ResultTable(Generic[Item]):
     columns: ClassVar[Mapping[str, Callable[[Any], Any]]]
 
     def row(self, item: Item) -> dict[str, Any]:
-        """The columns of one item."""
         return {name: value(item) for name, value in self.columns.items()}
 
     def to_frame(self) -> pd.DataFrame:

@@ -185,7 +185,7 @@ class ExactRuns:
             embed=self._embed,
             shots=self._shots,
             queries=queries,
-            reader=None if row.mechanism.releases_texts else self._reader,
+            reader=None if row.shots else self._reader,
         )
         with observing(world):
             made = execution.run()  # nothing is written: what a model makes of released things is no release
@@ -193,7 +193,7 @@ class ExactRuns:
 
     def _candidates(self) -> list[Record]:
         row = self._row
-        if row.mechanism.releases_texts:
+        if row.shots:
             texts = [self._world([], of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
             return exact_canaries.of_texts(row.task, self.label, texts)
         if row.mechanism.reads_all:

@@ -25,13 +25,13 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import suite_command
 from dpicl.core.vocabulary import RECORD_CENTRAL
-from dpicl.engines.session import run_missing
+from dpicl.engines.session import prepare, run_missing
 from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.evaluation.inference import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import Costs
 from dpicl.plan.headroom import Headroom, headrooms
-from dpicl.plan.presence import Presence, at_hand, check_sources, presence, skipped, why
+from dpicl.plan.presence import Presence, at_hand, presence, skipped, why
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
@@ -91,12 +91,8 @@ def _run(arguments: argparse.Namespace) -> int:
     engine = engine_of(arguments)
     if said := _untuned(selection):
         raise UsageError(said)
-    check_sources(selection.cells)
-    selection.store.prepare()
-    results, damaged = selection.store.load_all()
-    selection.store.set_aside(damaged)
+    results, damaged = prepare(selection)
     output.report_damaged(damaged, moved=True)
-
     found = presence(selection.cells, results, Fingerprints())
     there, missing = found.there, _to_do(arguments, selection, found)
     job = Job(selection.reference, arguments.results, tuple(arguments.plugin))

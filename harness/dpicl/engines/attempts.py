@@ -26,7 +26,6 @@ class Attempts:
         self._deaths: Counter[str] = Counter()  # by the cell's id
 
     def __len__(self) -> int:
-        """How many cells wait."""
         return sum(map(len, self._fresh.values())) + len(self._again)
 
     def next(self, loaded: str | None = None, busy: Collection[str | None] = ()) -> Cell:

@@ -9,27 +9,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Protocol
 
+import psutil
 from tqdm.std import tqdm
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, unknown
 from dpicl.core.interrupts import undisturbed
 from dpicl.core.messages import count
+from dpicl.core.together import together
 from dpicl.engines.attempts import Attempts, lost
-from dpicl.engines.memory import resident, shortage
 from dpicl.engines.ray_engine import ray_engine
 from dpicl.engines.settings import ENGINES, EngineSettings
-from dpicl.engines.worker import CellProgress, Done, Job, LocalWorker, Report, limit_threads, portions, run_portion
+from dpicl.engines.worker import AT_ONCE, Done, Job, LocalWorker, Report, limit_threads, portions
 from dpicl.engines.worker_process import WorkerProcess, die_with_parent, portable, speaking
 from dpicl.results.manifest import cores
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+#: Memory is short where less than this share of it, or less than these bytes, is left.
+_SHARE, _BYTES = 0.05, 512 * 2**20
 
 
 class Engine(Protocol):
@@ -44,7 +52,8 @@ class Inline:
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
         worker = LocalWorker(job)
         for several in portions(cells, most=1 if wait_for_locks else None):
-            run_portion(several, lambda cell: report(worker.attempt(cell, report, wait_for_locks)))
+            calls = [partial(worker.attempt, cell, report, wait_for_locks) for cell in several]
+            together(calls, AT_ONCE) if len(calls) > 1 else calls[0]()
 
 
 @dataclass(frozen=True)
@@ -141,30 +150,9 @@ def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
         limit_threads(job.threads)  # before torch is used
         worker = LocalWorker(job)
         while (cell := pipe.recv()) is not None:
-            pipe.send(worker.attempt(cell, pipe.send, wait_for_locks))
+            worker.attempt(cell, pipe.send, wait_for_locks)
     except Exception as error:
         pipe.send(portable(error))
-
-
-def work(
-    engine: Engine, cells: Sequence[Cell], job: Job, report: Report, waiting: Callable[[int], None] = lambda cells: None
-) -> list[Done]:
-    """How every cell ended, in that order. Cells that another run has locked are waited for, at the end.
-
-    waiting: called with their number before that.
-    """
-    finished: list[Done] = []
-
-    def note(event: CellProgress | Done) -> None:
-        report(event)
-        if isinstance(event, Done):
-            finished.append(event)
-
-    engine.run(cells, job, note)
-    if busy := [done.cell for done in finished if done.status == "busy"]:
-        waiting(len(busy))
-        engine.run(busy, job, note, wait_for_locks=True)
-    return [done for done in finished if done.status != "busy"]
 
 
 def make_engine(name: str, workers: int | None, settings: EngineSettings | None = None) -> Engine:
@@ -180,3 +168,44 @@ def make_engine(name: str, workers: int | None, settings: EngineSettings | None 
     if name == "ray":
         return ray_engine(workers, settings)
     raise unknown("engine", name, ENGINES)
+
+
+def shortage() -> str:
+    """'0.3 of 16.0 GiB of memory are left' where memory is short, else ""."""
+    total, left = _memory()
+    if left >= min(total * _SHARE, _BYTES):
+        return ""
+    return f"{left / 2**30:.1f} of {total / 2**30:.1f} GiB of memory are left"
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process and its children hold; 0 where it is gone."""
+    found = 0
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                found += each.memory_info().rss
+    return found
+
+
+def _memory() -> tuple[int, int]:
+    """(bytes in all, bytes left) of the narrowest limit."""
+    machine = psutil.virtual_memory()
+    limits = [(machine.total, machine.available)]
+    with suppress(OSError, ValueError):
+        own = _OWN.read_text().strip().rpartition("0::/")[2]  # the one line of version 2
+        folder = _CGROUPS / own
+        for group in (folder, *folder.parents):
+            if group.is_relative_to(_CGROUPS):
+                with suppress(OSError, ValueError):  # no limit ("max"), or no such file
+                    limits.append(_of_group(group))
+    return min(limits, key=lambda limit: limit[1])
+
+
+def _of_group(group: Path) -> tuple[int, int]:
+    """The same of a control group (version 2); files that it has cached count as left. Raises OSError, ValueError."""
+    most = int((group / "memory.max").read_text())
+    used = int((group / "memory.current").read_text())
+    rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return most, most - used + int(rows.get("inactive_file", 0))

@@ -68,7 +68,6 @@ def shown(total: int, left: TimeLeft) -> Iterator[Report]:
 
 
 def outcome(done: Done) -> str:
-    """A finished cell in one line."""
     match done.status:
         case "done":
             said = f"{done.score:.3f} in {duration(done.seconds)}"

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ from dpicl.core.errors import DpiclError, PluginError, UsageError, one_line
 from dpicl.core.interrupts import undisturbed
 from dpicl.core.messages import count
 from dpicl.core.plugins import version_of
+from dpicl.core.together import together
 from dpicl.engines.attempts import TRIES, lost
 from dpicl.engines.settings import EngineSettings
-from dpicl.engines.worker import AT_ONCE, Job, Outcome, Recorder, Report, Worker, limit_threads, run_portion
+from dpicl.engines.worker import AT_ONCE, Job, Outcome, Recorder, Report, Worker, limit_threads
 from dpicl.engines.worker_process import portable
 from dpicl.results import manifest
 
@@ -86,7 +87,6 @@ class _Run:
         self.said = time.monotonic()
 
     def work(self) -> None:
-        """Until every cell has ended."""
         while self.waiting or self.running:
             for _ in range(len(self.waiting)):
                 if len(self.running) < self.workers:
@@ -254,14 +254,15 @@ def _code_here() -> tuple[str | None, str | None]:
 
 def _attempt(payload: WorkerPayload, cells: Sequence[Cell], cpus: int, gpus: int) -> tuple[str, list[Outcome]]:
     """On a node: runs the cells; gives its name and their outcomes."""
-    node, outcomes = socket.gethostname(), []
+    node = socket.gethostname()
     try:
         os.environ.update(payload.environment)
         if not gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         limit_threads(cpus)
         worker = _prepared(payload.job, tuple(payload.plugins.items()), payload.code, node)
-        run_portion(cells, lambda cell: outcomes.append(worker.compute(cell, lambda event: None)))
+        calls = [partial(worker.compute, cell, lambda event: None) for cell in cells]
+        outcomes = together(calls, AT_ONCE) if len(calls) > 1 else [calls[0]()]
     except Exception as error:
         raise portable(error) from None
     return node, outcomes

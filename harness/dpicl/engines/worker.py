@@ -13,14 +13,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, DpiclError, ResultError, one_line
-from dpicl.core.together import clock, together
+from dpicl.core.together import clock
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
@@ -181,9 +180,11 @@ class LocalWorker:
         self.worker, self.recorder = Worker(self.job), Recorder(self.job)
 
     def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
-        """Runs a cell that no other worker has finished or is running."""
+        """Runs a cell that no other worker has finished or is running, and reports its end."""
         with self.recorder.taken(cell, wait_for_lock) as over:
-            return over or self.recorder.keep(self.worker.compute(cell, report))
+            done = over or self.recorder.keep(self.worker.compute(cell, report))
+        report(done)
+        return done
 
 
 def unknown_failure(error: Exception) -> str:
@@ -196,19 +197,12 @@ def unknown_failure(error: Exception) -> str:
 
 
 def portions(cells: Sequence[Cell], most: int | None = None) -> Iterator[list[Cell]]:
-    """The cells in portions that may run together: those of one model, at most so many."""
+    """The cells in portions that may run together (`together`, at most `AT_ONCE`), so that their model reads full
+    passes: those of one model, at most so many."""
     for _, group in groupby(cells, key=lambda cell: cell.model):
         several = list(group)
         size = most or len(several)
         yield from (several[start : start + size] for start in range(0, len(several), size))
-
-
-def run_portion(cells: Sequence[Cell], attempt: Callable[[Cell], None]) -> None:
-    """Runs the cells of a portion (`portions`), several at the same time, so that their model reads full passes."""
-    if len(cells) == 1:
-        attempt(cells[0])
-    else:
-        together([partial(attempt, cell) for cell in cells], AT_ONCE)
 
 
 def limit_threads(threads: int) -> None:

@@ -83,7 +83,6 @@ class ReleasedText:
         self.ended = False
 
     def append(self, token: int) -> None:
-        """Adds a released token."""
         self.tokens.append(token)
         text = self._model.decode(self.tokens).lstrip()
         self.ended = token == self._model.eos_token_id or self._before_stop(text) != text

@@ -213,7 +213,6 @@ def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -
 
 
 def _sums(ledger: PrivateLedger) -> tuple[float, float]:
-    """Of the epsilons and of the deltas of all releases."""
     return (
         math.fsum(charge.epsilon for charge in ledger.charges),
         math.fsum(charge.delta for charge in ledger.charges),

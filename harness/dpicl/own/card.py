@@ -49,8 +49,6 @@ _NOT_COVERED = (
 
 
 class CardTask(Part):
-    """What the release was made for."""
-
     name: str
     kind: str
     labels: list[str]
@@ -115,12 +113,10 @@ def card(
 
 
 def card_json(content: Mapping[str, Any]) -> str:
-    """The file of the card."""
     return json.dumps(plain(content), indent=1) + "\n"
 
 
 def card_markdown(content: Mapping[str, Any]) -> str:
-    """The card for people."""
     privacy, manifest = content["privacy"], content["manifest"]
     knob = "" if privacy["knob"] is None else f", {KnobValue(**privacy['knob'])}"
     version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"

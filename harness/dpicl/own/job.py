@@ -13,7 +13,7 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, ModelError, UsageError
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask, Task
-from dpicl.mechanism.bases import Mechanism, PreparedMechanism
+from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
@@ -92,7 +92,7 @@ class ReleaseJob:
             made = release(self.mechanism, task, model, config, queries, charge=pay)
             said = _noting_a_change(card(self.mechanism, self.options, task, made, manifest, config), model)
             state = None
-            if isinstance(self.mechanism, PreparedMechanism) and not queries:
+            if made.more is not None and not queries:
                 state = state_text(self.mechanism, made, said, self.own, config.seed)
             shown = said.model_dump(mode="json")
             return PrivateRelease(
@@ -105,7 +105,7 @@ class ReleaseJob:
             rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings))
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
-            if isinstance(self.mechanism, PreparedMechanism) and rehearsal.state is not None:
+            if rehearsal.state is not None:
                 require_readable(self.mechanism, rehearsal.state)
             model.verify_unchanged()
         try:

@@ -129,7 +129,6 @@ class PrivateLedger:
         return replace(self._with(charge, _Entry(before=_hash(self.text), charge=charge)), hashes=self.hashes | records)
 
     def limited(self, limit: Limit) -> PrivateLedger:
-        """With a new limit."""
         return self._with(limit, _Entry(before=_hash(self.text), limit=limit))
 
     def _with(self, entry: Charge | Limit, line: _Entry) -> PrivateLedger:

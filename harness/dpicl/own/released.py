@@ -49,7 +49,6 @@ class PrivateRelease:
 
     @property
     def instruction(self) -> str | None:
-        """The instruction that was released, if one was."""
         return self.prompt.instruction
 
     def text(self, format: str = "jsonl") -> str:

@@ -25,7 +25,7 @@ from dpicl.core.json_text import plain
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask, Task
-from dpicl.mechanism.bases import PreparedContext, PreparedMechanism
+from dpicl.mechanism.bases import Mechanism, PreparedContext, PreparedMechanism
 from dpicl.mechanism.needs import unmet_needs
 from dpicl.mechanism.outputs import checked_prepared, named_failure
 from dpicl.models import incompatibility
@@ -95,7 +95,7 @@ class SavedState:
         return self.file.card.model_copy(update={"state_sha256": self.sha256}).model_dump(mode="json")
 
 
-def state_text(mechanism: PreparedMechanism, made: Release, card: PrivacyCard, own: OwnRecords, seed: int) -> str:
+def state_text(mechanism: Mechanism, made: Release, card: PrivacyCard, own: OwnRecords, seed: int) -> str:
     """The content of a state's file. Raises PluginError where a mechanism's state cannot be saved."""
     if made.state is None:
         raise PluginError(
@@ -107,7 +107,7 @@ def state_text(mechanism: PreparedMechanism, made: Release, card: PrivacyCard, o
     return lines(file.model_dump(mode="json")) + "\n"
 
 
-def require_readable(mechanism: PreparedMechanism, text: str) -> None:
+def require_readable(mechanism: Mechanism, text: str) -> None:
     """Raises PluginError for the content of a state's file that `read_state` would refuse."""
     try:
         read_part(StateFile, text, SCHEMA_VERSION, "state")
@@ -140,7 +140,7 @@ def public_task(saved: SavedState) -> PublicTask:
     return task
 
 
-def require_same(saved: SavedState, mechanism: PreparedMechanism, options: Mapping[str, Any]) -> None:
+def require_same(saved: SavedState, mechanism: Mechanism, options: Mapping[str, Any]) -> None:
     """Raises UsageError for another mechanism, other options or another embedding model than those of the state."""
     card = saved.file.card
     if card.mechanism != mechanism.name:

@@ -28,18 +28,6 @@ Shared = tuple[str, str, str, str, float]
 
 
 @dataclass(frozen=True)
-class Price:
-    """Seconds of one seed of all rows of a table: once, and for each document."""
-
-    once: float
-    each: float
-
-    def of(self, seeds: int, documents: int) -> float:
-        """Seconds of a table of this size."""
-        return seeds * (self.once + documents * self.each)
-
-
-@dataclass(frozen=True)
 class TableSize:
     """seeds x documents, what they cost, and the smallest difference that they find with the wanted power."""
 
@@ -91,14 +79,9 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
     return found
 
 
-def detectable(variances: Components, rows: int, seeds: int, documents: int, power: float) -> float:
+def detectable(variances: Components, rows: int, seeds: int, documents: np.ndarray | int, power: float) -> np.ndarray:
     """The true difference of two of these rows that S seeds x D documents find with this power: (critical + z) se."""
-    return float(_detectable(variances, rows, seeds, np.asarray(documents), power))
-
-
-def _detectable(variances: Components, rows: int, seeds: int, documents: np.ndarray, power: float) -> np.ndarray:
-    """The same for several numbers of documents."""
-    return variances.differences(seeds, documents).detectable(alpha_of_pair(rows), power)
+    return variances.differences(seeds, np.asarray(documents)).detectable(alpha_of_pair(rows), power)
 
 
 def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, Result]]]:
@@ -128,11 +111,11 @@ def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, 
         fmean(p.rest for p in own),
     )
     seeds, documents = max(shape for shape, _ in pairs)
-    price = _price([result for row in rows for result in row.values()], len(rows))
+    once, each = _price([result for row in rows for result in row.values()], len(rows))
 
     def size(seeds: int, documents: int) -> TableSize:
-        finds = detectable(variances, len(rows), seeds, documents, power)
-        return TableSize(seeds, documents, price.of(seeds, documents), finds)
+        finds = float(detectable(variances, len(rows), seeds, documents, power))
+        return TableSize(seeds, documents, seeds * (once + documents * each), finds)
 
     tried = (_least_documents(variances, len(rows), seeds, detect, power) for seeds in SEEDS)
     enough = [size(seeds, documents) for seeds, documents in zip(SEEDS, tried, strict=True) if documents]
@@ -141,12 +124,11 @@ def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, 
 
 
 def _least_documents(variances: Components, rows: int, seeds: int, detect: float, power: float) -> int | None:
-    finds = _detectable(variances, rows, seeds, np.array(DOCUMENTS), power)
+    finds = detectable(variances, rows, seeds, np.array(DOCUMENTS), power)
     return next((d for d, found in zip(DOCUMENTS, finds, strict=True) if found <= detect), None)
 
 
 def _difference(one: Result, other: Result) -> list[float]:
-    """Of the main metric, document by document; only documents of both."""
     first, second = (
         dict(zip(own.ids, own.outcomes, strict=True))
         for own in (one.documents[one.main_metric], other.documents[other.main_metric])
@@ -154,8 +136,8 @@ def _difference(one: Result, other: Result) -> list[float]:
     return [first[name] - second[name] for name in sorted(first.keys() & second.keys())]
 
 
-def _price(results: Sequence[Result], rows: int) -> Price:
-    """Mean seconds of a cell times the rows. What an answer mechanism does, it does for each document."""
+def _price(results: Sequence[Result], rows: int) -> tuple[float, float]:
+    """Mean seconds of one seed of all rows: once, and for each document, as an answer mechanism has them all."""
     once, each = [], []
     for result in results:
         seconds, documents = result.cost.seconds, len(result.documents[result.main_metric].ids)
@@ -163,4 +145,4 @@ def _price(results: Sequence[Result], rows: int) -> Price:
         per_query = result.privacy.queries is not None
         once.append(seconds.get("calibrate", 0.0) + seconds.get("account", 0.0) + (0.0 if per_query else release))
         each.append((rest + (release if per_query else 0.0)) / documents)
-    return Price(fmean(once) * rows, fmean(each) * rows)
+    return fmean(once) * rows, fmean(each) * rows

@@ -1,40 +1,7 @@
-"""A suite: a YAML file that says what is compared, read strictly.
+"""A suite: a YAML file that says what is compared, read strictly (docs/quickstart.md#suites has every key).
 
-    name: quick
-    version: 1
-    source: auto                 # auto | hub | local | synthetic
-    models: [embedded]           # or `model: embedded`; {server: URL, window: 8, ...} is a model server
-    seeds: [0, 1]
-    baseline_seeds: [100, 101]   # of the reference baselines that measure headroom, before all else; no row uses them
-    epsilons: [1, 8]             # .inf is allowed
-    delta: 1e-5
-    shots: 4
-    task_shots: {wikimovies: 16} # for tasks that want another number
-    test_records: 100            # leave out for all
-    task_test_records: {xsum: 20} # for tasks that want another number
-    task_seeds: {xsum: 1}        # how many of the seeds a task has; leave out for all
-    epsilon_seeds: {8: 1}        # how many of the seeds an epsilon has; leave out for all
-    train_records: 1000          # a class (tasks without classes: in all); leave out for all
-    private_share: 0.8           # the part of the private records that each seed draws anew; leave out for all
-    queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
-    sizes: {agnews: 3000}        # declared numbers of private records (a class)
-    margin: 0.03                 # two rows that differ by less are equivalent (two one-sided tests); of recovery, too
-    superseded: {1: why}         # earlier versions whose results no longer hold; boards show the reason with them
-    tasks: [agnews, dbpedia]
-    mechanisms:
-      - name: tang
-        label: tang_small        # the row on the board; the mechanism's name by default
-        options: {slots: 10}
-        per_task: {dbpedia: {slots: 40}}
-        tasks: [agnews]          # only on these of the suite's tasks; or those of each model, {embedded: [agnews]}
-        epsilons: [1]            # only at these
-        tune: {temperature: [1, 1.2], top_k: [10, 50, 100]} # 6 settings; `dpicl tune` chooses one
-      - {name: tang, tune: tang_small} # the settings that were chosen for that row
-
-What `dpicl tune` chose is beside it, in SUITE.tuned.yaml, which only that command writes.
-
-Unknown keys are errors that name file, line and the closest known key. What a suite expands to is in
-dpicl.plan.expand.
+What `dpicl tune` chose is beside it, in SUITE.tuned.yaml, which only that command writes. Unknown keys are errors that
+name file, line and the closest known key.
 """
 
 from __future__ import annotations
@@ -83,7 +50,6 @@ Source = Literal["auto", "hub", "local", "synthetic"]
 
 
 def proper_delta(value: float) -> float:
-    """0 < delta < 1."""
     if not 0 < value < 1:
         raise ValueError(f"delta must lie between 0 and 1, both excluded, not {value:g}")
     return value
@@ -94,7 +60,6 @@ _MOST_RECORDS = 10**9
 
 
 def _declared(value: Any) -> int | dict[str, int]:
-    """A declared size, or one for each class."""
     numbers = list(value.values()) if isinstance(value, dict) else [value]
     if not numbers or not all(type(number) is int and 0 < number <= _MOST_RECORDS for number in numbers):
         raise ValueError(f"must be a whole number from 1 to {_MOST_RECORDS:,}, or one for each class")

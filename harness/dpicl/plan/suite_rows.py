@@ -52,7 +52,6 @@ def _whole(value: Any) -> Any:
 
 
 def _grid(value: Any) -> Any:
-    """What ``tune`` may hold."""
     lists = isinstance(value, dict) and all(isinstance(each, list) and each for each in value.values())
     if not lists and not isinstance(value, str):
         raise ValueError("must list values of options, as in {alpha: [1, 2], top_k: [5, 10, 20]}, or name another row")
@@ -60,7 +59,6 @@ def _grid(value: Any) -> Any:
 
 
 def _tasks(value: Any) -> Any:
-    """What ``tasks`` of a row may hold."""
     lists = list(value.values()) if isinstance(value, dict) else [value]
     if not all(isinstance(tasks, list) and all(isinstance(task, str) for task in tasks) for tasks in lists):
         raise ValueError("must be a list of tasks, or one for each model, as in {embedded: [trec]}")

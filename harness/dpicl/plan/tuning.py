@@ -78,7 +78,6 @@ def tuning_suite(
 
 
 def label_of(entry: MechanismEntry, setting: int) -> str:
-    """The row of a setting of an entry."""
     return f"{entry.row}.{setting}"
 
 
@@ -101,7 +100,6 @@ def chosen(suite: Suite, made: Suite, results: Sequence[Result], command: str) -
 
 
 def _ranked(entry: MechanismEntry, results: Sequence[Result]) -> list[ScoredSetting]:
-    """The settings of a row, the best one first."""
     found, asked = [], set()
     for i, setting in enumerate(entry.settings):
         own = [result for result in results if result.cell.label == label_of(entry, i)]

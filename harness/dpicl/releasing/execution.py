@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -125,7 +125,6 @@ class Execution:
 
     @cached_property
     def private(self) -> PrivateSet:
-        """The records behind the ledger."""
         return PrivateSet(
             self.records,
             self.ledger,
@@ -141,53 +140,45 @@ class Execution:
 
         A mechanism is never given its execution, which holds records and noise.
         """
-        match self.mechanism:
+        match mechanism := self.mechanism:
             case DemonstrationMechanism():
-                made = self._demonstrations(self.mechanism)
+                made = ExecutionResult(mechanism, prompt=self._checked(mechanism.release(self.private, self._context)))
             case AnswerMechanism():
-                made = self._answers(self.mechanism)
+                # The public prompts are read before any record is assigned to slots, and all queries are charged before
+                # the first is answered.
+                reader = self._reader(mechanism.scheme, mechanism.record_tokens)
+                context = AnswerContext(self.task, reader, self.knob, self.public)
+                sample_for = self.samples or self.sampler(mechanism)
+                answered: list[str | FinalPrompt] = []
+                for query in self.queries:
+                    given = mechanism.answer(query, sample_for(query.text), context)
+                    answered.append(checked_answer(mechanism, given))
+                    self.report(len(answered), len(self.queries), "answers")
+                made = ExecutionResult(mechanism, self.queries, self.report, answered=answered, reader=reader)
             case PreparedMechanism():
-                made = self._prepared(self.mechanism)
+                context = PreparedContext(self.task, self._reader(ALL_RECORDS, public=False), self.knob, self.public)
+                made = ExecutionResult(
+                    mechanism,
+                    self.queries,
+                    self.report,
+                    made=checked_prepared(mechanism, mechanism.prepare(self.private, context)),
+                    reader=context.reader,
+                    restore=partial(_restored, mechanism, context),
+                )
             case _:
-                raise self.mechanism.no_kind()
+                raise mechanism.no_kind()
         return replace(made, releases=self.private.close())
 
-    def _demonstrations(self, mechanism: DemonstrationMechanism) -> ExecutionResult:
-        report, planned = self.report, len(self.shots)
-
+    @property
+    def _context(self) -> Context:
         def progress(done: int) -> None:
-            report(done, planned, "demonstrations")
+            self.report(done, len(self.shots), "demonstrations")
 
-        context = Context(
-            self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, dict(self.knobs)
-        )
-        given = mechanism.release(self.private, context)
-        prompt = self.checked(mechanism, given, self.shots, self.model, self.task.labels)
-        return ExecutionResult(mechanism, prompt=prompt)
+        knobs = dict(self.knobs)
+        return Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
 
-    def _answers(self, mechanism: AnswerMechanism) -> ExecutionResult:
-        """The public prompts are read before any record is assigned to slots, and all queries are charged before the
-        first is answered."""
-        reader = self._reader(mechanism.scheme, mechanism.record_tokens)
-        context = AnswerContext(self.task, reader, self.knob, self.public)
-        sample_for = self.samples or self.sampler(mechanism)
-        said: list[str | FinalPrompt] = []
-        for query in self.queries:
-            said.append(checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context)))
-            self.report(len(said), len(self.queries), "answers")
-        return ExecutionResult(mechanism, self.queries, self.report, answered=said, reader=reader)
-
-    def _prepared(self, mechanism: PreparedMechanism) -> ExecutionResult:
-        context = PreparedContext(self.task, self._reader(ALL_RECORDS, public=False), self.knob, self.public)
-        made = checked_prepared(mechanism, mechanism.prepare(self.private, context))
-        return ExecutionResult(
-            mechanism,
-            self.queries,
-            self.report,
-            made=made,
-            reader=context.reader,
-            restore=lambda state: mechanism.restore(state, context),
-        )
+    def _checked(self, given: object) -> ReleasedPrompt:
+        return self.checked(self.mechanism, given, self.shots, self.model, self.task.labels)
 
     def sampler(self, mechanism: AnswerMechanism) -> Callable[[str], Sample]:
         """A query's text -> its sample, all of them charged. Raises BudgetExceeded where the ledger has too little."""
@@ -201,6 +192,10 @@ class Execution:
         if public:
             reader.read_public()
         return reader
+
+
+def _restored(mechanism: PreparedMechanism, context: PreparedContext, state: Mapping[str, np.ndarray]) -> Prepared:
+    return mechanism.restore(state, context)
 
 
 def sampling_of(mechanism: Mechanism, randomness: Streams) -> NoiseSource:

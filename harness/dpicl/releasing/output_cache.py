@@ -45,7 +45,6 @@ UNKNOWN = "?"
 
 
 def outputs_folder() -> Path:
-    """``outputs`` in the cache folder."""
     return cache_folder() / "outputs"
 
 
@@ -121,14 +120,12 @@ class OutputCache:
             return None
 
     def _warn(self, about: str, text: str) -> None:
-        """Says a thing once."""
         if about not in self._warned:
             _log.warning("The output cache %s.", text)
             self._warned.add(about)
 
 
 def key_of(*parts: Any) -> bytes:
-    """sha256 over the parts as JSON."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).digest()
 
 
@@ -216,7 +213,6 @@ class _Row:
 
     @property
     def cells(self) -> tuple[Any, ...]:
-        """As they stand in the file."""
         return self.key, self.model, self.task, self.kind, self.value, self.made, self.checksum
 
 
@@ -245,7 +241,6 @@ def _found(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[_Row]:
 
 
 def _sealed(key: bytes, model: str, task: str, kind: str, value: str) -> tuple[Any, ...]:
-    """The cells of a new row."""
     made = time.time()
     texts = (model, task, kind, value)
     return key, *texts, made, _checksum(key, *(text.encode() for text in texts), made)
@@ -267,7 +262,6 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> 
 
 
 def _delete(connection: sqlite3.Connection, keys: Sequence[bytes]) -> bool:
-    """Removes damaged rows."""
     with connection:
         connection.executemany("DELETE FROM outputs WHERE key = ?", [(key,) for key in keys])
     return True

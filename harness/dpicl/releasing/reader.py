@@ -70,7 +70,6 @@ class SlotReader(Reader):
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
 
     def read_public(self) -> None:
-        """See Reader."""
         texts = [*self._texts, *(self._task.content_free if self._prompts.endings else ())]
         prompts = [self._prompts.public(text) for text in dict.fromkeys(texts)]
         if not self._prompts.endings:
@@ -79,7 +78,6 @@ class SlotReader(Reader):
             raise not_finite(self._model.identity.name)
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
-        """See Reader."""
         blank = self._task.content_free if calibrated else ()
         found = together([partial(self._label_row, slot, query.text, blank) for slot in slots])
         rows = np.array(found).reshape(len(slots), len(self._prompts.endings))
@@ -87,7 +85,6 @@ class SlotReader(Reader):
         return rows
 
     def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
-        """See Reader."""
         calls = [
             partial(self._greedy, "texts", [self._prompts.of(slot, query.text)], "empty", slot, self._with(slot))
             for slot in slots
@@ -95,11 +92,9 @@ class SlotReader(Reader):
         return [text for (text,) in together(calls)]
 
     def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
-        """See Reader."""
         return self._greedy("public texts", [self._prompts.of(slot, query.text) for slot in slots], "raise")
 
     def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
-        """See Reader."""
         prompt = self._prompts.public(query.text)
         names = [f"{query.id}/{i}" for i in range(1, count)]
         seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
@@ -115,11 +110,9 @@ class SlotReader(Reader):
         return [*self.write([prompt]), *(found[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:
-        """See Reader."""
         return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
-        """See Reader."""
         return embedded(texts, name, self._cache, self._model.identity.name, self._task.name)
 
     def _with(self, slot: Slot) -> Prompts:

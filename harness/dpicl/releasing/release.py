@@ -54,7 +54,6 @@ class NewRelease:
 
     @property
     def free(self) -> bool:
-        """Whether it reads no record."""
         return isinstance(self.event, NoOpDpEvent)
 
 
@@ -259,14 +258,9 @@ def declared(
             f"{mechanism.name} keeps labels private, and `train_records` keeps texts by their labels, so that the shown"
             " texts would tell them; leave `train_records` out."
         )
-    asked: Sequence[Query] = ()
-    shots: tuple[str, ...] = ()
-    if mechanism.releases_texts:
-        shots = mechanism.plan_shots(
-            task.public_view(), config.shots, streams(config.seed, config.noise).stream("shots")
-        )
-    else:
-        asked = task.queries() if queries is None else list(queries)
+    randomness = streams(config.seed, config.noise)
+    shots = mechanism.plan_shots(task.public_view(), config.shots, randomness.stream("shots"))
+    asked = () if shots else task.queries() if queries is None else list(queries)
     sizes = mechanism.public_sizes(task.sized(), shots, config.queries or len(asked))
     if sizes.queries is not None:
         require_budget(asked, sizes.queries)

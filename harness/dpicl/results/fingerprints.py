@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from dpicl.core import json_text, seeds
 from dpicl.core.cell import Cell
@@ -25,12 +26,12 @@ from dpicl.data import sources as data_sources
 from dpicl.data import splits as record_sets
 from dpicl.data.config import TASKS, load_config, source_spec, task_folders
 from dpicl.data.task import Task
-from dpicl.results.schema import Result
+from dpicl.results.schema import Part, Result
 
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
 #: 64 hexadecimal digits.
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHA256 = r"^[0-9a-f]{64}$"
 #: What turns files into records; with other code the same files may be other records.
 _CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config)
 
@@ -56,32 +57,27 @@ def task_of(cell: Cell) -> Task:
         with suppress(OSError):  # then it is worked out again next time
             own_folder()
             before.unlink(missing_ok=True)
-            put_whole(before, json.dumps(asdict(AtHand.of(task))), new=True, private=True)
+            put_whole(before, AtHand.of(task).model_dump_json(), new=True, private=True)
     return task
 
 
-@dataclass(frozen=True)
-class AtHand:
+class AtHand(Part):
     """The records that a run would use now. test: a hash over the ids of the test records."""
 
-    fingerprint: str
-    test: str
+    fingerprint: Annotated[str, Field(pattern=_SHA256)]
+    test: Annotated[str, Field(pattern=_SHA256)]
 
     @classmethod
     def of(cls, task: Task) -> AtHand:
-        return cls(task.fingerprint, _hash_of(sorted(query.id for query in task.queries())))
+        return cls(fingerprint=task.fingerprint, test=_hash_of(sorted(query.id for query in task.queries())))
 
     @classmethod
     def kept(cls, path: Path) -> AtHand | None:
         """What a file holds of records; None where there is none, or a damaged one."""
         try:
-            found = json_text.read(path)
+            return cls.model_validate_json(json_text.text_of(path), strict=True)
         except (OSError, ValueError):
             return None
-        fits = isinstance(found, dict) and found.keys() == {"fingerprint", "test"}
-        if not fits or not all(isinstance(value, str) and _SHA256.fullmatch(value) for value in found.values()):
-            return None
-        return cls(**found)
 
 
 @dataclass

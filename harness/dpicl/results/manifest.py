@@ -66,7 +66,6 @@ def cores() -> int:
 
 @lru_cache(maxsize=1)
 def machine() -> Machine:
-    """Processor, cores, memory and GPU of this machine."""
     return Machine(
         system=f"{platform.system()} {platform.machine()}",
         cpu=_cpu_model(),

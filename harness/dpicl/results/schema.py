@@ -105,26 +105,11 @@ class Score(Part):
         return self
 
 
-#: Ids of the same test records, and outcomes, are one object in thousands of results: a third of their memory.
-_SHARED: Final[dict[tuple[str, ...], list[str]]] = {}
-_MOST_SHARED = 1000
-
-
-def _shared_ids(ids: list[str]) -> list[str]:
-    if len(_SHARED) >= _MOST_SHARED:
-        _SHARED.clear()
-    return _SHARED.setdefault(tuple(ids), ids)
-
-
-def _shared_outcomes(outcomes: list[float]) -> list[float]:
-    return [1.0 if outcome == 1 else outcome or 0.0 for outcome in outcomes]
-
-
 class Documents(Part):
     """One outcome in [0, 1] a test record: ids and outcomes in the same order; no text."""
 
-    ids: Annotated[list[str], Field(min_length=1), AfterValidator(_shared_ids)]
-    outcomes: Annotated[list[Share], AfterValidator(_shared_outcomes)]
+    ids: Annotated[list[str], Field(min_length=1)]
+    outcomes: list[Share]
 
     @model_validator(mode="after")
     def _one_each(self) -> Documents:
@@ -206,8 +191,6 @@ class Privacy(Part):
 
 
 class Released(Part):
-    """One released demonstration."""
-
     text: str
     label: str
     tokens: Count
@@ -350,7 +333,6 @@ class Result(Part):
 
     @property
     def texts(self) -> list[str]:
-        """Every released text that it holds: instruction, demonstrations, answers."""
         told = [] if self.instruction is None else [self.instruction]
         return [*told, *(each.text for each in self.released), *(each.text for each in self.answers)]
 

@@ -84,7 +84,6 @@ class Store:
         return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{name}.json"
 
     def _files(self) -> list[Path]:
-        """The files that may be results, in the order of their paths."""
         found = []
         for folder, folders, files in os.walk(self.folder):
             folders[:] = [name for name in folders if name not in QUARANTINE and not name.startswith(".")]

@@ -102,11 +102,9 @@ class DemonstrationLM(ReleasingLM):
         self._prefixes: dict[str, str] = {}
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """See LM."""
         return self._reader.loglikelihood([self._shown(request) for request in requests])
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
-        """See LM."""
         return self._reader.generate_until([self._shown(request) for request in requests])
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
@@ -181,7 +179,6 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
 
 
 def lm_of(run: MechanismRun) -> LM:
-    """The lm-eval model of a run."""
     texts = run.mechanism.releases_texts
     lm: LM = DemonstrationLM(as_lm_eval_model(run.model), run.prefix) if texts else MechanismLM(run.respond)
     lm.get_model_info = lambda: _info(run)  # lm-eval puts it into its results after the evaluation

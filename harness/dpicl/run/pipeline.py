@@ -158,7 +158,7 @@ def _result(
         instruction=shown.instruction,
         released_count=len(made.prompt.texts) if made.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
-        prepared=mechanism.reads_all,
+        prepared=made.more is not None,
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
         higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
@@ -174,7 +174,6 @@ def now() -> str:
 
 
 def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
-    """What a release cost, beside its target."""
     event = made.ledger.event()
     slack = slack_of(event, made.calibration.delta, made.bounds.upper)
     return Privacy(

@@ -94,7 +94,6 @@ class Workbench:
         return OutputCache(outputs_folder())
 
     def outputs(self) -> OutputCache:
-        """What slots answered before, in this process and in others."""
         return self._outputs
 
     def load_scorers(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> None:
