@@ -106,8 +106,8 @@ def evaluate(
         records. test_records, train_records (of a class): None means all.
     plugins: files and folders with further mechanisms, tasks and models.
     results: a folder that keeps finished cells and goes on from there; None keeps nothing. engine, workers: as
-        `dpicl run --engine --workers`. progress: whether it shows how far it has come (a bar on a terminal and in a
-        notebook, lines elsewhere; on stderr).
+        `dpicl run --engine --workers`. progress: whether it shows how far it has come (a bar on a terminal, lines
+        elsewhere; on stderr).
     Raises UsageError for what does not fit, and the error of the first cell that fails where none succeeds.
     """
     files = several(plugins)
@@ -194,7 +194,7 @@ def calibrate(
     built = build(cls, resolved)
     for kind, value, choices in (("mode", mode, MODES), ("noise", noise, NOISES), ("source", source, SOURCES)):
         require_known(kind, [value], choices)
-    if queries and not cls.pays_per_query:
+    if queries and cls.query_budget(queries) is None:
         raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
     if reason := skip_reason(built, Task.without_records(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")

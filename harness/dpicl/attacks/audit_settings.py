@@ -73,8 +73,7 @@ class AuditSettings:
 
     def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of the mechanism: audit sizes where nothing was given."""
-        sizes = DEMONSTRATION_SIZES if cls.releases_texts else SIZES
-        return sized_options(cls, task, sizes, given)
+        return sized_options(cls, task, DEMONSTRATION_SIZES, SIZES, dict(given))
 
     def described(self, mechanism: Mechanism) -> dict[str, Any]:
         """What a result file says of these."""

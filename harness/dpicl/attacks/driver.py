@@ -90,8 +90,7 @@ def jobs_of(
     Raises UsageError where the name or an option does not fit, or epsilons are missing.
     """
     cls = find_mechanism(name, mechanisms)
-    sizes = DEMONSTRATION_SIZES if cls.releases_texts else ANSWER_SIZES
-    options = sized_options(cls, common.task.name, sizes, given)
+    options = sized_options(cls, common.task.name, DEMONSTRATION_SIZES, ANSWER_SIZES, dict(given))
     mechanism = build(cls, options)
     own = fixed_epsilon(mechanism)
     if own is None and not epsilons:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from tqdm.std import tqdm
 
 from dpicl.core.messages import count, duration, message
 from dpicl.core.printable import printable
@@ -58,13 +58,32 @@ class TimeLeft:
 
 @contextmanager
 def shown(total: int, left: TimeLeft) -> Iterator[Report]:
-    """The function that an engine reports to, while a bar or lines are shown."""
-    console = Console() if Console().is_jupyter else Console(file=sys.stderr)
-    if console.is_jupyter or sys.stderr.isatty():
-        with _bar(total, left, console) as report:
-            yield report
-    else:
-        yield _Lines(total, left)
+    """The function that an engine reports to: a line for each finished cell, and how far the running ones are, which is
+    a bar on a terminal and now and then a line elsewhere."""
+    tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind when the process is killed
+    finished, last = 0, time.monotonic()
+    with tqdm(total=total, unit=" cells", leave=False, disable=not sys.stderr.isatty(), file=sys.stderr) as bar:
+
+        def say(text: str) -> None:
+            nonlocal last
+            last = time.monotonic()
+            message(text) if bar.disable else bar.write(text, file=sys.stderr)
+
+        def report(event: CellProgress | Done) -> None:
+            nonlocal finished
+            if isinstance(event, Done):
+                left.finish(event)
+                finished += event.status != "busy"
+                bar.update(event.status != "busy")
+                say(f"[{finished}/{total}] {outcome(event)}{f'; {left.text()}' if finished < total else ''}")
+                return
+            running = printable(f"{event.cell}: {event.done} of {event.total} {event.unit}")
+            bar.set_postfix_str(running)
+            if bar.disable and time.monotonic() - last > _QUIET_SECONDS:
+                say(f"    {running}")
+
+        say(f"{count(total, 'cell')} to do, {left.text()}.")
+        yield report
 
 
 def outcome(done: Done) -> str:
@@ -78,59 +97,6 @@ def outcome(done: Done) -> str:
         case _:
             said = "already there"
     return printable(f"{done.cell}: {said}")
-
-
-class _Lines:
-    """One line a finished cell, and now and then one about the running cell."""
-
-    def __init__(self, total: int, left: TimeLeft) -> None:
-        self._total, self._left = total, left
-        self._finished = 0
-        self._last = time.monotonic()
-        message(f"{count(total, 'cell')} to do, {left.text()}.")
-
-    def __call__(self, event: CellProgress | Done) -> None:
-        if isinstance(event, Done):
-            self._left.finish(event)
-            self._finished += event.status != "busy"
-            tail = f"; {self._left.text()}" if self._finished < self._total else ""
-            message(f"[{self._finished}/{self._total}] {outcome(event)}{tail}")
-        elif time.monotonic() - self._last > _QUIET_SECONDS:
-            message(f"    {event.cell}: {event.done} of {event.total} {event.unit}")
-        else:
-            return
-        self._last = time.monotonic()
-
-
-@contextmanager
-def _bar(total: int, left: TimeLeft, console: Console) -> Iterator[Report]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        whole = progress.add_task("cells", total=total, note=left.text())
-        rows: dict[str, TaskID] = {}
-
-        def report(event: CellProgress | Done) -> None:
-            if isinstance(event, CellProgress):
-                row = rows.get(event.cell.id)
-                if row is None:
-                    row = rows[event.cell.id] = progress.add_task(
-                        printable(f"  {event.cell}"), total=event.total, note=""
-                    )
-                progress.update(row, completed=event.done, total=event.total, note=event.unit)
-                return
-            if event.cell.id in rows:
-                progress.remove_task(rows.pop(event.cell.id))
-            left.finish(event)
-            progress.update(whole, advance=event.status != "busy", note=left.text())
-            console.print(outcome(event), markup=False, highlight=False)
-
-        yield report
 
 
 def counting() -> Callable[[int, int, str], None]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, get_args
@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, Protocol, get_args
 import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent
 
+from dpicl.core.cell import Options
 from dpicl.core.errors import PluginError
 from dpicl.core.plugins import Pluggable
 from dpicl.core.seeds import PublicStreams, shot_streams
@@ -162,6 +163,17 @@ class Mechanism(Pluggable):
     def tokens_estimate(self, shots: int, queries: int) -> int:
         """About how many tokens the model reads for a release and so many queries of an evaluation."""
         raise self.no_kind()
+
+    @classmethod
+    def query_budget(cls, queries: int | None) -> int | None:
+        """Q that an epsilon covers where ``queries`` are asked for; None where any number is free."""
+        return queries if cls.pays_per_query else None
+
+    @classmethod
+    def collection(cls, options: Options) -> Hashable:
+        """What two mechanisms with these options have in common that ask the model the same on the same records; None
+        where they ask nothing twice."""
+        return None
 
     def needed(self, task: PublicTask) -> Needs:
         """What a run on the task needs of the model: the mechanism, and the evaluation of what it releases."""
@@ -343,6 +355,11 @@ class AnswerMechanism(Mechanism):
         """What the slots read: their examples once where all queries share them, and every query."""
         examples = self.slots * self.examples_per_slot * (1 if self.scheme.single else queries)
         return (examples + queries * self.slots) * RECORD_TOKENS
+
+    @classmethod
+    def collection(cls, options: Options) -> Hashable:
+        shared = ("slots", "examples_per_slot", "partition", "record_tokens", "sampling_seed")
+        return tuple(options.get(name) for name in shared)
 
     @property
     def scheme(self) -> SlotScheme:

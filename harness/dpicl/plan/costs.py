@@ -80,13 +80,12 @@ class Costs:
     def _collection(self, cell: Cell) -> Hashable:
         """What cells that share their model outputs have in common; None for demonstrations."""
         registered = self._mechanisms.get(cell.mechanism)
-        if registered is None or not registered.cls.pays_per_query:
+        shared = None if registered is None else registered.cls.collection(cell.options)
+        if shared is None:
             return None
-        shared = ("slots", "examples_per_slot", "partition", "record_tokens")
-        sampling = cell.options.get("sampling_seed")
         key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
         drawn = cell.private_share and (cell.private_share, cell.seed)
-        return (*key, drawn, *(cell.options.get(name) for name in shared), cell.seed if sampling is None else sampling)
+        return (*key, drawn, shared, cell.seed if cell.options.get("sampling_seed") is None else None)
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
         for table, kind in zip(self._seconds, _KINDS, strict=True):

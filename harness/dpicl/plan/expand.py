@@ -127,7 +127,7 @@ def _cells_of(
                 noise=suite.noise,
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
-                queries=suite.queries if registered.cls.pays_per_query else None,
+                queries=registered.cls.query_budget(suite.queries),
                 sizes=sizes,
                 development=development,
             )
