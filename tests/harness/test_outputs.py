@@ -12,7 +12,7 @@ from dpicl.core.errors import Concealed, PluginError
 from dpicl.core.seeds import streams
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism, FinalPrompt, Knob, Sizes
-from dpicl.mechanism.outputs import checked_answer
+from dpicl.mechanism.outputs import check_answer
 from dpicl.privacy.events import gaussian, parallel
 from dpicl.privacy.private_set import sampling_rate
 from dpicl.releasing import release as releasing
@@ -206,9 +206,9 @@ def test_what_is_claimed_was_said_before_records_were_read(agnews):
 @pytest.mark.parametrize("answer", [None, 3, b"World", ["World"]])
 def test_an_answer_is_a_text_or_a_prompt(answer):
     with pytest.raises(PluginError, match="parrot"):
-        checked_answer(Parrot(), answer)
+        check_answer(Parrot(), answer)
     with pytest.raises(PluginError, match="parrot"):
-        checked_answer(Parrot(), FinalPrompt(answer))
+        check_answer(Parrot(), FinalPrompt(answer))
 
 
 def test_a_record_that_is_kept_from_one_sample_to_the_next_cannot_be_read(agnews):

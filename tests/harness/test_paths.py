@@ -32,7 +32,7 @@ def charge() -> None:
 
 
 def releases() -> list[int]:
-    return [stands.releases for _, stands in budget.standings()]
+    return [stands.releases for _, stands in budget.read_standings()]
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ from dpicl.api.values import (
     Shots,
     Text,
     as_it_is,
+    as_list,
     as_text,
-    checked,
-    several,
+    check_arguments,
 )
 from dpicl.attacks import store
 from dpicl.attacks.audit import AuditJob
@@ -49,7 +49,7 @@ from dpicl.core.vocabulary import silent
 from dpicl.data.config import classes
 from dpicl.data.task import Task, load_config
 from dpicl.engines.local import make_engine
-from dpicl.engines.progress import counting
+from dpicl.engines.progress import count_progress
 from dpicl.engines.session import prepare, run_missing
 from dpicl.engines.worker import Job
 from dpicl.mechanism.bases import Mechanism, Sizes
@@ -57,16 +57,16 @@ from dpicl.mechanism.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import named_failure, skip_reason
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.presence import presence, why
+from dpicl.plan.presence import describe_stale, find_presence
 from dpicl.plan.selection import Selection, selection_of, task_facts
-from dpicl.plan.suite import Mode, Source, made_suite
+from dpicl.plan.suite import Mode, Source, make_suite
 from dpicl.privacy import time_limit
 from dpicl.privacy.calibration import Calibration, slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import loose
 from dpicl.reaccounting.settings import Setting
 from dpicl.reaccounting.table import reaccount
-from dpicl.releasing.release import calibrated, per_query_epsilon
+from dpicl.releasing.release import calibrate_mechanism, per_query_epsilon
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.run.workbench import Workbench
 
@@ -78,7 +78,7 @@ _SECONDS = 300.0
 T = TypeVar("T")
 
 
-@checked
+@check_arguments
 def evaluate(
     mechanism: Annotated[GivenMechanism | Sequence[GivenMechanism], as_it_is],
     *,
@@ -110,8 +110,8 @@ def evaluate(
         elsewhere; on stderr).
     Raises UsageError for what does not fit, and the error of the first cell that fails where none succeeds.
     """
-    files = several(plugins)
-    given = [given_mechanism(each, files) for each in several(mechanism)]
+    files = as_list(plugins)
+    given = [given_mechanism(each, files) for each in as_list(mechanism)]
     entries = entries_of(given, options or {})
     if engine != "inline" and any(each.here for each in given):
         raise UsageError("A class of this program runs with engine='inline' alone; put it into a file for the others.")
@@ -121,20 +121,20 @@ def evaluate(
             " file of its own, or leave `results` out."
         )
     files = list(dict.fromkeys([*files, *(each.plugin for each in given if each.plugin is not None)]))
-    suite = made_suite(
+    suite = make_suite(
         {
             "name": SUITE,
             "version": 1,
             "source": source,
-            "models": several(model),
+            "models": as_list(model),
             "seeds": seeds,
-            "epsilons": several(epsilon),
+            "epsilons": as_list(epsilon),
             "delta": delta,
             "shots": shots,
             "test_records": test_records,
             "train_records": train_records,
             "queries": queries,
-            "tasks": several(task),
+            "tasks": as_list(task),
             "mechanisms": entries,
         }
     )
@@ -148,11 +148,11 @@ def run_selection(
 ) -> Results:
     made = make_engine(engine, workers)
     known, _ = prepare(selection)
-    found = presence(selection.cells, known, Fingerprints())
+    found = find_presence(selection.cells, known, Fingerprints())
     if found.stale:
         raise UsageError(
             f"{count(len(found.stale), 'result')} in {selection.store.folder} computed on different data (fingerprint"
-            f" mismatch: {why(found.stale)}); give another `results` folder."
+            f" mismatch: {describe_stale(found.stale)}); give another `results` folder."
         )
     job = Job(selection.reference, selection.store.folder.parent, plugins)
     done = run_missing(selection, found.missing, known, made, job, progress=progress)
@@ -165,7 +165,7 @@ def run_selection(
     return Results(results, tuple(f"{note} ({n} cells)" if n > 1 else note for note, n in Counter(notes).items()))
 
 
-@checked
+@check_arguments
 def calibrate(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -187,7 +187,7 @@ def calibrate(
         of an answer mechanism covers (default: 1). mode: "proved", or "paper" for the accounting of the authors.
     Raises UsageError for what does not fit.
     """
-    given = given_mechanism(mechanism, several(plugins))
+    given = given_mechanism(mechanism, as_list(plugins))
     cls = given.cls
     require_known("task", [task], task_facts())
     resolved = resolve_options(cls, task, {**given.options, **(options or {})})
@@ -206,7 +206,7 @@ def calibrate(
 
     def solve() -> Calibration:
         with named_failure(built):
-            return calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode)
+            return calibrate_mechanism(built, sizes, epsilon, accounted_delta(delta, noise), mode)
 
     found = _accounted(solve)
     slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
@@ -249,7 +249,7 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     return mechanism.public_sizes(loaded.sized(), planned, queries or 1)
 
 
-@checked
+@check_arguments
 def check(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -265,7 +265,7 @@ def check(
     `dpicl check` has a process of its own.
     Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
     """
-    given = given_mechanism(mechanism, several(plugins))
+    given = given_mechanism(mechanism, as_list(plugins))
 
     def report(task: str, check: str) -> None:
         if progress:
@@ -274,7 +274,7 @@ def check(
     return Findings(check_mechanism(given.cls, task, {**given.options, **(options or {})}, seed, report))
 
 
-@checked
+@check_arguments
 def audit(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -303,7 +303,7 @@ def audit(
         finished audits; None keeps nothing.
     Raises UsageError for what does not fit, and for audits of other records in the folder.
     """
-    given = given_mechanism(mechanism, several(plugins))
+    given = given_mechanism(mechanism, as_list(plugins))
     settings = AuditSettings(access, question, runs, noise_resamples, records, confidence, delta, seed)
     resolved = settings.options(given.cls, task, {**given.options, **(options or {})})
     built = build(given.cls, resolved)
@@ -311,14 +311,14 @@ def audit(
     loaded = Task.load(task, source, limit_test=1)
     job = AuditJob(built, loaded, model, settings, resolved, given.registered.plugin_hash)
     tell = message if progress else lambda text: None
-    wanted = list(dict.fromkeys(several(epsilon)))
+    wanted = list(dict.fromkeys(as_list(epsilon)))
     there = {}
     for target in wanted if results is not None else ():
         if found := store.same_records(Path(results), job.at(target), loaded, tell):  # type: ignore[arg-type]
             there[target] = found
     if missing := [target for target in wanted if target not in there]:
         bench = Workbench({given.name: given.registered})
-        report = counting() if progress else silent
+        report = count_progress() if progress else silent
         made = run_audit(job, bench.model(model), missing, bench.outputs(), report)
         there |= dict(zip(missing, made, strict=True))
         for target in missing if results is not None else ():

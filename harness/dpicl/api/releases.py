@@ -23,8 +23,8 @@ from dpicl.api.values import (
     Shots,
     Text,
     as_it_is,
-    checked,
-    several,
+    as_list,
+    check_arguments,
 )
 from dpicl.core.cell import Noise, ReleaseConfig
 from dpicl.core.errors import UsageError, require_known
@@ -36,13 +36,13 @@ from dpicl.own import budget as budgets
 from dpicl.own.budget import ChargeTo
 from dpicl.own.job import ReleaseJob
 from dpicl.own.records import OwnRecords, queries_of, query_of
-from dpicl.own.released import PrivateRelease, check_format, saved, try_places
+from dpicl.own.released import PrivateRelease, check_format, save_release, try_places
 from dpicl.own.state import answers_from, public_task, read_state, require_same
 
 NOISES: tuple[Noise, ...] = ("secure", "seeded")
 
 
-@checked
+@check_arguments
 def release(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -93,10 +93,10 @@ def release(
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
     check_format(format or "jsonl", job.asked)
     made = job.run(Path(data), public, _payer_of(private_set, data, total_epsilon), out=out)
-    return saved(made, out, format or "jsonl")
+    return save_release(made, out, format or "jsonl")
 
 
-@checked
+@check_arguments
 def answer(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -134,10 +134,10 @@ def answer(
     given = _given_of(mechanism, plugins, ("answers", "prepared"), said)
     job = ReleaseJob.checked(given, own, model, config, size, options)
     asked = _asked_queries(queries, own)
-    return saved(job.run(Path(data), public, _payer_of(private_set, data, total_epsilon), asked, out=out), out)
+    return save_release(job.run(Path(data), public, _payer_of(private_set, data, total_epsilon), asked, out=out), out)
 
 
-@checked
+@check_arguments
 def answer_from(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -166,16 +166,16 @@ def answer_from(
     lm = models.load(model)
     answers = answers_from(found, built, lm, asked)
     lm.verify_unchanged()
-    return saved(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
+    return save_release(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
 
 
-@checked
+@check_arguments
 def budget(private_set: MaybeText = None) -> list[dict[str, Any]]:
     """What the releases of every private set of this machine (or of one) cost together, as `dpicl budget --json` says.
 
     Raises UsageError for a set that is not known, ResultError for a ledger that is damaged.
     """
-    found = {ledger.name: budgets.document(ledger, stands) for ledger, stands in budgets.standings()}
+    found = {ledger.name: budgets.document(ledger, stands) for ledger, stands in budgets.read_standings()}
     if private_set is None:
         return list(found.values())
     require_known("private set", [private_set], found)
@@ -183,7 +183,7 @@ def budget(private_set: MaybeText = None) -> list[dict[str, Any]]:
 
 
 def _given_of(mechanism: GivenMechanism, plugins: Any, kinds: Sequence[str], otherwise: str) -> Given:
-    found = given_mechanism(mechanism, several(plugins))
+    found = given_mechanism(mechanism, as_list(plugins))
     if found.cls.kind not in kinds:
         raise UsageError(f"{found.name} {otherwise}.")
     return found
@@ -208,7 +208,7 @@ def _asked_queries(given: Any, own: OwnRecords) -> list[Query]:
     """Raises UsageError for what are no queries, and DataError for a file of none."""
     if isinstance(given, str | Path):
         return queries_of(Path(given), own)
-    texts = several(given)
+    texts = as_list(given)
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise UsageError("answer: 'queries' must be a file, or a list of texts.")
     return [query_of(str(number), text) for number, text in enumerate(texts, start=1)]
@@ -218,7 +218,7 @@ def _labels_of(given: Any) -> dict[str, str]:
     """Label as a file has it -> label word."""
     if given is None:
         return {}
-    labels = dict(given) if isinstance(given, Mapping) else {word: word for word in several(given)}
+    labels = dict(given) if isinstance(given, Mapping) else {word: word for word in as_list(given)}
     if not all(isinstance(word, str) for pair in labels.items() for word in pair):
         raise UsageError("'labels' must be texts: a list of them, or a dictionary from those in the file to others.")
     return labels

@@ -12,7 +12,7 @@ from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.plan.selection import select, selection_of, task_facts
 from dpicl.plan.suite import Changes, load_suite
 from dpicl.plan.suite_rows import Tuned
-from dpicl.plan.tuning import chosen, require_writable, tuning_suite, write_choice
+from dpicl.plan.tuning import choose_settings, require_writable, tuning_suite, write_choice
 
 
 @dataclass(frozen=True)
@@ -56,5 +56,5 @@ def tune(
     finished = run_selection(selection, tuple(plugins), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:
         raise UsageError(f"Nothing was chosen: {failed[0]}.")
-    tuned = chosen(own.suite, made, list(finished), command)
+    tuned = choose_settings(own.suite, made, list(finished), command)
     return Tuning(tuned, write_choice(path, tuned))

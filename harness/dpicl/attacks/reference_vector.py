@@ -26,7 +26,7 @@ from dpicl.core.seeds import streams
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.releasing.release import calibrated
+from dpicl.releasing.release import calibrate_mechanism
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ReferenceVector(Attack):
         drawn, outputs = (pool[:size], pool[size]), target.outputs()
         audited = AuditSetup(setup.mechanism, setup.task, *drawn, setup.model, settings, outputs, setup.report)
         runs = AnswerEvidence(cast(AnswerMechanism, setup.mechanism), audited)
-        calibration = calibrated(setup.mechanism, audited.sizes, config.epsilon, config.delta)
+        calibration = calibrate_mechanism(setup.mechanism, audited.sizes, config.epsilon, config.delta)
         evidence = runs.evidence(calibration)
         evidence.rule.fits = {"reference vector": reference_vector}
         bound, _ = bounds_of(evidence, settings)

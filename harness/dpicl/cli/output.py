@@ -94,7 +94,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def report_damaged(damaged: list[Damaged], moved: bool) -> None:
     """One sentence about the files that are no results."""
-    from dpicl.results.store import damaged_said
+    from dpicl.results.store import describe_damaged
 
     if damaged:
-        message(damaged_said(damaged, moved))
+        message(describe_damaged(damaged, moved))

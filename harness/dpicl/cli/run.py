@@ -31,7 +31,7 @@ from dpicl.evaluation.inference import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import Costs
 from dpicl.plan.headroom import Headroom, headrooms
-from dpicl.plan.presence import Presence, at_hand, presence, skipped, why
+from dpicl.plan.presence import Presence, describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(said)
     results, damaged = prepare(selection)
     output.report_damaged(damaged, moved=True)
-    found = presence(selection.cells, results, Fingerprints())
+    found = find_presence(selection.cells, results, Fingerprints())
     there, missing = found.there, _to_do(arguments, selection, found)
     job = Job(selection.reference, arguments.results, tuple(arguments.plugin))
     live = arguments.follow(arguments, selection, missing) if arguments.wandb else None
@@ -190,7 +190,7 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
         verb = "was" if len(found.stale) == 1 else "were"
         raise UsageError(
             f"{output.count(len(found.stale), 'result')} under {arguments.results} {verb} computed on different data"
-            f" (fingerprint mismatch: {why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
+            f" (fingerprint mismatch: {describe_stale(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
         )
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
     stale = {each.cell.id for each in found.stale}
@@ -213,9 +213,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     output.report_damaged(damaged, moved=False)
     if arguments.detect is not None:
         return _sizes(arguments, selection, results)
-    found = presence(selection.cells, results, Fingerprints())
+    found = find_presence(selection.cells, results, Fingerprints())
     status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
-    left_out = skipped(found.missing, selection.mechanisms)
+    left_out = find_skipped(found.missing, selection.mechanisms)
     status |= dict.fromkeys(left_out, "skipped")
     because = {each.cell.id: each.reason for each in found.stale} | left_out
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
@@ -267,7 +267,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     for name, tasks, reason in _reasons(selection.cells, left_out):
         output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
     if found.stale:
-        output.emit(f"Stale: computed on different data (fingerprint mismatch: {why(found.stale)}).")
+        output.emit(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
         output.emit(f"Next: {_stale_advice(arguments)}.")
         return 0
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
@@ -291,7 +291,7 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
     ]
     if results and not own:
         output.message(f"{output.count(len(results), 'result')} with other suite settings, model or options left out.")
-    own, notes = at_hand(own, Fingerprints(download=False))
+    own, notes = select_current(own, Fingerprints(download=False))
     for note in notes:
         output.message(note)
     found = sizing.tables(own, arguments.detect, power)

@@ -29,7 +29,7 @@ from dpicl.engines.attempts import Attempts, lost
 from dpicl.engines.ray_engine import ray_engine
 from dpicl.engines.settings import ENGINES, EngineSettings
 from dpicl.engines.worker import AT_ONCE, Done, Job, LocalWorker, Report, limit_threads, portions
-from dpicl.engines.worker_process import WorkerProcess, die_with_parent, portable, speaking
+from dpicl.engines.worker_process import WorkerProcess, die_with_parent, make_portable, wait_for_workers
 from dpicl.results.manifest import cores
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Local:
             while crew.attempts or crew.running:
                 while crew.attempts and len(crew.running) < crew.size:
                     crew.start(WorkerProcess(_work, job, wait_for_locks))
-                for worker in speaking(crew.running):
+                for worker in wait_for_workers(crew.running):
                     crew.hear(worker)
                 crew.watch_memory()
         finally:
@@ -152,7 +152,7 @@ def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
         while (cell := pipe.recv()) is not None:
             worker.attempt(cell, pipe.send, wait_for_locks)
     except Exception as error:
-        pipe.send(portable(error))
+        pipe.send(make_portable(error))
 
 
 def make_engine(name: str, workers: int | None, settings: EngineSettings | None = None) -> Engine:

@@ -57,7 +57,7 @@ class TimeLeft:
 
 
 @contextmanager
-def shown(total: int, left: TimeLeft) -> Iterator[Report]:
+def show_progress(total: int, left: TimeLeft) -> Iterator[Report]:
     """The function that an engine reports to: a line for each finished cell, and how far the running ones are, which is
     a bar on a terminal and now and then a line elsewhere."""
     tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind when the process is killed
@@ -75,7 +75,7 @@ def shown(total: int, left: TimeLeft) -> Iterator[Report]:
                 left.finish(event)
                 finished += event.status != "busy"
                 bar.update(event.status != "busy")
-                say(f"[{finished}/{total}] {outcome(event)}{f'; {left.text()}' if finished < total else ''}")
+                say(f"[{finished}/{total}] {describe_outcome(event)}{f'; {left.text()}' if finished < total else ''}")
                 return
             running = printable(f"{event.cell}: {event.done} of {event.total} {event.unit}")
             bar.set_postfix_str(running)
@@ -86,7 +86,7 @@ def shown(total: int, left: TimeLeft) -> Iterator[Report]:
         yield report
 
 
-def outcome(done: Done) -> str:
+def describe_outcome(done: Done) -> str:
     match done.status:
         case "done":
             said = f"{done.score:.3f} in {duration(done.seconds)}"
@@ -99,7 +99,7 @@ def outcome(done: Done) -> str:
     return printable(f"{done.cell}: {said}")
 
 
-def counting() -> Callable[[int, int, str], None]:
+def count_progress() -> Callable[[int, int, str], None]:
     """A function of (done, total, unit) that rewrites a line on a terminal, and says one now and then elsewhere."""
     terminal, last = sys.stderr.isatty(), [time.monotonic()]
 

@@ -30,7 +30,7 @@ from dpicl.core.together import together
 from dpicl.engines.attempts import TRIES, lost
 from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import AT_ONCE, Job, Outcome, Recorder, Report, Worker, limit_threads
-from dpicl.engines.worker_process import portable
+from dpicl.engines.worker_process import make_portable
 from dpicl.results import manifest
 
 _log = logging.getLogger(__name__)
@@ -264,7 +264,7 @@ def _attempt(payload: WorkerPayload, cells: Sequence[Cell], cpus: int, gpus: int
         calls = [partial(worker.compute, cell, lambda event: None) for cell in cells]
         outcomes = together(calls, AT_ONCE) if len(calls) > 1 else [calls[0]()]
     except Exception as error:
-        raise portable(error) from None
+        raise make_portable(error) from None
     return node, outcomes
 
 

@@ -10,7 +10,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.interrupts import stopped_by_term
 from dpicl.core.messages import count, message
 from dpicl.engines.local import Engine
-from dpicl.engines.progress import TimeLeft, shown
+from dpicl.engines.progress import TimeLeft, show_progress
 from dpicl.engines.worker import CellProgress, Done, Job, Report
 from dpicl.plan.costs import Costs
 from dpicl.plan.presence import check_sources
@@ -44,7 +44,7 @@ def run_missing(
 
     finished: list[Done] = []
 
-    with shown(len(ordered), left) if progress else nullcontext(lambda event: None) as show:
+    with show_progress(len(ordered), left) if progress else nullcontext(lambda event: None) as show:
 
         def report(event: CellProgress | Done) -> None:
             show(event)

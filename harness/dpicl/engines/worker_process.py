@@ -90,14 +90,14 @@ class WorkerProcess:
         return f"ended by itself (exit code {code})"
 
 
-def speaking(running: Mapping[Connection, WorkerProcess]) -> list[WorkerProcess]:
+def wait_for_workers(running: Mapping[Connection, WorkerProcess]) -> list[WorkerProcess]:
     """The workers that have said something or have died; waits a second at most until there is one."""
     ready = wait(list(running), timeout=_POLL_SECONDS)
     # A child that a killed worker left behind may hold the other end of its pipe open: ask for the process too.
     return [worker for pipe, worker in running.items() if pipe in ready or not worker.process.is_alive()]
 
 
-def portable(error: Exception) -> Exception:
+def make_portable(error: Exception) -> Exception:
     """An exception that survives the way to the parent, with its traceback as a note where it is a bug."""
     if not isinstance(error, DpiclError):
         error.add_note("".join(traceback.format_exception(error)))

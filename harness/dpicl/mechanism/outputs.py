@@ -27,7 +27,7 @@ _INSTEAD = {
 }
 
 
-def checked_prompt(
+def check_prompt(
     mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str] = ()
 ) -> ReleasedPrompt:
     """What a demonstration mechanism returns, as it is published.
@@ -67,21 +67,21 @@ def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
     raise _wrong(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
 
 
-def checked_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
+def check_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
     """An answer, or the prompt that the model will answer. Raises PluginError."""
     if isinstance(given, FinalPrompt):
         return FinalPrompt(plain_text(given.prompt, mechanism))
     return plain_text(given, mechanism)
 
 
-def checked_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
+def check_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
     """What answers after a preparation. Raises PluginError for what cannot."""
     if not callable(getattr(given, "answer", None)):
         raise _wrong(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
     return given
 
 
-def checked_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] | None:
+def check_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] | None:
     """What was prepared, as arrays that a file can hold: float64, finite. None where it cannot be saved.
 
     Raises PluginError for a state of anything else.
@@ -106,7 +106,7 @@ def plain_text(given: object, mechanism: Mechanism) -> str:
     return str.encode(given, "utf-8", "replace").decode()
 
 
-def checked_claim(mechanism: Mechanism, given: object) -> float | None:
+def check_claim(mechanism: Mechanism, given: object) -> float | None:
     """What `paper_epsilon` says: None or a number of at least 0. Raises PluginError."""
     if given is None:
         return None

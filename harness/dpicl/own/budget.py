@@ -123,7 +123,7 @@ def warn_of_uncounted() -> None:
         )
 
 
-def standings() -> list[tuple[PrivateLedger, SetStanding]]:
+def read_standings() -> list[tuple[PrivateLedger, SetStanding]]:
     """Every private set of this machine. Raises ResultError for a damaged ledger."""
     return [(ledger, standing(ledger)) for ledger in read_all()]
 

@@ -134,7 +134,8 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         (
             "epsilon",
-            f"{_upper(privacy['epsilon_proved'])} {proved(privacy)}, {_number(privacy['epsilon_target'])} asked for",
+            f"{_upper(privacy['epsilon_proved'])} {describe_proof(privacy)},"
+            f" {_number(privacy['epsilon_target'])} asked for",
         ),
         ("delta", _number(privacy["delta"])),
         ("neighbours", privacy["neighbours"]),
@@ -173,7 +174,7 @@ def _promise(privacy: Mapping[str, Any]) -> str:
     )
 
 
-def proved(privacy: Mapping[str, Any]) -> str:
+def describe_proof(privacy: Mapping[str, Any]) -> str:
     """In what sense a card's epsilon is proved."""
     return "proved up to rounding" if _up_to_rounding(privacy["notes"]) else "proved"
 

@@ -62,7 +62,7 @@ class PrivateRelease:
     def save(self, out: Path | str, format: str = "jsonl") -> list[Path]:
         """Writes the file, and its card beside it as Markdown and JSON; returns the paths. Raises UsageError for a file
         that is there already, ResultError where it cannot be written."""
-        paths = places(Path(out))
+        paths = check_places(Path(out))
         contents = (lambda: self.text(format), lambda: card_markdown(self.card), lambda: card_json(self.card))
         for path, content in zip(paths, contents, strict=True):
             try:
@@ -82,7 +82,7 @@ class UnsavedRelease(ResultError):
         self.release = release
 
 
-def places(out: Path) -> list[Path]:
+def check_places(out: Path) -> list[Path]:
     """The file, and the two of its card. Raises UsageError for what is no file's name, and for one that is there: a
     release is not made twice."""
     if not out.name or "\0" in str(out):
@@ -99,7 +99,7 @@ def places(out: Path) -> list[Path]:
 
 def try_places(out: Path) -> None:
     """Raises UsageError where the output could not be written after the records have paid for it."""
-    paths = places(out)
+    paths = check_places(out)
     try:
         for path in paths:
             put_whole(path, "")
@@ -113,7 +113,7 @@ def try_places(out: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
+def save_release(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
     """The release, written where ``out`` names a file. Raises UnsavedRelease where it cannot be."""
     try:
         if out is not None:

@@ -27,7 +27,7 @@ from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism, PreparedContext, PreparedMechanism
 from dpicl.mechanism.needs import unmet_needs
-from dpicl.mechanism.outputs import checked_prepared, named_failure
+from dpicl.mechanism.outputs import check_prepared, named_failure
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
 from dpicl.own.card import PrivacyCard
@@ -173,7 +173,7 @@ def answers_from(
     context = PreparedContext(task, reader, knob, streams(saved.file.seed).public)
     try:
         state = {name: array.array() for name, array in saved.file.state.items()}
-        made = checked_prepared(mechanism, mechanism.restore(state, context))
+        made = check_prepared(mechanism, mechanism.restore(state, context))
     except DpiclError:
         raise
     except Exception as error:

@@ -42,7 +42,7 @@ class Presence:
     missing: list[Cell]
 
 
-def presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerprints) -> Presence:
+def find_presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerprints) -> Presence:
     """Raises DataError where the source of a cell is missing, whether it has a result or not."""
     check_sources(cells)
     known = {(result.cell_id, result.cell.label): result for result in results}
@@ -58,7 +58,7 @@ def presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerpr
     return found
 
 
-def skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
+def find_skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
     """Cell id -> why its mechanism does not do its task, which is asked without records.
 
     A cell whose mechanism fails when it is asked is left in: it ends with that error, and the others go on.
@@ -79,7 +79,9 @@ def skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict
     return found
 
 
-def completeness(suite: str, cells: Sequence[Cell], results: Iterable[Result], left_out: Container[str]) -> str | None:
+def describe_completeness(
+    suite: str, cells: Sequence[Cell], results: Iterable[Result], left_out: Container[str]
+) -> str | None:
     """How many of the cells have a result, by epsilon, as a sentence; None where all have one.
 
     left_out: ids of cells that their mechanisms skip. Records may be of any source.
@@ -105,12 +107,12 @@ def check_sources(cells: Iterable[Cell]) -> None:
         check_there(source_spec(load_config(task)), source)
 
 
-def why(stale: Sequence[Stale]) -> str:
+def describe_stale(stale: Sequence[Stale]) -> str:
     """'agnews: the test records changed; trec: ...', each task and reason once."""
     return "; ".join(dict.fromkeys(f"{each.cell.task}: {each.reason}" for each in stale))
 
 
-def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Result], list[str]]:
+def select_current(results: Sequence[Result], records: Fingerprints) -> tuple[list[Result], list[str]]:
     """(the results that may stand on one board, notes): of a task that has results from the records at hand, those
     alone. A task whose records are not here keeps what it has: then the results say which records they are from.
     """

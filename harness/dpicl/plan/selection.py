@@ -17,7 +17,7 @@ from dpicl.data.sources import resolve
 from dpicl.data.task import list_tasks, load_config
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import TaskFacts, expand
-from dpicl.plan.suite import Changes, OptionChange, Suite, changed, load_suite
+from dpicl.plan.suite import Changes, OptionChange, Suite, apply_changes, load_suite
 from dpicl.results.schema import SuiteReference
 from dpicl.results.store import Store
 
@@ -66,7 +66,7 @@ def select(
     """
     mechanisms = load_mechanisms(plugins)
     read = load_suite(find_suite(suite))
-    made = changed(read, changes or Changes(), mechanisms)
+    made = apply_changes(read, changes or Changes(), mechanisms)
     found = selection_of(made, mechanisms, results, options, suite)
     return replace(found, plugins=tuple(plugins), changes=changes or Changes())
 

@@ -206,7 +206,7 @@ def load_suite(path: Path) -> Suite:
         if "models" in data:
             raise document.error(("model",), "give either 'model' or 'models', not both.")
         data["models"] = [data.pop("model")]
-    suite = made_suite(data, document)
+    suite = make_suite(data, document)
     for model in suite.models:
         if model.startswith("server:") and "://" in model and (key := settings_of(model.removeprefix("server:")).key):
             raise document.error(
@@ -234,7 +234,7 @@ def choice_path(path: Path) -> Path:
     return real_path(path).with_suffix(".tuned.yaml")
 
 
-def made_suite(data: Mapping[str, Any], document: Document | None = None) -> Suite:
+def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Suite:
     """A suite of these keys and values; document: the file that they come from. Raises UsageError as `load_suite`."""
 
     def error(place: Place, message: str) -> UsageError:
@@ -354,7 +354,7 @@ class Changes:
     options: Sequence[OptionChange] = ()
 
 
-def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
+def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
     """The suite with the command line's lists in place of its own.
 
     A mechanism is named by its row in the suite, or by a registered name (``known``), which is then added with its own

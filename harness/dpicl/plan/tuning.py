@@ -81,7 +81,7 @@ def label_of(entry: MechanismEntry, setting: int) -> str:
     return f"{entry.row}.{setting}"
 
 
-def chosen(suite: Suite, made: Suite, results: Sequence[Result], command: str) -> Tuned:
+def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], command: str) -> Tuned:
     """What the results of `tuning_suite` (``made``) choose for the rows of a suite; of equal settings the first.
 
     Raises UsageError where a setting lacks a result that another one of its row has.
@@ -145,7 +145,7 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
     return choice
 
 
-def tuned_words(suite: Suite, results: Sequence[Result]) -> list[str]:
+def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
     rows = {
         result.cell.label

@@ -27,7 +27,7 @@ from dpicl.mechanism.bases import (
     PreparedMechanism,
     Reader,
 )
-from dpicl.mechanism.outputs import checked_answer, checked_prepared, checked_prompt, checked_state
+from dpicl.mechanism.outputs import check_answer, check_prepared, check_prompt, check_state
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import embed_alone
 from dpicl.privacy.ledger import Ledger
@@ -79,7 +79,7 @@ class ExecutionResult:
     @cached_property
     def state(self) -> dict[str, np.ndarray] | None:
         """What was prepared, as it can be saved; None where it cannot."""
-        return None if self.made is None else checked_state(self.mechanism, self.made)
+        return None if self.made is None else check_state(self.mechanism, self.made)
 
     @property
     def texts(self) -> Sequence[str]:
@@ -120,7 +120,7 @@ class Execution:
     outputs: Callable[[], OutputCache] = lambda: OutputCache(None)
     reader: Reader | None = None
     reads: Callable[..., Reader] = SlotReader
-    checked: Callable[..., ReleasedPrompt] = checked_prompt
+    checked: Callable[..., ReleasedPrompt] = check_prompt
     report: Report = silent
 
     @cached_property
@@ -152,7 +152,7 @@ class Execution:
                 answered: list[str | FinalPrompt] = []
                 for query in self.queries:
                     given = mechanism.answer(query, sample_for(query.text), context)
-                    answered.append(checked_answer(mechanism, given))
+                    answered.append(check_answer(mechanism, given))
                     self.report(len(answered), len(self.queries), "answers")
                 made = ExecutionResult(mechanism, self.queries, self.report, answered=answered, reader=reader)
             case PreparedMechanism():
@@ -161,7 +161,7 @@ class Execution:
                     mechanism,
                     self.queries,
                     self.report,
-                    made=checked_prepared(mechanism, mechanism.prepare(self.private, context)),
+                    made=check_prepared(mechanism, mechanism.prepare(self.private, context)),
                     reader=context.reader,
                     restore=partial(_restored, mechanism, context),
                 )
@@ -224,7 +224,7 @@ def answer_from(
     """Query id -> answer, from what was prepared; the private set is closed before."""
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:
-        said[query.id] = checked_answer(mechanism, made.answer(query))
+        said[query.id] = check_answer(mechanism, made.answer(query))
         report(len(said), len(queries), "answers")
     return _written(said, reader)
 

@@ -113,7 +113,7 @@ class SlotReader(Reader):
         return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
-        return embedded(texts, name, self._cache, self._model.identity.name, self._task.name)
+        return embed_texts(texts, name, self._cache, self._model.identity.name, self._task.name)
 
     def _with(self, slot: Slot) -> Prompts:
         """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
@@ -212,7 +212,7 @@ class SlotReader(Reader):
         return new
 
 
-def embedded(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
+def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
     """float64[n, d] by the embedding model of that name, each text alone and once; model, task: what the cache notes
     beside them. Raises ModelError for a model that cannot be loaded."""
     from dpicl.models.embeddings import load_embeddings

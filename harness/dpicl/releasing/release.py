@@ -26,7 +26,7 @@ from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.needs import unmet_needs
 from dpicl.mechanism.options import option_types
-from dpicl.mechanism.outputs import checked_claim, named_failure, require_noise
+from dpicl.mechanism.outputs import check_claim, named_failure, require_noise
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
 from dpicl.privacy import accountants, calibration_cache
@@ -37,7 +37,7 @@ from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.secure_release import require_share
 from dpicl.releasing.execution import NOTHING, Answering, Execution, require_budget, sampling_of
 from dpicl.releasing.output_cache import OutputCache
-from dpicl.releasing.reader import embedded
+from dpicl.releasing.reader import embed_texts
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
@@ -82,7 +82,7 @@ class Stated:
         claimed: float | None = calibration.epsilon
         if mechanism.knob is not None and math.isfinite(calibration.epsilon):
             claims = [
-                checked_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
+                check_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
                 for knob, own in (
                     [(value, sizes.only(label)) for label, value in calibration.by_label.items()]
                     or [(calibration.knob, sizes)]
@@ -118,7 +118,7 @@ class Release:
         return self.prompt.demonstrations
 
 
-def calibrated(
+def calibrate_mechanism(
     mechanism: Mechanism,
     sizes: Sizes,
     epsilon: float,
@@ -193,7 +193,7 @@ def release(
     if config.secure:
         report = silent  # how far a release is may depend on the records
         config.require_small_delta(task.size)
-    shots, asked, sizes = declared(mechanism, task, config, queries)
+    shots, asked, sizes = declare(mechanism, task, config, queries)
     calibration, stated = _calibrated(mechanism, sizes, config, phase)
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
         raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
@@ -222,7 +222,7 @@ def release(
         shots=shots,
         queries=asked,
         outputs=kept,
-        embed=lambda texts, name: embedded(texts, name, kept(), model.identity.name, task.name),
+        embed=lambda texts, name: embed_texts(texts, name, kept(), model.identity.name, task.name),
         report=report,
     )
 
@@ -240,7 +240,7 @@ def release(
     return Release(calibration, sizes, stated, ledger, bounds, prompt, answers, more, state, charged_to)
 
 
-def declared(
+def declare(
     mechanism: Mechanism, task: Task, config: ReleaseConfig, queries: Sequence[Query] | None = None
 ) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
     """What is public of a release before it is calibrated: labels of the shots, queries, and the sizes it depends on.
@@ -287,7 +287,7 @@ def new_release(
 def _calibrated(mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase) -> tuple[Calibration, Stated]:
     epsilon, delta = config.epsilon, config.accounted_delta
     with phase("calibrate"), named_failure(mechanism):
-        found = calibrated(mechanism, sizes, epsilon, delta, config.mode)
+        found = calibrate_mechanism(mechanism, sizes, epsilon, delta, config.mode)
     if config.secure and math.isinf(found.bounds.upper):
         raise UsageError(f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out.")
     if config.secure:

@@ -40,7 +40,7 @@ class Damaged:
     reason: str
 
 
-def damaged_said(damaged: Sequence[Damaged], moved: bool) -> str:
+def describe_damaged(damaged: Sequence[Damaged], moved: bool) -> str:
     """One sentence about files that are no results. moved: whether they were set aside."""
     first = damaged[0]
     what = "moved into quarantine/ beside it" if moved else "ignored (`dpicl run` moves it into quarantine/)"

@@ -25,7 +25,7 @@ from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
 from dpicl.releasing.output_cache import OutputCache, outputs_folder
-from dpicl.releasing.reader import embedded
+from dpicl.releasing.reader import embed_texts
 from dpicl.results.fingerprints import task_of
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Workbench:
         name = self._embedding(cell)
 
         def embed(texts: Sequence[str]) -> np.ndarray:
-            return embedded(texts, name, self.outputs(), model.identity.name, task.name)
+            return embed_texts(texts, name, self.outputs(), model.identity.name, task.name)
 
         try:
             said = nearest.classified(task, prompt.demonstrations, embed)

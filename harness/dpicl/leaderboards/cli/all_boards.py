@@ -25,7 +25,7 @@ from dpicl.leaderboards.render.terminal import render_attacks
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.presence import at_hand
+from dpicl.plan.presence import select_current
 from dpicl.plan.selection import Selection, facts_of
 from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
@@ -50,7 +50,7 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
     for path in sorted(shipped_suites().values(), key=lambda path: path.stem != OF_RECORD):
         suite = load_suite(path)
         kept, retired, selection = _results(arguments, suite, mechanisms)
-        kept, notes = at_hand(kept, records)
+        kept, notes = select_current(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
             board = build_board(kept, suite.name, known, own, retired, suite.superseded, suite.margin)
