@@ -73,7 +73,13 @@ class TwoForOne(Keeps):
 def test_no_record_can_be_read_after_the_preparation(own_cache, agnews, noise):
     task = replace(agnews, declared=dict.fromkeys(agnews.labels, 30))
     with pytest.raises(PluginError if noise == "seeded" else Concealed) as caught:
-        release(TwoForOne(), task, models.load("sim"), CONFIG.model_copy(update={"noise": noise}))
+        release(
+            TwoForOne(),
+            task,
+            models.load("sim"),
+            CONFIG.model_copy(update={"noise": noise}),
+            charge=lambda new: ("records",),
+        )
     assert agnews.train[0].text not in str(caught.value)
 
 

@@ -245,7 +245,7 @@ def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
     mechanism = Parrot(slots=4)
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
     model, opened = models.load("sim"), lambda: pytest.fail("the cache was opened")
-    made = release(mechanism, declared(agnews), model, config, outputs=opened)
+    made = release(mechanism, declared(agnews), model, config, outputs=opened, charge=lambda new: ())
     assert made.bounds.upper <= 1.0
 
 

@@ -312,13 +312,6 @@ def test_a_copy_of_a_cell_with_another_seed_has_another_id():
     assert cell.id == cell.model_copy().id != cell.model_copy(update={"seed": cell.seed + 1}).id
 
 
-def test_results_share_the_ids_of_their_test_records():
-    one, other = (from_text(to_text(make_result(seed=seed))) for seed in (0, 1))
-    (first, second), metric = (one.documents, other.documents), one.main_metric
-    assert first[metric].ids is second[metric].ids
-    assert first[metric].ids == make_result().documents[metric].ids
-
-
 def test_the_knob_is_the_largest_of_its_labels():
     whole = json.loads(to_text(make_result()))
     whole["privacy"]["knob"] = {"name": "sigma", "value": 3.0, "by_label": {"a": 3.0, "b": 2.0}}

@@ -196,6 +196,12 @@ def test_after_silence_the_process_speaks_as_before(caplog):
         warnings.warn("heard", stacklevel=1)
 
 
+def test_a_release_that_nobody_is_charged_for_is_refused_from_python(own_cache):
+    task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4, sizes=dict.fromkeys(LABELS, 20))
+    with pytest.raises(UsageError, match="charged"):
+        release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
+
+
 def test_a_release_with_counted_sizes_or_without_noise_is_refused_from_python(own_cache):
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)
     with pytest.raises(UsageError, match="declared sizes"):

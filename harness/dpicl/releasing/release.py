@@ -197,6 +197,7 @@ def release(
     calibration, stated = _calibrated(mechanism, sizes, config, phase)
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
         raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
+    sampling = sampling_of(mechanism, randomness)
     charged_to: tuple[str, ...] = ()
     admitted = config.epsilon
     if config.secure:
@@ -216,7 +217,7 @@ def release(
         records=task.train,
         sizes=sizes,
         ledger=ledger,
-        sampling=sampling_of(mechanism, randomness),
+        sampling=sampling,
         noise=randomness.source("noise"),
         public=randomness.public,
         shots=shots,
