@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import re
+import traceback
 import warnings
 from pathlib import Path
+from types import TracebackType
 
 import pytest
 
@@ -184,6 +186,9 @@ def test_a_concealed_error_holds_neither_the_old_one_nor_its_frames():
         fails()
     error = caught.value
     assert error.__context__ is None and error.__cause__ is None
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert len(frames) == 2  # of this test, and of what conceals
+    assert not any(isinstance(value, ValueError | TracebackType) for value in frames[1].f_locals.values())
     with pytest.raises(ValueError, match="swordfish"), concealed(False):
         fails()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
 from os import devnull
 from typing import TextIO
@@ -22,26 +22,29 @@ _RELEASE = (
 )
 
 
-@contextmanager
-def concealed(secure: bool, sentence: str = _RELEASE) -> Iterator[None]:
+def concealed(secure: bool, sentence: str = _RELEASE) -> AbstractContextManager[None]:
     """With ``secure`` the block is silent, and any error of it becomes a `Concealed` with a fixed sentence: without its
     message, type and traceback."""
-    if not secure:
-        yield
-        return
-    failure: BaseException | None = None
-    with _silence():
-        try:
-            yield
-        except KeyboardInterrupt:
-            failure = KeyboardInterrupt()
-        except BaseException:  # also SystemExit, whose text Python prints
-            failure = Concealed(sentence)
-    if failure is not None:
+    return _Concealment(sentence) if secure else nullcontext()
+
+
+class _Concealment(AbstractContextManager[None]):
+    def __init__(self, sentence: str) -> None:
+        self._sentence, self._silence = sentence, ExitStack()
+
+    def __enter__(self) -> None:
+        self._silence.enter_context(_silence())
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+        self._silence.close()
+        if kind is None:
+            return
+        failure = KeyboardInterrupt() if issubclass(kind, KeyboardInterrupt) else Concealed(self._sentence)
+        del kind, value, trace  # the new error holds neither the old one nor its frames, and no frame of its own does
         try:
             raise failure
         finally:
-            failure.__context__ = None  # the new error holds neither the old one nor its frames
+            failure.__context__ = None
 
 
 @contextmanager
