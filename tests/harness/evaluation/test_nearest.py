@@ -129,7 +129,7 @@ def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_c
         raise ModelError("There is no embedding model; install one.")
 
     monkeypatch.setattr(workbench, "embed_texts", gone)
-    assert workbench.embedded is not reader.embed_texts
+    assert workbench.embed_texts is not reader.embed_texts
     cell = make_cell("public_demonstrations", task="dbpedia", train_records=20)
     result = run_cell(cell, SUITE, Workbench(MECHANISMS))
     assert not {*BY_EMBEDDING} & {*result.scores} and set(result.skipped_metrics) == {*BY_EMBEDDING}
