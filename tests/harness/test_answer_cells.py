@@ -8,8 +8,8 @@ import pytest
 
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
-from dpicl.run.results import from_text
-from dpicl.run.store import Store
+from dpicl.results.schema import from_text
+from dpicl.results.store import Store
 
 SUITE = """
 name: answers

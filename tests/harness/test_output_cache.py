@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from dpicl.core.errors import ResultError
-from dpicl.run.output_cache import OutputCache, clear, collections, key_of
+from dpicl.releasing.output_cache import OutputCache, clear, collections, key_of
 
 
 @pytest.fixture

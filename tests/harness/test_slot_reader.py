@@ -17,9 +17,9 @@ from dpicl.mechanism.bases import Query
 from dpicl.models.embeddings import load_embeddings
 from dpicl.models.transformers import TransformersLM
 from dpicl.privacy.sampling_schemes import SamplingScheme
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.prompts import SlotPrompts
-from dpicl.run.reader import SlotReader
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.prompts import SlotPrompts
+from dpicl.releasing.reader import SlotReader
 from tests.harness.models.tiny import save_tiny_llama
 
 EMBEDDED = pytest.param("embedded", marks=[pytest.mark.model, pytest.mark.slow])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpicl.core.cell import Cell
-from dpicl.run.results import (
+from dpicl.results.schema import (
     Answer,
     Cost,
     Data,

@@ -11,8 +11,8 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.html import suites_json
 from dpicl.mechanism.options import resolve_options
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
+from dpicl.plan.suite import load_suite
+from dpicl.results.store import Store
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page

@@ -15,9 +15,9 @@ from dpicl.leaderboards.render.html import attacks_page, pages
 from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
 from dpicl.mechanism.options import resolve_options
 from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.suite import load_suite
 from dpicl.program import main
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
+from dpicl.results.store import Store
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page

@@ -12,7 +12,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import PAIR, differing
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import submission
 

@@ -24,7 +24,7 @@ from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json
 from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.site_factory import Page

@@ -17,7 +17,7 @@ from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.run.results import Manifest, Result, from_text
+from dpicl.results.schema import Manifest, Result, from_text
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dpicl.core.paths import shipped_suites
-from dpicl.run.suite import load_suite
+from dpicl.plan.suite import load_suite
 
 
 def test_the_suites_ship():

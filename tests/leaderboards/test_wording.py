@@ -11,8 +11,8 @@ from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.render import board_charts, html, pairs_text, terminal, track
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
+from dpicl.plan.suite import load_suite
+from dpicl.results.store import Store
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 

@@ -28,7 +28,7 @@ from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.models.base import ChatPrompt
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from dpicl.tasks import mail
 from dpicl.tasks.synthetic import enron
 from dpicl.tasks.synthetic.grammar import _FIELD

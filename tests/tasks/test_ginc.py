@@ -20,7 +20,7 @@ from dpicl.mechanisms.voting import Voting
 from dpicl.models import ginc_corpus
 from dpicl.models.ginc_corpus import HMM, VOCABULARY, language
 from dpicl.models.simulated import SimulatedLM
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from dpicl.tasks import sequences
 from dpicl.tasks.synthetic import ginc
 from tests.harness.helpers import refuse

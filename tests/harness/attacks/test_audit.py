@@ -34,7 +34,7 @@ from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.models.embeddings import load_embeddings
 from dpicl.privacy import accountants
 from dpicl.privacy.primitives import GaussianSum
-from dpicl.run.output_cache import OutputCache
+from dpicl.releasing.output_cache import OutputCache
 from tests.harness.helpers import refuse
 from tests.harness.parrot import Parrot
 from tests.samples import contents

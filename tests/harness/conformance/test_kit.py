@@ -19,7 +19,7 @@ from dpicl.conformance.observed import CoupledByRecord
 from dpicl.conformance.transcript import Drawn
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 

@@ -24,10 +24,10 @@ from dpicl.models.base import ChatPrompt
 from dpicl.models.ginc_corpus import language
 from dpicl.models.transformers import TransformersLM
 from dpicl.models.weights import file_sha256
+from dpicl.plan.expand import expand
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import Suite
 from dpicl.program import main
-from dpicl.run.expand import expand
-from dpicl.run.selection import task_facts
-from dpicl.run.suite import Suite
 
 TINY = ginc.Size(1, 16, 2, 64, documents=12, length=63, batch=4, rate=1e-2, warm_up=1, on_use=True)
 MECHANISMS = load_mechanisms()

@@ -12,7 +12,7 @@ from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate.consistency import missing_texts
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.ledgers import events_of, problem_of
-from dpicl.run.store import Store
+from dpicl.results.store import Store
 from tests.leaderboards.gate.conftest import World, moved
 
 RESULTS = Path(__file__).parents[3] / "results"

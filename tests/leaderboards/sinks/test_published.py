@@ -11,7 +11,7 @@ import pytest
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.publish.payload import COLUMNS, Published
 from dpicl.leaderboards.publish.publish import plan
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 from tests.leaderboards.attack_factory import make_attack
 from tests.leaderboards.factory import ends, make_result
 
