@@ -51,16 +51,6 @@ def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_
     assert "2 results with other suite settings" in answer.err
 
 
-def test_the_list_of_suites_has_a_line_an_answer(dpicl, results_folder, tmp_path):
-    site = tmp_path / "site"
-    flags = ["board", "all", "--results", results_folder, "--no-submissions"]
-    (line, _) = dpicl(*flags, "--json").json["suites"]
-    (answer,) = line["answers"]
-    assert answer["text"] == "ε = 1, agnews: tang (0.600), the only row"
-    assert dpicl(*flags, "--html", site).code == 0
-    assert answer["text"] in Page((site / "index.html").read_text("utf-8")).words
-
-
 def test_tied_rows_are_one_line_an_epsilon():
     results = [*ends(), *(make_result(f"row{n}", 0.6) for n in range(9))]
     (line,) = suites_json({"quick": build_board(results)})
