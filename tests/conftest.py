@@ -20,6 +20,8 @@ from dpicl.core.vocabulary import Record
 from dpicl.data import sources, task_file
 from dpicl.data.reading import SourceSpec
 from dpicl.program import main
+from dpicl.run.results import Result
+from dpicl.run.store import Damaged, Store
 from tests.examples import examples as examples
 
 #: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
@@ -28,6 +30,7 @@ SHARED = ("calibration", "models")
 CORPORA = 32
 #: Parsed files of YAML, too.
 DOCUMENTS = 64
+COMMITTED = (Path(__file__).parents[1] / "results").resolve()
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
 
@@ -111,6 +114,27 @@ def entry_points_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plugins, "entry_points", listed)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def committed_results_once() -> Iterator[None]:
+    """The results of record of one suite are read once in a row: nothing of this session changes them."""
+    kept: dict[str, tuple[list[Result], list[Damaged]]] = {}
+    load_all = Store.load_all
+
+    def loaded(store: Store) -> tuple[list[Result], list[Damaged]]:
+        folder = os.path.realpath(store.folder)
+        if os.path.dirname(folder) != str(COMMITTED):
+            return load_all(store)
+        if folder not in kept:
+            kept.clear()  # some are large
+            kept[folder] = load_all(store)
+        results, damaged = kept[folder]
+        return list(results), list(damaged)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "load_all", loaded)
         yield
 
 

@@ -17,7 +17,7 @@ from dpicl.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 
-@pytest.mark.parametrize("target", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("target", [pytest.param(0.1, marks=pytest.mark.slow), 1.0, 8.0])
 def test_sampled_gaussians_end_just_below_the_target(target: float) -> None:
     found = calibrated(NoisyTokens(), SIZES, target, DELTA, cache=None)
     assert 0.98 * target <= found.bounds.upper <= target
