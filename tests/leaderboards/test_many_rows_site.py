@@ -36,7 +36,7 @@ def kind(request, together, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("text", [HOSTILE[0], "x" * 5000])
+@pytest.mark.parametrize("text", [HOSTILE[0], pytest.param("x" * 5000, marks=pytest.mark.slow)])
 def test_rows_without_pages_stand_on_those_of_their_mechanisms_and_every_link_leads_somewhere(kind, text):
     board = full_board(text)
     files, current = pages(board), [row for section in board.sections for row in section.rows]
@@ -59,7 +59,7 @@ def places(text, wanted):
     return [attributes for tag, attributes in Page(text).tags if tag == wanted and "id" in attributes]
 
 
-@pytest.mark.parametrize("text", [HOSTILE[0], HOSTILE[2]])
+@pytest.mark.parametrize("text", [HOSTILE[0], pytest.param(HOSTILE[2], marks=pytest.mark.slow)])
 def test_hostile_texts_are_data_where_rows_stand_together(kind, text):
     found = [
         sum((shape(own) for name, own in pages(full_board(one)).items() if name.endswith(".html")), Counter())
