@@ -5,13 +5,10 @@ import re
 import pytest
 
 from dpicl.core.messages import capitalized
-from dpicl.core.paths import find_suite
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import html, terminal, track
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, write_shipped
 from tests.leaderboards.site_factory import Page
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -76,13 +73,6 @@ def test_a_symbol_is_not_capitalized(text, expected):
 
 def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
-    for name in ("quick", "v1"):
-        suite = load_suite(find_suite(name))
-        shared = {"task_version": 2, "test_records": suite.test_records, "train_records": suite.train_records}
-        for result in ends(suite=name, source="synthetic"):
-            reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-            cell = result.cell.model_copy(update={"suite_version": suite.version, **shared})
-            made = {"suite": reference, "cell": cell, "cell_id": cell.id}
-            Store(tmp_path, name).write(result.model_copy(update=made))
+    write_shipped(tmp_path, [*ends(suite="quick"), *ends(suite="v1")])
     answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")
     assert [line["suite"] for line in answer.json["suites"]] == ["v1", "quick"]
