@@ -62,6 +62,7 @@ def test_a_sound_release_is_published_as_it_is(agnews):
     assert all(d.text.startswith("number ") for d in out.demonstrations)
 
 
+@pytest.mark.usefixtures("fresh_cache")  # secure noise is charged
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
 def test_a_mechanism_sees_no_private_record_and_no_number_made_of_them(agnews, noise):
     """The plug-in of the review copied `context.task.train` into its texts, under proved epsilon 0."""

@@ -126,14 +126,6 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
     assert ROUNDING.why in own.words and NOT_CHECKED.why in own.words
 
 
-def test_one_note_a_mark_with_the_number_of_rows(results):
-    board = build_board([*results, make_result("tang", 0.6, epsilon=8.0, rows_alone=None)])
-    for text in (render_terminal(board, color=False), Page(pages(board)["index.html"]).words):
-        words = " ".join(text.split())
-        assert words.count("≈ 3 rows are marked 'proved up to rounding'") == 1
-        assert words.count("‡ 1 row is marked 'plug-in, not checked'") == 1
-
-
 def test_committed_results_from_before_it_was_measured_are_marked():
     folder = Path(__file__).resolve().parents[2] / "results" / "open"
     found = [from_text(path.read_text("utf-8")) for path in folder.glob("*/tang/agnews/*.json")]

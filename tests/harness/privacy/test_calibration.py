@@ -17,7 +17,7 @@ from dpicl.releasing.release import calibrate_mechanism
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 
-@pytest.mark.parametrize("target", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("target", [pytest.param(0.1, marks=pytest.mark.slow), 1.0, 8.0])
 def test_sampled_gaussians_end_just_below_the_target(target: float) -> None:
     found = calibrate_mechanism(NoisyTokens(), SIZES, target, DELTA, cache=None)
     assert 0.98 * target <= found.bounds.upper <= target
@@ -93,18 +93,6 @@ def test_a_target_that_costs_less_than_the_lower_end_takes_the_lower_end() -> No
 def test_an_unreachable_target_says_what_to_change() -> None:
     with pytest.raises(UsageError, match=r"sigma = 50, its upper end, costs .* larger epsilon"):
         calibrate_mechanism(OneGaussian(), SIZES, 1e-3, DELTA, cache=None)
-
-
-@pytest.mark.parametrize("target", [0.0, -1.0, math.nan])
-def test_epsilons_that_make_no_sense(target: float) -> None:
-    with pytest.raises(UsageError, match="epsilon"):
-        calibrate_mechanism(OneGaussian(), SIZES, target, DELTA, cache=None)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
-def test_deltas_that_make_no_sense(delta: float) -> None:
-    with pytest.raises(UsageError, match="delta"):
-        calibrate_mechanism(OneGaussian(), SIZES, 1.0, delta, cache=None)
 
 
 def test_modes_and_mechanisms_that_have_no_answer() -> None:

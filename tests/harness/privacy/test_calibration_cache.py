@@ -152,16 +152,6 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
-def test_a_failed_write_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*given: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(calibration_cache.os, "replace", full)
-    found = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    assert found.bounds.upper <= 1.0
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below").bounds.upper <= 1.0
