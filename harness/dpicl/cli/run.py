@@ -25,7 +25,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import suite_command
 from dpicl.core.vocabulary import RECORD_CENTRAL
-from dpicl.evaluation.inference import LEVEL
+from dpicl.evaluation.statistics import LEVEL
 from dpicl.run import sizing
 from dpicl.run.costs import Costs
 from dpicl.run.fingerprints import Fingerprints

@@ -1,7 +1,7 @@
 """How many seeds and documents a suite needs to find a difference, at least cost: `dpicl plan SUITE --detect 0.03`.
 
 From results that are there: the variance components of the paired differences between rows
-(dpicl.evaluation.inference), and what a seed and a document cost. A difference is found when it passes the
+(dpicl.evaluation.statistics), and what a seed and a document cost. A difference is found when it passes the
 critical value of a board, for all pairs of the rows at once. The note under a board's table is for its median pair.
 """
 
@@ -17,7 +17,7 @@ from statistics import fmean
 import numpy as np
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.inference import Components, alpha_of_pair, components
+from dpicl.evaluation.statistics import Components, alpha_of_pair, components
 from dpicl.run.results import Result
 
 #: Sizes that are tried. More seeds than this cost more than any suite is worth.

@@ -18,7 +18,6 @@ from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Settings, compare
 from dpicl.leaderboards.render import comparison_text
-from dpicl.leaderboards.render.as_json import comparison_json
 from dpicl.leaderboards.render.pairs_text import pairs_json
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
@@ -26,7 +25,7 @@ REGRESSED = 1
 _STDOUT = "-"
 _OF_ROWS = ("--suite", "--results", "--plugin", "--source", "--limit", "--model")
 _OF_RELEASES = (
-    *("--fail-on-regression", "--allow-missing", "--alpha", "--min-effect", "--metric", "--test", "--markdown"),
+    *("--fail-on-regression", "--allow-missing", "--alpha", "--min-effect", "--metric", "--markdown"),
     "--mechanism",
 )
 
@@ -64,12 +63,6 @@ def add(subparsers: Subparsers) -> None:
         help="smallest change that counts (default: 0.01)",
     )
     parser.add_argument("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
-    parser.choice(
-        "--test",
-        ("calibrated", "bootstrap"),
-        "exact McNemar, sign flips or seeds × documents, as fits (default); or the paired bootstrap everywhere",
-        default="calibrated",
-    )
     add_cell_flags(parser)
     parser.add_argument("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
     rows = parser.add_argument_group("for two rows")
@@ -94,7 +87,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.markdown == _STDOUT:
         raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
     base, candidate = read_side("base", Path(arguments.base)), read_side("candidate", Path(arguments.candidate))
-    settings = Settings(method=arguments.test, **api_kwargs(Settings, arguments))
+    settings = Settings(**api_kwargs(Settings, arguments))
     wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon)))
     comparison = compare(base, candidate, settings, wanted)
     for side in (base, candidate):
@@ -108,7 +101,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     elif arguments.markdown:
         _write(Path(arguments.markdown), comparison_text.render_markdown(comparison))
     if arguments.json:
-        output.emit_json(comparison_json(comparison))
+        output.emit_json(comparison_text.comparison_json(comparison))
     elif arguments.markdown != _STDOUT:
         output.emit(comparison_text.render_terminal(comparison), styled=True)
     return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0
