@@ -205,9 +205,7 @@ def prior_of(tables: Sequence[Differences]) -> Prior:
     return Prior(ratio, degrees)
 
 
-def _analysed(
-    tasks: Sequence[np.ndarray], there: np.ndarray, unit: float = 1.0, sampled: bool = True
-) -> Differences:
+def _analysed(tasks: Sequence[np.ndarray], there: np.ndarray, unit: float = 1.0, sampled: bool = True) -> Differences:
     """Of q pairs, not moderated. tasks: of each task differences[S, D, q], anything where not ``there``[S, q]. sampled:
     whether documents are a sample; else nothing but seeds is."""
     seeds = there.sum(axis=0)

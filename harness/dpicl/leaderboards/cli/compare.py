@@ -38,33 +38,18 @@ def add(subparsers: Subparsers) -> None:
         "dpicl compare tang pta --suite field --epsilon 1",
         _compare,
     )
-    parser.add_argument("base", metavar="BASE", help="a row (tang, tang@1), or result file or folder of what is there")
-    parser.add_argument(
-        "candidate", metavar="CANDIDATE", help="another row, or result file or folder of what is to come"
-    )
-    parser.add_argument(
-        "--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing"
-    )
-    parser.add_argument(
-        "--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base"
-    )
-    parser.add_argument(
-        "--alpha",
-        type=numeric(lambda value: 0 < value < 1, "it must lie between 0 and 1, both excluded"),
-        default=0.05,
-        metavar="A",
-        help="family-wise error over all cells (default: 0.05)",
-    )
-    parser.add_argument(
-        "--min-effect",
-        type=numeric(lambda value: 0 <= value < 1, "it must lie between 0 and 1"),
-        default=0.01,
-        metavar="X",
-        help="smallest change that counts (default: 0.01)",
-    )
-    parser.add_argument("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
+    flag = parser.add_argument
+    flag("base", metavar="BASE", help="a row (tang, tang@1), or result file or folder of what is there")
+    flag("candidate", metavar="CANDIDATE", help="another row, or result file or folder of what is to come")
+    flag("--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing")
+    flag("--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base")
+    share = numeric(lambda value: 0 < value < 1, "it must lie between 0 and 1, both excluded")
+    flag("--alpha", type=share, default=0.05, metavar="A", help="family-wise error over all cells (default: 0.05)")
+    effect = numeric(lambda value: 0 <= value < 1, "it must lie between 0 and 1")
+    flag("--min-effect", type=effect, default=0.01, metavar="X", help="smallest change that counts (default: 0.01)")
+    flag("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
     add_cell_flags(parser)
-    parser.add_argument("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
+    flag("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
     rows = parser.add_argument_group("for two rows")
     rows.add_argument("--suite", metavar="SUITE", help="suite of the board (default: the one that has both rows)")
     parser.share("--results", "--plugin")

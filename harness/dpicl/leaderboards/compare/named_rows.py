@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Generic, TypeVar
 
@@ -189,7 +189,7 @@ def _over_tasks(section: Section, pairs: Sequence[RowPair[TaskTable]]) -> Iterat
         one, other = ((row.label, row.epsilon) for row in (pair.one, pair.other))
         if "paper" not in (pair.one.mode, pair.other.mode):
             for family in (each for each in ranking.families if {one, other} <= each.places.keys()):
-                yield replace(pair, where=ranking, found=family.difference(one, other))
+                yield RowPair(pair.group, ranking, pair.one, pair.other, family.difference(one, other))
 
 
 def _nowhere(names: Sequence[RowName], rows: Sequence[Row]) -> str:

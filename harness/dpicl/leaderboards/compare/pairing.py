@@ -122,13 +122,11 @@ def pair(
     cells, unmatched = [], []
     for key in sorted({*ours, *theirs}):
         here, there = ours.get(key, {}), theirs.get(key, {})
-        common = sorted(here.keys() & there.keys())
         for name, own, other in (("base", here, there), ("candidate", there, here)):
             if lone := sorted(own.keys() - other.keys()):
                 unmatched.append(Unmatched(name, key, tuple(lone), not other))
-        if common:
-            results = (tuple(side[seed] for seed in common) for side in (here, there))
-            cells.append(PairedCell(key, tuple(common), *results))
+        if common := tuple(sorted(here.keys() & there.keys())):
+            cells.append(PairedCell(key, common, *(tuple(side[seed] for seed in common) for side in (here, there))))
     if not cells:
         raise UsageError(_nothing_in_common(base, candidate))
     _check_conditions(cells, metric)

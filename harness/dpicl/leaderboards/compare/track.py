@@ -66,10 +66,10 @@ class ScoreStep:
         return self.test.mean
 
     @property
-    def verdict(self) -> Literal["better", "worse", "equivalent", "inconclusive"]:
+    def verdict(self) -> str:
+        """better, worse, equivalent or inconclusive."""
         found = DEFAULTS.verdict(self.test)
-        words = {"improvement": "better", "regression": "worse", "equivalent": "equivalent"}
-        return words.get(found, "inconclusive")
+        return {"improvement": "better", "regression": "worse"}.get(found, found)
 
 
 @dataclass(frozen=True)

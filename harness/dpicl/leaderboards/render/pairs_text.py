@@ -27,7 +27,8 @@ def render_terminal(found: RowComparison, color: bool | None = None) -> str:
     """The verdicts, then the numbers. color: None means: when standard output is a terminal."""
     console, text = plain_console(color)
     several = len({pair.group for pair in found.pairs}) > 1
-    for pair in (*found.means, *found.pairs):
+    every: list[RowPair[Any]] = [*found.means, *found.pairs]
+    for pair in every:
         if isinstance(pair.where, Ranking):
             where = f"mean recovery over {len(pair.where.tasks)} tasks"
         else:
