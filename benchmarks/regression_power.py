@@ -32,7 +32,8 @@ import numpy as np
 from scipy import special, stats
 
 from benchmarks._report import machine
-from dpicl.evaluation.statistics import holm, paired_tests, wilson_interval
+from dpicl.evaluation.intervals import wilson_interval
+from dpicl.evaluation.statistics import holm, paired_tests
 from dpicl.leaderboards.compare.verdicts import DEFAULTS
 
 PLANTED = 3

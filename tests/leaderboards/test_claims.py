@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.evaluation.statistics import bootstrap_interval, ratio_interval
+from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.leaderboards.model import rows
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED

@@ -17,7 +17,8 @@ import numpy as np
 
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import model_name
-from dpicl.evaluation.statistics import PairedTest, bootstrap_interval, paired_tests
+from dpicl.evaluation.intervals import bootstrap_interval
+from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.verdicts import DEFAULTS
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of

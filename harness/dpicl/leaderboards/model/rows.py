@@ -13,7 +13,8 @@ from statistics import fmean
 
 import numpy as np
 
-from dpicl.evaluation.statistics import Difference, bootstrap_interval, ratio_interval
+from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
+from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
 from dpicl.leaderboards.model.marks import FIXED_DRAW, Mark, marks_of
