@@ -108,10 +108,6 @@ def ours(cells: Sequence[np.ndarray]) -> list[float]:
     return [test.adjusted for test in paired_tests(cells)]
 
 
-def _by_itself(cells: Sequence[np.ndarray]) -> list[float]:
-    return holm([paired_tests([cell])[0].p for cell in cells])
-
-
 def _documents_alone(cells: Sequence[np.ndarray]) -> list[float]:
     return holm([float(np.nan_to_num(stats.ttest_1samp(cell.mean(axis=0), 0.0).pvalue, nan=1.0)) for cell in cells])
 
@@ -126,7 +122,6 @@ def _mcnemar(cells: Sequence[np.ndarray]) -> list[float]:
 OTHERS: dict[str, Test] = {
     "t over documents alone": _documents_alone,
     "McNemar": _mcnemar,
-    "every cell by itself": _by_itself,
 }
 
 

@@ -48,7 +48,7 @@ def test_rows_with_fewer_seeds_are_compared_over_common_ones() -> None:
     sets = rank_sets([table])
     assert sets.pairs.mean[0, 1] == pytest.approx(float((table[:3, :, 0] - table[:3, :, 1]).mean()))
     assert not sets.comparable[1, 2] and not sets.comparable[0, 2]
-    with np.errstate(all="raise"):  # no division by the number of seeds that nobody shares
+    with np.errstate(divide="raise", invalid="raise"):  # nobody divides by seeds that are not shared
         assert 0 < sets.detectable < 1 and sets.difference(0, 1).verdict == "better"
     assert sets.low[2] == 1 and sets.high[2] == 3
 
