@@ -33,7 +33,7 @@ import numpy as np
 from scipy import special
 
 from benchmarks._report import machine
-from dpicl.evaluation.inference import MARGIN, rank_sets
+from dpicl.evaluation.statistics import MARGIN, rank_sets
 
 ROWS, SEEDS, DOCUMENTS = (2, 5, 12, 20), (3, 5, 10, 20), 100
 #: Of one row: of a paired difference it is larger by the root of 2.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.evaluation.statistics import ratio_interval, seeds_documents_interval
+from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.leaderboards.model import rows
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED
@@ -36,8 +36,8 @@ SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ra
 def _few_draws() -> Iterator[None]:
     """Intervals are of no interest here, and of hundreds of rows they take minutes."""
     with pytest.MonkeyPatch.context() as patch:
-        means, ratios = (partial(one, draws=50) for one in (seeds_documents_interval, ratio_interval))
-        patch.setattr(rows, "seeds_documents_interval", means)
+        means, ratios = (partial(one, draws=50) for one in (bootstrap_interval, ratio_interval))
+        patch.setattr(rows, "bootstrap_interval", means)
         patch.setattr(rows, "ratio_interval", ratios)
         yield
 

@@ -145,7 +145,7 @@ def test_the_opposite_metric_leaves_verdicts_and_steps_unchanged(seed):
 
     def told(change):
         sides = (Side(name, name, tuple(map(change, own))) for name, own in (("base", base), ("candidate", candidate)))
-        cells = [(cell.verdict, cell.difference, cell.adjusted, cell.test.low) for cell in compare(*sides).cells]
+        cells = [(cell.verdict, cell.difference, cell.test.adjusted, cell.test.low) for cell in compare(*sides).cells]
         tracks = build_tracks([change(one) for one in (*base, *later)])
         return cells, [(point.step.gain, point.step.verdict) for track in tracks for point in track.points[1:]]
 

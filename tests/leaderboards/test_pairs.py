@@ -13,7 +13,7 @@ from dpicl.leaderboards.compare.named_rows import compare_named
 from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
-from dpicl.leaderboards.model.pairs import Pairs
+from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.results.store import Store
 from tests.leaderboards.factory import ends, make_result, turned
 
@@ -97,7 +97,7 @@ def test_where_lower_is_better_the_lower_row_beats_the_higher():
 )
 def test_names_stand_for_rows(board, one, other, tasks, epsilons, expected):
     found = compare_named(board, "quick", one, other, tasks, epsilons)
-    assert [(pair.table.task, pair.one.epsilon, pair.other.epsilon) for pair in found.pairs] == expected
+    assert [(pair.where.task, pair.one.epsilon, pair.other.epsilon) for pair in found.pairs] == expected
     assert bool(found.means) == (not tasks)
 
 

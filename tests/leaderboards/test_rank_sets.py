@@ -8,7 +8,7 @@ from scipy import stats
 
 from benchmarks.rank_coverage import measured
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.inference import Components, alpha_of_pair, components, rank_sets
+from dpicl.evaluation.statistics import Components, alpha_of_pair, components, rank_sets
 
 
 def outcomes(scores: list[float], seeds: int = 8, documents: int = 200, seed: int = 0) -> np.ndarray:
@@ -26,7 +26,7 @@ def test_equal_rows_share_all_ranks_and_copies_never_differ() -> None:
     table = outcomes([0.5])
     sets = rank_sets([np.repeat(table, 3, axis=2)])
     assert sets.low.tolist() == [1, 1, 1] and sets.high.tolist() == [3, 3, 3]
-    assert all(sets.p_value(i, j) == 1 for i in range(3) for j in range(3))
+    assert all(sets.difference(i, j).p == 1 for i, j in [(0, 1), (0, 2), (2, 1)])
 
 
 def test_lower_is_better_turns_the_order() -> None:
@@ -48,6 +48,8 @@ def test_rows_with_fewer_seeds_are_compared_over_common_ones() -> None:
     sets = rank_sets([table])
     assert sets.pairs.mean[0, 1] == pytest.approx(float((table[:3, :, 0] - table[:3, :, 1]).mean()))
     assert not sets.comparable[1, 2] and not sets.comparable[0, 2]
+    with np.errstate(divide="raise", invalid="raise"):  # nobody divides by seeds that are not shared
+        assert 0 < sets.detectable < 1 and sets.difference(0, 1).verdict == "better"
     assert sets.low[2] == 1 and sets.high[2] == 3
 
 
@@ -114,7 +116,7 @@ def test_hundreds_of_equal_rows_are_rarely_called_different():
 
 def test_one_seed_compares_nothing():
     sets = rank_sets([outcomes([0.95, 0.1, 0.5], seeds=1)])
-    assert sets.low.tolist() == [1, 1, 1] and sets.interval(0, 1) is None and sets.p_value(0, 1) == 1
+    assert sets.low.tolist() == [1, 1, 1] and sets.difference(0, 1) is None
 
 
 def test_a_pair_of_normal_rows_has_the_p_value_of_students_t():
@@ -122,10 +124,10 @@ def test_a_pair_of_normal_rows_has_the_p_value_of_students_t():
     table = np.random.default_rng(4).normal(size=(6, 1, 2))
     sets = rank_sets([table], sampled=False)
     expected = stats.ttest_rel(table[:, 0, 0], table[:, 0, 1]).pvalue
-    assert sets.p_value(0, 1) == pytest.approx(expected, rel=1e-3)
-    value, half, _ = sets.interval(0, 1)
+    assert sets.difference(0, 1).p == pytest.approx(expected, rel=1e-3)
+    found = sets.difference(0, 1)
     low, high = stats.ttest_rel(table[:, 0, 0], table[:, 0, 1]).confidence_interval(0.95)
-    assert (value - half, value + half) == pytest.approx((low, high), rel=1e-3)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-3)
 
 
 def test_the_largest_of_all_pairs_is_tukeys_and_tables_share_the_error():
@@ -140,16 +142,16 @@ def test_rows_are_equivalent_inside_the_margin_and_only_there():
     table[:, :, 1] = table[:, :, 0]
     table[:2, :4, 1] = 1 - table[:2, :4, 1]  # a difference or none in eight of 4,000 answers
     sets = rank_sets([table], margin=0.03)
-    assert (sets.verdict(0, 1), sets.verdict(0, 2), sets.verdict(2, 1)) == ("equivalent", "better", "better")
-    value, half, excluded = sets.interval(0, 1)
-    assert abs(value) + half <= excluded < 0.03
-    assert rank_sets([table], margin=0.001).verdict(0, 1) == "inconclusive"
+    found = [sets.difference(*pair) for pair in ((0, 1), (0, 2), (2, 1))]
+    assert [one.verdict for one in found] == ["equivalent", "better", "better"]
+    assert max(-found[0].low, found[0].high) <= found[0].excluded < 0.03
+    assert rank_sets([table], margin=0.001).difference(0, 1).verdict == "inconclusive"
 
 
 def test_copies_on_few_documents_are_not_equivalent():
     """Of 100 documents a share of 4% may be missing, on which the two would differ."""
     same = [np.repeat(outcomes([0.5], documents=documents), 2, axis=2) for documents in (100, 150)]
-    assert [rank_sets([one]).verdict(0, 1) for one in same] == ["inconclusive", "equivalent"]
+    assert [rank_sets([one]).difference(0, 1).verdict for one in same] == ["inconclusive", "equivalent"]
 
 
 def test_what_is_detectable_is_found_with_its_power():

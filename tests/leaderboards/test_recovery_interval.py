@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import ratio_interval
+from dpicl.evaluation.intervals import ratio_interval
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from tests.leaderboards.factory import ends, make_result

@@ -23,7 +23,7 @@ from nltk.stem.porter import PorterStemmer
 from rouge_score import tokenize
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import wilson_interval
+from dpicl.evaluation.intervals import wilson_interval
 
 #: Words in a row that make a copied span (Zeng et al.).
 SPAN = 20

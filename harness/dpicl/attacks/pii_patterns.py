@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import wilson_interval
+from dpicl.evaluation.intervals import wilson_interval
 
 # The look-ahead bounds what is read from each start to 64 characters, which is what makes it linear.
 _ADDRESS = re.compile(

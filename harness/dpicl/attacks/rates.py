@@ -21,7 +21,7 @@ from dpicl.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
 from dpicl.attacks.lower_bounds import checked_runs, halves, score_thresholds
 from dpicl.attacks.results import Estimate
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import wilson_interval
+from dpicl.evaluation.intervals import wilson_interval
 
 #: The false positive rates at which `membership` reports the TPR (Carlini et al. 2022, "Membership Inference Attacks
 #: From First Principles", section III: average measures say nothing about the few who are surely exposed).

@@ -27,7 +27,7 @@ from dpicl.core.messages import suite_command
 from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.engines.session import prepare, run_missing
 from dpicl.engines.worker import CellProgress, Done, Job
-from dpicl.evaluation.inference import LEVEL
+from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import Costs
 from dpicl.plan.headroom import Headroom, headrooms

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpicl.data.config import load_config, task_folders
-from dpicl.evaluation.inference import LEVEL, analyse
+from dpicl.evaluation.statistics import LEVEL, analyse
 from dpicl.plan.suite import REFERENCES
 from dpicl.results.schema import Documents, Result
 

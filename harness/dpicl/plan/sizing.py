@@ -1,7 +1,7 @@
 """How many seeds and documents a suite needs to find a difference, at least cost: `dpicl plan SUITE --detect 0.03`.
 
 From results that are there: the variance components of the paired differences between rows
-(dpicl.evaluation.inference), and what a seed and a document cost. A difference is found when it passes the
+(dpicl.evaluation.statistics), and what a seed and a document cost. A difference is found when it passes the
 critical value of a board, for all pairs of the rows at once. The note under a board's table is for its median pair.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
@@ -17,7 +17,7 @@ from statistics import fmean
 import numpy as np
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.inference import Components, alpha_of_pair, components
+from dpicl.evaluation.statistics import Components, alpha_of_pair, components
 from dpicl.results.schema import Result
 
 #: Sizes that are tried. More seeds than this cost more than any suite is worth.
@@ -66,11 +66,8 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
         raise UsageError(f"--detect is a difference of scores, above 0 and below 1 such as 0.03, not {detect:g}.")
     if not 0.5 <= power < 1:
         raise UsageError(f"--power is a probability of at least 0.5 and below 1 such as 0.8, not {power:g}.")
-    found = [
-        table
-        for shared, rows in _grouped(results).items()
-        for table in _table(shared, list(rows.values()), detect, power)
-    ]
+    made = (_table(shared, list(rows.values()), detect, power) for shared, rows in _grouped(results).items())
+    found = [table for table in made if table is not None]
     if not found:
         raise UsageError(
             "No task has two mechanisms with results at two common seeds, so nothing says how much scores vary; run two"
@@ -79,7 +76,9 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
     return found
 
 
-def detectable(variances: Components, rows: int, seeds: int, documents: np.ndarray | int, power: float) -> np.ndarray:
+def detectable(
+    variances: Components, rows: int, seeds: int, documents: int | Sequence[int], power: float
+) -> np.ndarray:
     """The true difference of two of these rows that S seeds x D documents find with this power: (critical + z) se."""
     return variances.differences(seeds, np.asarray(documents)).detectable(alpha_of_pair(rows), power)
 
@@ -95,37 +94,29 @@ def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int
     return grouped
 
 
-def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, power: float) -> Iterator[Table]:
+def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, power: float) -> Table | None:
+    """None where no two rows share two seeds and two documents."""
     pairs = []
     for one, other in combinations(rows, 2):
-        seeds = sorted(one.keys() & other.keys())
-        differences = [_difference(one[seed], other[seed]) for seed in seeds]
-        if len(seeds) > 1 and len({len(row) for row in differences}) == 1 and len(differences[0]) > 1:
-            pairs.append((np.array(differences).shape, components(np.array(differences))))
+        differences = [_difference(one[seed], other[seed]) for seed in sorted(one.keys() & other.keys())]
+        if len(differences) > 1 and len({len(row) for row in differences}) == 1 and len(differences[0]) > 1:
+            pairs.append(np.array(differences))
     if not pairs:
-        return
-    own = [part for _, part in pairs]
-    variances = Components(
-        max(0.0, fmean(part.by_seed for part in own)),
-        fmean(part.by_document for part in own),
-        fmean(p.rest for p in own),
-    )
-    seeds, documents = max(shape for shape, _ in pairs)
-    once, each = _price([result for row in rows for result in row.values()], len(rows))
+        return None
+    own = [components(pair) for pair in pairs]
+    by_seed, by_document, rest = (fmean(getattr(one, n) for one in own) for n in ("by_seed", "by_document", "rest"))
+    variances = Components(max(0.0, by_seed), by_document, rest)
+    once, each = _costs([result for row in rows for result in row.values()])
 
-    def size(seeds: int, documents: int) -> TableSize:
-        finds = float(detectable(variances, len(rows), seeds, documents, power))
-        return TableSize(seeds, documents, seeds * (once + documents * each), finds)
+    def sizes(seeds: int, documents: Sequence[int]) -> list[TableSize]:
+        finds = detectable(variances, len(rows), seeds, documents, power)
+        cost = [seeds * (once * len(rows) + number * (each * len(rows))) for number in documents]
+        return [TableSize(seeds, *own) for own in zip(documents, cost, map(float, finds), strict=True)]
 
-    tried = (_least_documents(variances, len(rows), seeds, detect, power) for seeds in SEEDS)
-    enough = [size(seeds, documents) for seeds, documents in zip(SEEDS, tried, strict=True) if documents]
+    enough = [size for seeds in SEEDS for size in sizes(seeds, DOCUMENTS) if size.detects <= detect]
     needed = min(enough, key=lambda one: (one.seconds, one.seeds * one.documents), default=None)
-    yield Table(*shared, len(rows), variances, size(seeds, documents), needed)
-
-
-def _least_documents(variances: Components, rows: int, seeds: int, detect: float, power: float) -> int | None:
-    finds = detectable(variances, rows, seeds, np.array(DOCUMENTS), power)
-    return next((d for d, found in zip(DOCUMENTS, finds, strict=True) if found <= detect), None)
+    seeds, documents = max(pair.shape for pair in pairs)
+    return Table(*shared, len(rows), variances, sizes(seeds, [documents])[0], needed)
 
 
 def _difference(one: Result, other: Result) -> list[float]:
@@ -136,8 +127,8 @@ def _difference(one: Result, other: Result) -> list[float]:
     return [first[name] - second[name] for name in sorted(first.keys() & second.keys())]
 
 
-def _price(results: Sequence[Result], rows: int) -> tuple[float, float]:
-    """Mean seconds of one seed of all rows: once, and for each document, as an answer mechanism has them all."""
+def _costs(results: Sequence[Result]) -> tuple[float, float]:
+    """Mean seconds of a cell: (once, for each document). What an answer mechanism does, it does for each document."""
     once, each = [], []
     for result in results:
         seconds, documents = result.cost.seconds, len(result.documents[result.main_metric].ids)
@@ -145,4 +136,4 @@ def _price(results: Sequence[Result], rows: int) -> tuple[float, float]:
         per_query = result.privacy.queries is not None
         once.append(seconds.get("calibrate", 0.0) + seconds.get("account", 0.0) + (0.0 if per_query else release))
         each.append((rest + (release if per_query else 0.0)) / documents)
-    return fmean(once) * rows, fmean(each) * rows
+    return fmean(once), fmean(each)

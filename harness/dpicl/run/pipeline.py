@@ -21,7 +21,7 @@ from dpicl.core.together import clock, current_account
 from dpicl.core.vocabulary import RECORD_CENTRAL, ReleasedPrompt, Report, silent
 from dpicl.data.config import higher_is_better
 from dpicl.data.task import Task
-from dpicl.evaluation.statistics import bootstrap_interval
+from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.mechanism import checked
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import named_failure, skip_reason

@@ -11,7 +11,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from dpicl.attacks.copying import Copies, common_subsequence, copied_spans, overlaps
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import wilson_interval
+from dpicl.evaluation.intervals import wilson_interval
 
 TWENTY = " ".join(f"w{i}" for i in range(20))
 

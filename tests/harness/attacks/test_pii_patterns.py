@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpicl.attacks.pii_patterns import Counts, Extraction, PersonalData, addresses, extraction, found, phones
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import wilson_interval
+from dpicl.evaluation.intervals import wilson_interval
 
 # --- addresses
 

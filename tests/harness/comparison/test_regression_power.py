@@ -9,16 +9,11 @@ import pytest
 from scipy import stats
 
 from benchmarks import regression_power as power
-from dpicl.leaderboards.compare.cell_tests import family_of, p_value
+from dpicl.evaluation.statistics import paired_tests
 
 COMPARISONS = 20
 #: Of so many comparisons at a family-wise error of 0.05 more give an alarm once in two thousand times.
 MOST_ALARMS = int(stats.binom.ppf(1 - 1 / 2_000, COMPARISONS, 0.05))
-
-
-@pytest.fixture(autouse=True)
-def fewer_draws(monkeypatch):
-    monkeypatch.setattr(power, "DRAWS", 499)
 
 
 @pytest.mark.parametrize(("seeds", "setting"), [(1, "none"), (3, "none"), (2, "as measured"), (3, "as measured")])
@@ -30,11 +25,10 @@ def test_false_alarms_are_within_binomial_limits(seeds, setting):
 def test_a_cell_whose_seeds_move_does_not_borrow_the_calm_of_the_others():
     """Two seeds, one such cell of thirty. Only its own p-value is needed to see an alarm at Holm's first step."""
     generator, setting = np.random.default_rng(2), power.SETTINGS["one-cell"]
-    alarms, comparisons = 0, 300
+    alarms, comparisons = 0, 60
     for _ in range(comparisons):
         cells = power.draw_comparison(generator, setting, 2, 0.0)
-        family = family_of(cells)
-        alarms += p_value(cells[0], family, "calibrated", 999) <= 0.05 / len(cells)
+        alarms += paired_tests(cells)[0].p <= 0.05 / len(cells)
     assert alarms <= stats.binom.ppf(1 - 1 / 2_000, comparisons, 0.05)
 
 
@@ -47,7 +41,7 @@ def test_a_large_drop_is_nearly_always_found_and_nothing_else():
 
 def test_documents_alone_would_take_the_luck_of_seeds_for_a_regression():
     """Why seeds are a sample too: the test that forgets them gives alarms far above its 5%."""
-    alone = power.OTHERS["sign flips of documents alone"]
+    alone = power.OTHERS["t over documents alone"]
     alarms, _, _ = power.simulate(COMPARISONS, power.SETTINGS["as measured"], 3, 0.0, alone, seed=1)
     assert alarms > MOST_ALARMS
 

@@ -18,7 +18,6 @@ from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Settings, compare
 from dpicl.leaderboards.render import comparison_text
-from dpicl.leaderboards.render.as_json import comparison_json
 from dpicl.leaderboards.render.pairs_text import pairs_json
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
@@ -26,7 +25,7 @@ REGRESSED = 1
 _STDOUT = "-"
 _OF_ROWS = ("--suite", "--results", "--plugin", "--source", "--limit", "--model")
 _OF_RELEASES = (
-    *("--fail-on-regression", "--allow-missing", "--alpha", "--min-effect", "--metric", "--test", "--markdown"),
+    *("--fail-on-regression", "--allow-missing", "--alpha", "--min-effect", "--metric", "--markdown"),
     "--mechanism",
 )
 
@@ -39,39 +38,18 @@ def add(subparsers: Subparsers) -> None:
         "dpicl compare tang pta --suite field --epsilon 1",
         _compare,
     )
-    parser.add_argument("base", metavar="BASE", help="a row (tang, tang@1), or result file or folder of what is there")
-    parser.add_argument(
-        "candidate", metavar="CANDIDATE", help="another row, or result file or folder of what is to come"
-    )
-    parser.add_argument(
-        "--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing"
-    )
-    parser.add_argument(
-        "--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base"
-    )
-    parser.add_argument(
-        "--alpha",
-        type=numeric(lambda value: 0 < value < 1, "it must lie between 0 and 1, both excluded"),
-        default=0.05,
-        metavar="A",
-        help="family-wise error over all cells (default: 0.05)",
-    )
-    parser.add_argument(
-        "--min-effect",
-        type=numeric(lambda value: 0 <= value < 1, "it must lie between 0 and 1"),
-        default=0.01,
-        metavar="X",
-        help="smallest change that counts (default: 0.01)",
-    )
-    parser.add_argument("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
-    parser.choice(
-        "--test",
-        ("calibrated", "bootstrap"),
-        "exact McNemar, sign flips or seeds × documents, as fits (default); or the paired bootstrap everywhere",
-        default="calibrated",
-    )
+    flag = parser.add_argument
+    flag("base", metavar="BASE", help="a row (tang, tang@1), or result file or folder of what is there")
+    flag("candidate", metavar="CANDIDATE", help="another row, or result file or folder of what is to come")
+    flag("--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing")
+    flag("--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base")
+    share = numeric(lambda value: 0 < value < 1, "it must lie between 0 and 1, both excluded")
+    flag("--alpha", type=share, default=0.05, metavar="A", help="family-wise error over all cells (default: 0.05)")
+    effect = numeric(lambda value: 0 <= value < 1, "it must lie between 0 and 1")
+    flag("--min-effect", type=effect, default=0.01, metavar="X", help="smallest change that counts (default: 0.01)")
+    flag("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
     add_cell_flags(parser)
-    parser.add_argument("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
+    flag("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
     rows = parser.add_argument_group("for two rows")
     rows.add_argument("--suite", metavar="SUITE", help="suite of the board (default: the one that has both rows)")
     parser.share("--results", "--plugin")
@@ -94,7 +72,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.markdown == _STDOUT:
         raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
     base, candidate = read_side("base", Path(arguments.base)), read_side("candidate", Path(arguments.candidate))
-    settings = Settings(method=arguments.test, **api_kwargs(Settings, arguments))
+    settings = Settings(**api_kwargs(Settings, arguments))
     wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon)))
     comparison = compare(base, candidate, settings, wanted)
     for side in (base, candidate):
@@ -108,7 +86,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     elif arguments.markdown:
         _write(Path(arguments.markdown), comparison_text.render_markdown(comparison))
     if arguments.json:
-        output.emit_json(comparison_json(comparison))
+        output.emit_json(comparison_text.comparison_json(comparison))
     elif arguments.markdown != _STDOUT:
         output.emit(comparison_text.render_terminal(comparison), styled=True)
     return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0

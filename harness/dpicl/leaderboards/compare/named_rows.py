@@ -10,18 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Generic, TypeVar
 
 from dpicl.core.errors import UsageError, require_known, unknown
 from dpicl.core.field_types import parse_number
+from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
-from dpicl.leaderboards.model.families import Difference
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.notes import named
-from dpicl.leaderboards.model.pairs import Pairs, pair_words
+from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, names_text
+from dpicl.leaderboards.model.text import epsilon_text, excluded_words, names_text, p_text, score_text, signed_text
+
+W = TypeVar("W", TaskTable, Ranking)
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,12 @@ class RowName:
 
 
 @dataclass(frozen=True)
-class RowPair:
-    """Two rows of one task. found: the first one's score minus the other's; None where they cannot be compared."""
+class RowPair(Generic[W]):
+    """Two rows of one task, by score, or over the tasks of a ranking, by mean recovery. found: the first one's number
+    minus the other's; None where they cannot be compared."""
 
     group: Group
-    table: TaskTable
+    where: W
     one: Row
     other: Row
     found: Difference | None
@@ -53,24 +58,20 @@ class RowPair:
 
     @property
     def says(self) -> str:
-        """'tang@1 is better than pta@1, …': in words."""
+        """'tang@1 is better than pta@1, by 0.031 (0.012 to 0.050), adjusted p = 0.004': of the better row first."""
+        one, other, found = full_name(self.one), full_name(self.other), self.found
+        if found is None:
+            return f"{one} and {other} cannot be compared: they share too few seeds or test records"
+        if found.value < 0 and found.verdict == "better":
+            one, other, found = other, one, found.turned()
+        numbers = f"{signed_text(found.value)} ({signed_text(found.low)} to {signed_text(found.high)})"
+        said = {
+            "better": f"{one} is better than {other}, by {numbers}, adjusted {p_text(found.p)}",
+            "equivalent": f"{one} and {other} are equivalent, within {score_text(found.margin)}: {numbers}",
+            "inconclusive": f"{one} against {other}: inconclusive, {numbers}; {excluded_words(found.excluded)}",
+        }[found.verdict]
         fixed = [full_name(row) for row in (self.one, self.other) if FIXED_DRAW in row.marks]
-        more = f"; {names_text(fixed)}: {FIXED_DRAW.name}, which the interval leaves out" if fixed else ""
-        return pair_words(full_name(self.one), full_name(self.other), self.found) + more
-
-
-@dataclass(frozen=True)
-class MeanPair:
-    """Two rows over the tasks of a ranking, by mean recovery. The names are those of `full_name`."""
-
-    ranking: Ranking
-    one: str
-    other: str
-    found: Difference | None
-
-    @property
-    def says(self) -> str:
-        return pair_words(self.one, self.other, self.found)
+        return f"{said}; {names_text(fixed)}: {FIXED_DRAW.name}, which the interval leaves out" if fixed else said
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class RowComparison:
     suite: str
     one: str
     other: str
-    pairs: tuple[RowPair, ...]
-    means: tuple[MeanPair, ...]
+    pairs: tuple[RowPair[TaskTable], ...]
+    means: tuple[RowPair[Ranking], ...]
 
 
 def row_name(row: Row) -> str:
@@ -164,15 +165,14 @@ def _known(text: str, rows: Sequence[Row], epsilons: Sequence[float]) -> RowName
 
 def _of_table(
     section: Section, table: TaskTable, one: RowName, other: RowName, epsilons: Sequence[float], tables: int
-) -> Iterator[RowPair]:
+) -> Iterator[RowPair[TaskTable]]:
     """Proved rows, or where there is none of a name, those of the authors' own accounting. tables: of how many the
     comparison speaks."""
     pairs = Pairs(table, tables)
-    for a in _named(table, one, epsilons):
-        for b in _named(table, other, epsilons):
-            chosen = one.epsilon is not None and other.epsilon is not None
-            if a.key != b.key and (chosen or a.epsilon == b.epsilon or a.at_an_end or b.at_an_end):
-                yield RowPair(section.group, table, a, b, pairs.difference(a, b))
+    chosen = one.epsilon is not None and other.epsilon is not None
+    for a, b in product(_named(table, one, epsilons), _named(table, other, epsilons)):
+        if a.key != b.key and (chosen or a.epsilon == b.epsilon or a.at_an_end or b.at_an_end):
+            yield RowPair(section.group, table, a, b, pairs.difference(a, b))
 
 
 def _named(table: TaskTable, name: RowName, epsilons: Sequence[float]) -> list[Row]:
@@ -181,17 +181,15 @@ def _named(table: TaskTable, name: RowName, epsilons: Sequence[float]) -> list[R
     return [row for row in own if not free or row.epsilon in epsilons or row.at_an_end]
 
 
-def _over_tasks(section: Section, pairs: Sequence[RowPair]) -> Iterator[MeanPair]:
+def _over_tasks(section: Section, pairs: Sequence[RowPair[TaskTable]]) -> Iterator[RowPair[Ranking]]:
     """The same by mean recovery, for what a ranking over several tasks has resampled together."""
-    own = {
-        ((p.one.label, p.one.epsilon), (p.other.label, p.other.epsilon)): p for p in pairs if p.group == section.group
-    }
-    for ranking in section.rankings if len(section.tables) > 1 else ():
-        for family in ranking.families if len(ranking.tasks) > 1 else ():
-            for (a, b), pair in own.items():
-                if a in family.names and b in family.names and "paper" not in (pair.one.mode, pair.other.mode):
-                    found = family.difference(a, b)
-                    yield MeanPair(ranking, full_name(pair.one), full_name(pair.other), found)
+    own = {(p.one.label, p.one.epsilon, p.other.label, p.other.epsilon): p for p in pairs if p.group == section.group}
+    several = [ranking for ranking in section.rankings if len(ranking.tasks) > 1 and len(section.tables) > 1]
+    for ranking, pair in product(several, own.values()):
+        one, other = ((row.label, row.epsilon) for row in (pair.one, pair.other))
+        if "paper" not in (pair.one.mode, pair.other.mode):
+            for family in (each for each in ranking.families if {one, other} <= each.places.keys()):
+                yield RowPair(pair.group, ranking, pair.one, pair.other, family.difference(one, other))
 
 
 def _nowhere(names: Sequence[RowName], rows: Sequence[Row]) -> str:

@@ -6,7 +6,6 @@ condition that differs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -18,7 +17,7 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.leaderboards.compare.sides import Side, by_seed, check_one_model, listed
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of
 from dpicl.leaderboards.model.rows import outcomes_of
-from dpicl.leaderboards.model.text import counted
+from dpicl.leaderboards.model.text import counted, epsilon_text
 from dpicl.results.schema import Result
 
 
@@ -93,7 +92,7 @@ class Filter:
             ("task", self.tasks, lambda cell: {cell.task}),
             ("mechanism", self.mechanisms, lambda cell: {cell.label, cell.mechanism}),
             ("model", self.models, lambda cell: {cell.model}),
-            ("epsilon", tuple(map(epsilon_text, self.epsilons)), lambda cell: {epsilon_text(cell.epsilon)}),
+            ("epsilon", tuple(f"{one:g}" for one in self.epsilons), lambda cell: {f"{cell.epsilon:g}"}),
         )
 
 
@@ -123,13 +122,11 @@ def pair(
     cells, unmatched = [], []
     for key in sorted({*ours, *theirs}):
         here, there = ours.get(key, {}), theirs.get(key, {})
-        common = sorted(here.keys() & there.keys())
         for name, own, other in (("base", here, there), ("candidate", there, here)):
             if lone := sorted(own.keys() - other.keys()):
                 unmatched.append(Unmatched(name, key, tuple(lone), not other))
-        if common:
-            results = (tuple(side[seed] for seed in common) for side in (here, there))
-            cells.append(PairedCell(key, tuple(common), *results))
+        if common := tuple(sorted(here.keys() & there.keys())):
+            cells.append(PairedCell(key, common, *(tuple(side[seed] for seed in common) for side in (here, there))))
     if not cells:
         raise UsageError(_nothing_in_common(base, candidate))
     _check_conditions(cells, metric)
@@ -147,11 +144,6 @@ def filtered(side: Side, wanted: Filter) -> Side:
     if not results:
         raise UsageError(f"No result of {side.path} has this task, mechanism and epsilon together; take a flag away.")
     return replace(side, results=results)
-
-
-def epsilon_text(epsilon: float) -> str:
-    """'1', '0.5', '∞'."""
-    return "∞" if math.isinf(epsilon) else f"{epsilon:g}"
 
 
 def _check_conditions(cells: Sequence[PairedCell], metric: str | None) -> None:

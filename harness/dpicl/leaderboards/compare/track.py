@@ -17,9 +17,9 @@ import numpy as np
 
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import model_name
-from dpicl.evaluation.statistics import DRAWS, seeds_documents_interval
-from dpicl.leaderboards.compare.cell_tests import DEFAULTS, family_of, p_value
-from dpicl.leaderboards.compare.paired_tests import holm
+from dpicl.evaluation.intervals import bootstrap_interval
+from dpicl.evaluation.statistics import PairedTest, paired_tests
+from dpicl.leaderboards.compare.verdicts import DEFAULTS
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
 from dpicl.leaderboards.model.text import counted
@@ -59,15 +59,18 @@ class ModelRelease:
 class ScoreStep:
     """The change from the point before, over the seeds that both have; gain: negative for a loss."""
 
-    gain: float
-    adjusted: float
+    test: PairedTest
     seeds: tuple[int, ...]
 
     @property
-    def verdict(self) -> Literal["better", "worse", "inconclusive"]:
-        if self.adjusted > DEFAULTS.alpha or abs(self.gain) < DEFAULTS.min_effect:
-            return "inconclusive"
-        return "better" if self.gain > 0 else "worse"
+    def gain(self) -> float:
+        return self.test.mean
+
+    @property
+    def verdict(self) -> str:
+        """better, worse, equivalent or inconclusive."""
+        found = DEFAULTS.verdict(self.test)
+        return {"improvement": "better", "regression": "worse"}.get(found, found)
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,7 @@ def _settled(results: Sequence[Result], release: ModelRelease, notes: list[str])
 
 
 def _point(results: Sequence[Result], release: ModelRelease, before: Point | None) -> Point:
-    low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
+    low, high = bootstrap_interval([outcomes_of(result)[1] for result in results])
     differs = differing(before.results[0], results[0], PAIR) if before else []
     return Point(
         release=release,
@@ -235,12 +238,8 @@ def _with_steps(tracks: Sequence[Track]) -> tuple[Track, ...]:
             if not point.broken and seeds and len(outcomes_of(point.results[0])[1]) > 1:
                 gain = outcomes(point, seeds) - outcomes(before, seeds)
                 gains[i, j] = (-gain if track.lower_is_better else gain, seeds)
-    family = family_of([gain for gain, _ in gains.values()])
-    adjusted = holm([p_value(gain, family, DEFAULTS.method, DRAWS - 1) for gain, _ in gains.values()])
-    steps = {
-        place: ScoreStep(float(gain.mean()), p, seeds)
-        for (place, (gain, seeds)), p in zip(gains.items(), adjusted, strict=True)
-    }
+    tests = paired_tests([gain for gain, _ in gains.values()], DEFAULTS.alpha)
+    steps = {place: ScoreStep(test, seeds) for (place, (_, seeds)), test in zip(gains.items(), tests, strict=True)}
     return tuple(
         replace(track, points=tuple(replace(point, step=steps.get((i, j))) for j, point in enumerate(track.points)))
         for i, track in enumerate(tracks)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from dpicl.leaderboards.model.families import Difference
+from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.ranks import between, compared, levels_of, ranked
 from dpicl.leaderboards.model.rows import Row
@@ -170,7 +170,7 @@ def _unbeaten(place: TaskTable | Ranking, rows: Mapping[Hashable, T]) -> Mapping
     if family is None or len(rows) < 2:
         return rows
     places = [family.places[name] for name in rows]
-    return {name: own for name, own in rows.items() if not family.sets.better[places, family.places[name]].any()}
+    return {name: own for name, own in rows.items() if not family.better[places, family.places[name]].any()}
 
 
 def _best(one: Row | Standing) -> Best:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from dpicl.core.errors import require_known
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
-from dpicl.evaluation.inference import MARGIN
+from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import BASELINES, READER, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out

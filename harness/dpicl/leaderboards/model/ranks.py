@@ -14,12 +14,11 @@ from statistics import fmean
 
 import numpy as np
 
-from dpicl.evaluation.inference import MARGIN, RankSets, rank_sets
-from dpicl.leaderboards.model.families import Difference, RankFamily, excluded_words
+from dpicl.evaluation.statistics import MARGIN, Difference, RankSets, rank_sets
 from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of, recover, score_of
 from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, names_text, queries_words, score_text
+from dpicl.leaderboards.model.text import epsilon_text, excluded_words, names_text, queries_words, score_text
 
 #: The control that reads no record.
 PUBLIC = "public_demonstrations"
@@ -29,7 +28,10 @@ def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets | None
     """Rank sets of rows of one task; None for fewer than two documents in common, which say nothing."""
     seeds = sorted({seed for row in rows for seed in row.seeds})
     outcomes = _outcomes(rows, seeds)
-    return None if outcomes is None else rank_sets([outcomes], lower_is_better=_turned(rows[0]), margin=margin)
+    if outcomes is None:
+        return None
+    names = [row.key for row in rows]
+    return rank_sets([outcomes], lower_is_better=_turned(rows[0]), margin=margin, names=names)
 
 
 def with_ranks(tables: Sequence[TaskTable], margin: float = MARGIN) -> tuple[TaskTable, ...]:
@@ -42,13 +44,12 @@ def _with_ranks(table: TaskTable) -> TaskTable:
     public = next((r for r in table.rows if r.mechanism == PUBLIC and r.epsilon == 0 and not r.unranked), None)
     changed: dict[Hashable, Row] = {}
     detectable = {}
-    families: list[RankFamily] = []
+    families: list[RankSets] = []
 
-    def family(rows: Sequence[Row]) -> RankFamily | None:
-        sets = compare_rows(rows, table.margin)
-        if sets is not None:
-            families.append(RankFamily(tuple(row.key for row in rows), sets))
-        return None if sets is None else families[-1]
+    def family(rows: Sequence[Row]) -> RankSets | None:
+        found = compare_rows(rows, table.margin)
+        families.extend([] if found is None else [found])
+        return found
 
     by_epsilon: dict[float, list[list[Row]]] = defaultdict(list)
     for (epsilon, _), rows in ranked(table).items():
@@ -58,8 +59,8 @@ def _with_ranks(table: TaskTable) -> TaskTable:
         every = [row for rows in groups for row in rows]
         whole = family(every) if len(groups) > 1 else own[0][1]
         beside = None if public is None else family([*every, public])
-        if whole is not None and whole.sets.detectable < 1:  # no score differs by more
-            detectable[epsilon] = whole.sets.detectable
+        if whole is not None and whole.detectable < 1:  # no score differs by more
+            detectable[epsilon] = whole.detectable
         several = len(groups) > 1
         for rows, found in own:
             for row in rows:
@@ -105,7 +106,7 @@ def over_tasks(rankings: Sequence[Ranking], tables: Sequence[TaskTable], margin:
 
 def _over_tasks(ranking: Ranking, tables: Sequence[TaskTable], margin: float) -> Ranking:
     placed: dict[tuple[str, float], Standing] = {}
-    families: list[RankFamily] = []
+    families: list[RankSets] = []
     for rivals in levels_of(ranking).values():
         epsilon = rivals[0].epsilon
         parts = [_recoveries(table, epsilon, [one.label for one in rivals]) for table in tables]
@@ -113,10 +114,10 @@ def _over_tasks(ranking: Ranking, tables: Sequence[TaskTable], margin: float) ->
         names = tuple((one.label, epsilon) for one in rivals)
         fixed = sampled = None
         if known and len(known) == len(tables):
-            fixed = RankFamily(names, rank_sets(known, margin=margin))
+            fixed = rank_sets(known, margin=margin, names=names)
             families.append(fixed)
             if len(known) > 2:
-                sampled = RankFamily(names, rank_sets([_as_sample(known)], margin=margin, sampled=False))
+                sampled = rank_sets([_as_sample(known)], margin=margin, sampled=False, names=names)
         for one, name in zip(rivals, names, strict=True):
             sample = None if sampled is None else _rank(sampled, name, len(rivals))
             placed[name] = replace(one, rank=_rank(fixed, name, len(rivals)), sample_rank=sample)
@@ -177,18 +178,18 @@ def compared(where: TaskTable | Ranking, name: Hashable) -> bool:
     """Whether a ranked row (by its key) or a standing (by label and ε) shares enough seeds with some other one to be
     compared with it."""
     own = [family for family in where.families if name in family.places]
-    return any(family.sets.comparable[family.places[name]].any() for family in own)
+    return any(family.comparable[family.places[name]].any() for family in own)
 
 
-def _rank(family: RankFamily | None, name: Hashable, rivals: int) -> Rank:
+def _rank(family: RankSets | None, name: Hashable, rivals: int) -> Rank:
     """Without rank sets every rank is possible."""
     if family is None:
         return Rank(1, rivals)
     at = family.places[name]
-    return Rank(int(family.sets.low[at]), int(family.sets.high[at]))
+    return Rank(int(family.low[at]), int(family.high[at]))
 
 
-def _rank_of_all(whole: RankFamily | None, every: int, own: RankFamily | None, name: Hashable, rivals: int) -> Rank:
+def _rank_of_all(whole: RankSets | None, every: int, own: RankSets | None, name: Hashable, rivals: int) -> Rank:
     """The rank set among ``every`` row, which contradicts none of what the row's ``own`` level, of ``rivals``, says."""
     alone, among = _rank(own, name, rivals), _rank(whole, name, every)
     return Rank(max(among.low, alone.low), min(among.high, every - rivals + alone.high))
@@ -261,3 +262,37 @@ def _said(table: TaskTable) -> Iterator[tuple[float, str]]:
                 "no row is" if len(low) == len(rows) else f"{names_text(low)} {'is' if len(low) == 1 else 'are'} not"
             )
             yield epsilon, f"{which} better than {PUBLIC}, which reads no private record"
+
+
+class Pairs:
+    """Differences of the rows of one table, of families that cover together: two ranked rows are in that of their rank
+    sets, a ranked row and the public control in that of "not better than"; any other pair in one of both rows, what is
+    ranked beside them, the controls at ε = 0 and the baselines. Each is made once. tables: see `RankSets`."""
+
+    def __init__(self, table: TaskTable, tables: int = 1) -> None:
+        self.table = table
+        self._tables = tables
+        self._families = list(table.families)
+
+    def difference(self, one: Row, other: Row) -> Difference | None:
+        """The first row's score minus the other's; None where they share too few seeds or test records."""
+        for family in self._families:
+            if one.key in family.places and other.key in family.places:
+                return family.difference(one.key, other.key, self._tables)
+        found = compare_rows(self._beside(one, other), self.table.margin)
+        if found is None:
+            return None
+        self._families.append(found)
+        return found.difference(one.key, other.key, self._tables)
+
+    def rivals(self, row: Row) -> list[Row]:
+        """What a row stands beside: the rows at its ε, controls and reference baselines; for one of these, all rows."""
+        every = row.mode != "proved" or row.at_an_end
+        rows = (one for one in self.table.in_order if every or one.epsilon == row.epsilon or one.at_an_end)
+        return [one for one in rows if one.key != row.key]
+
+    def _beside(self, one: Row, other: Row) -> Sequence[Row]:
+        ends = [row for row in self.table.in_order if row.at_an_end]
+        epsilons = {one.epsilon, other.epsilon}
+        at = [own for (epsilon, _), own in ranked(self.table).items() if epsilon in epsilons]
+        return list({row.key: row for row in (*(row for rows in at for row in rows), *ends, one, other)}.values())

@@ -13,10 +13,10 @@ from statistics import fmean
 
 import numpy as np
 
-from dpicl.evaluation.statistics import ratio_interval, seeds_documents_interval
+from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
+from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
-from dpicl.leaderboards.model.families import Difference
 from dpicl.leaderboards.model.marks import FIXED_DRAW, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import epsilon_text, queries_text, score_text, seeds_text
@@ -179,7 +179,7 @@ def recover(
 
 def make_rows(rows: Sequence[BySeed], baselines: Mapping[str, BySeed]) -> list[Row]:
     """The rows of these results, one a seed. baselines: results of the reference baselines on the same documents."""
-    intervals = [seeds_documents_interval([outcomes_of(own[seed])[1] for seed in sorted(own)]) for own in rows]
+    intervals = [bootstrap_interval([outcomes_of(own[seed])[1] for seed in sorted(own)]) for own in rows]
     made = [_row(own, baselines, interval) for own, interval in zip(rows, intervals, strict=True)]
     recovered = [at for at, row in enumerate(made) if row.recovery is not None and not row.is_baseline]
     for at in recovered:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 
-from dpicl.evaluation.inference import MARGIN
+from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import BASELINES, Group
-from dpicl.leaderboards.model.families import RankFamily
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
@@ -58,7 +57,7 @@ class TaskTable:
     missing: tuple[Missing, ...]
     detectable: Mapping[float, float] = field(default_factory=dict)
     said: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
-    families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
+    families: tuple[RankSets, ...] = field(default=(), repr=False, compare=False)
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
     margin: float = MARGIN
 
@@ -188,7 +187,7 @@ class Ranking:
     tasks: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...]
     standings: tuple[Standing, ...]
-    families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
+    families: tuple[RankSets, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def title(self) -> str:

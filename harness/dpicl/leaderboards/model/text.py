@@ -63,6 +63,11 @@ def signed_text(difference: float) -> str:
     return f"{difference:z.3f}".replace("-", "−")
 
 
+def p_number(p: float) -> str:
+    """'0.031', '<0.001'."""
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
 def p_text(p: float) -> str:
     """'p = 0.031', 'p < 0.001'."""
     return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
@@ -115,3 +120,8 @@ def confidence_text(confidence: float) -> str:
     if confidence == 1:
         return "no sampling error"
     return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"
+
+
+def excluded_words(most: float) -> str:
+    """'differences up to 0.040 are not excluded'."""
+    return "no difference is excluded" if most >= 1 else f"differences up to {score_text(most)} are not excluded"

@@ -198,7 +198,7 @@ def track_words(track: Track, point: Release) -> str:
     if point.broken:
         return f"{text}; not comparable with the release before: {point.broken}"
     if point.step:
-        return f"{text}; change {point.step.gain:+.3f}, adjusted p {point.step.adjusted:.3f}"
+        return f"{text}; change {point.step.gain:+.3f}, adjusted p {point.step.test.adjusted:.3f}"
     return text
 
 

@@ -1,4 +1,4 @@
-"""A comparison of two releases in a terminal, and as Markdown for a pull request.
+"""A comparison of two releases in a terminal, as Markdown for a pull request, and as JSON (docs/releases.md).
 
 Paths, labels and versions come from result files and are hostile input: control and direction characters are written
 out, and in Markdown every name is a <code> element of entities, in which no markup, link, mention or table cell begins.
@@ -8,30 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from rich.text import Text
 
-from dpicl.leaderboards.compare.pairing import Unmatched
-from dpicl.leaderboards.compare.sides import Change
-from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison, Summary
+from dpicl.leaderboards.compare.pairing import Key, Unmatched
+from dpicl.leaderboards.compare.sides import Change, Side
+from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
-from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, score_text, seeds_text, visible
+from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text, visible
 from dpicl.leaderboards.render.console import plain_console, print_heading, print_notes, print_tables
 
 _LONGEST_NAME, _LONGEST_NOTE = 120, 600
 _STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
-_SUMMARY_HEAD = (
-    "mechanism",
-    "cells",
-    "regressions",
-    "improvements",
-    "equivalent",
-    "inconclusive",
-    "not tested",
-    "ε too large",
-    "mean change",
-)
 _HEAD = [
     *("mechanism", "ε", "seeds", "base", "candidate", "change"),
     *("95% interval", "p (Holm)", "MDE (80% power)", "verdict"),
@@ -42,19 +33,18 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
     """The comparison as text. color: None means: when standard output is a terminal."""
     console, text = plain_console(color)
     console.print(Text(_title(comparison), style="bold red" if comparison.regressed else "bold"), soft_wrap=True)
-    sides = (comparison.base, comparison.candidate)
-    for side in sides:
+    for side in (comparison.base, comparison.candidate):
         line = f"{side.name}: {visible(side.path, _LONGEST_NAME)}, {counted(len(side.results), 'result')}"
         console.print(Text(line), soft_wrap=True)
     print_notes(console, _change_lines(comparison.changes), style="")
     for task, metric in dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells):
         cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
+        less = " (less is better)" if cells[0].less_is_better else ""
         documents = counted(max(cell.documents for cell in cells), "document")
-        print_heading(console, f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {documents}")
-        print_tables(console, _HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells], keep=2)
-    console.print()
-    print_tables(console, _SUMMARY_HEAD, [_summary_line(summary) for summary in comparison.summaries])
-    print_notes(console, notes(comparison))
+        print_heading(console, f"{visible(task, _LONGEST_NAME)}: {metric_name(metric)}{less}, {documents}")
+        styles = ["bold red" if cell.privacy else _STYLES.get(cell.verdict) for cell in cells]
+        print_tables(console, _HEAD, [_line(cell) for cell in cells], styles, keep=2)
+    print_notes(console, _notes(comparison))
     return text()
 
 
@@ -63,54 +53,86 @@ def render_markdown(comparison: Comparison) -> str:
     sides = (comparison.base, comparison.candidate)
     found = "\n".join(f"- {side.name}: {_code(side.path)}, {counted(len(side.results), 'result')}" for side in sides)
     parts = [f"### {_title(comparison)}", found]
-    changed = [change for change in comparison.changes if change.changed]
-    if changed:
-        lines = [[_code(c.name), _codes(c.base), _codes(c.candidate)] for c in changed]
+    if changed := [one for one in comparison.changes if one.changed]:
+        lines = [[_code(one.name), *(", ".join(map(_code, side)) or "none" for side in _short(one))] for one in changed]
         parts.append(markdown_table(["what changed", "base", "candidate"], lines))
     certain = [cell for cell in comparison.cells if cell.fails or cell.verdict == "improvement"]
     rest = [cell for cell in comparison.cells if cell not in certain]
     if certain:
         parts.append(_cells_markdown(certain))
     if rest:
-        parts.append(
-            f"<details><summary>{counted(len(rest), 'cell')} equivalent, inconclusive or not tested</summary>\n\n"
-            f"{_cells_markdown(rest)}\n\n</details>"
-        )
-    summary = [[_code(line[0]), *line[1:]] for line in map(_summary_line, comparison.summaries)]
-    parts.append(markdown_table(_SUMMARY_HEAD, summary))
-    parts.append("\n".join(f"- {_escaped(note)}" for note in notes(comparison)))
+        summary = f"<summary>{counted(len(rest), 'cell')} equivalent, inconclusive or not tested</summary>"
+        parts.append(f"<details>{summary}\n\n{_cells_markdown(rest)}\n\n</details>")
+    parts.append("\n".join(f"- {_escaped(note)}" for note in _notes(comparison)))
     return "\n\n".join(parts) + "\n"
 
 
-def notes(comparison: Comparison) -> list[str]:
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Everything that the terminal and Markdown show. Infinity is left to the writer (`output.plain`)."""
+    return {
+        "base": _side_json(comparison.base),
+        "candidate": _side_json(comparison.candidate),
+        "settings": asdict(comparison.settings),
+        "changes": [{**asdict(change), "changed": change.changed} for change in comparison.changes],
+        **{name: getattr(comparison, name) for name in ("tested", "regressed", "incomplete")},
+        "cells": [_cell_json(cell) for cell in comparison.cells],
+        "missing": [_unmatched_json(one) for one in comparison.missing],
+        "unmatched": [_unmatched_json(one) for one in comparison.unmatched],
+    }
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    return {"path": side.path, "results": len(side.results), "foreign": [str(path) for path in side.foreign]}
+
+
+def _unmatched_json(one: Unmatched) -> dict[str, Any]:
+    return {"side": one.side, **_key_json(one.key), "seeds": one.seeds, "whole_row": one.whole}
+
+
+def _key_json(key: Key) -> dict[str, Any]:
+    return {"task": key.task, "mechanism": key.label, "epsilon": key.epsilon, "mode": key.mode, "suite": key.suite}
+
+
+def _cell_json(cell: CellVerdict) -> dict[str, Any]:
+    test = cell.test
+    names = ("metric", "less_is_better", "seeds", "documents", "base", "candidate", "difference", "verdict", "note")
+    return {
+        **_key_json(cell.key),
+        **{name: getattr(cell, name) for name in (*names, "privacy")},
+        "interval": test and [test.low, test.high],
+        "p": test and test.p,
+        "p_adjusted": test and test.adjusted,
+        "excluded": test and test.excluded,
+        "detectable_drop": test and test.detectable,
+        "metric_missing": cell.missing,
+        "proved_epsilon": {"base": cell.proved[0], "candidate": cell.proved[1]},
+    }
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
     """What a reader must know beside the numbers."""
-    settings = comparison.settings
-    found = [
-        *gathered(
-            Note(Weight.REFUTED, f"{cell.key} ({_proved(cell)})", f": {cell.privacy}", unit="cells")
-            for cell in comparison.cells
-            if cell.privacy
-        ),
-        *_without_partner(comparison),
-        f"Regression: Holm's p over {counted(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
-        f" at least {settings.min_effect:g}. MDE (80% power): the smallest true drop that this cell would show with"
-        f" probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)}; smaller ones may go unseen (none: no drop"
-        " shows).",
+    settings, cells = comparison.settings, comparison.cells
+    too_large = [
+        Note(Weight.REFUTED, f"{cell.key} ({_proved(cell)})", f": {cell.privacy}", unit="cells")
+        for cell in cells
+        if cell.privacy
     ]
-    tests = sorted({cell.test.name for cell in comparison.cells if cell.test})
-    if tests:
-        found.append(f"Tests: {', '.join(tests)}, two-sided; intervals are not adjusted for the number of cells.")
-    if any(cell.test and len(cell.seeds) == 1 and cell.key.epsilon > 0 for cell in comparison.cells):
-        found.append(
+    yield from gathered(too_large)
+    yield from _without_partner(comparison)
+    yield (
+        f"Regression: Holm's p over {counted(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
+        f" at least {settings.min_effect:g}; intervals are not adjusted. MDE (80% power): the smallest true drop that"
+        f" this cell would show with probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)} (none: no drop"
+        " shows)."
+    )
+    if any(cell.test and len(cell.seeds) == 1 and cell.key.epsilon > 0 for cell in cells):
+        yield (
             "With one seed a test is about these releases: other noise may move all documents together. Run more seeds"
             " to test the mechanism."
         )
-    if any(cell.less_is_better for cell in comparison.cells):
-        found.append("The change of a metric of which less is better has its sign reversed: negative is always a loss.")
-    found += gathered(
-        Note(Weight.SEEDS, str(cell.key), f": {cell.note}", unit="cells") for cell in comparison.cells if cell.note
-    )
-    return found
+    if any(cell.less_is_better for cell in cells):
+        yield "The change of a metric of which less is better has its sign reversed: negative is always a loss."
+    yield from gathered(Note(Weight.SEEDS, str(c.key), f": {c.note}", unit="cells") for c in cells if c.note)
 
 
 def _without_partner(comparison: Comparison) -> Iterator[str]:
@@ -132,70 +154,61 @@ def _lone(one: Unmatched) -> str:
 
 def _title(comparison: Comparison) -> str:
     """The verdict of the gate first, and why: 'GATE FAILS: 8 rows missing; 2 cells compared (2 tested)'."""
-    total = comparison.summaries[-1]
     gone = {one.key for one in comparison.missing if one.whole}
     partly = {one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing}
     lacking = [f"{counted(len(gone), 'row')} missing"] if gone else []
     lacking += [f"{counted(len(partly - gone), 'row')} incomplete"] if partly - gone else []
-    words = [counted(total.regressions, "regression")] if total.regressions else []
-    words += [f"{total.privacy} proved ε too large"] if total.privacy else []
+    worse, better = comparison.count("regression"), comparison.count("improvement")
+    too_large = sum(bool(cell.privacy) for cell in comparison.cells)
+    words = [counted(worse, "regression")] if worse else []
+    words += [f"{too_large} proved ε too large"] if too_large else []
     words += lacking if comparison.incomplete else []
-    words += [counted(total.improvements, "improvement")] if total.improvements else []
-    counts = {"equivalent": total.equivalent, "inconclusive": total.inconclusive}
-    words = words or [f"{number} {name}" for name, number in counts.items() if number] or ["nothing tested"]
+    words += [counted(better, "improvement")] if better else []
+    counts = ((comparison.count(name), name) for name in ("equivalent", "inconclusive"))
+    words = words or [f"{number} {name}" for number, name in counts if number] or ["nothing tested"]
     words += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
-    cells = f"{counted(total.cells, 'cell')} compared ({comparison.tested} tested)"
+    cells = f"{counted(len(comparison.cells), 'cell')} compared ({comparison.tested} tested)"
     return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(words)}; {cells}"
-
-
-def _style(cell: CellVerdict) -> str | None:
-    return "bold red" if cell.privacy else _STYLES.get(cell.verdict)
 
 
 def _line(cell: CellVerdict) -> list[str]:
     suite = f" ({cell.key.suite})" if cell.key.suite else ""
     mode = "" if cell.key.mode == "proved" else f" ({cell.key.mode})"
     test = cell.test
+    numbers = ["–", "–", "–"]
+    if test is not None:
+        detectable = "none" if test.detectable is None else score_text(test.detectable)
+        numbers = [f"{test.low:+.3f} to {test.high:+.3f}", p_number(test.adjusted), detectable]
     return [
         cell.key.label + suite,
         epsilon_text(cell.key.epsilon) + mode,
         str(len(cell.seeds)),
         *("–" if score is None else score_text(score) for score in (cell.base, cell.candidate)),
         "–" if cell.difference is None else f"{cell.difference:+.3f}",
-        "–" if test is None else f"{test.low:+.3f} to {test.high:+.3f}",
-        "–" if cell.adjusted is None else "<0.001" if cell.adjusted < 0.001 else f"{cell.adjusted:.3f}",
-        "–" if test is None else ("none" if test.detectable is None else f"{test.detectable:.3f}"),
+        *numbers,
         cell.verdict + (", ε too large" if cell.privacy else ""),
     ]
-
-
-def _summary_line(summary: Summary) -> list[str]:
-    name, *counts, mean = vars(summary).values()
-    return [name, *map(str, counts), "–" if mean is None else f"{mean:+.3f}"]
 
 
 def _change_lines(changes: Sequence[Change]) -> list[str]:
     changed = [change for change in changes if change.changed]
     if not changed:
-        by_name = {change.name: (*change.base, *change.candidate) for change in changes}
+        commits = next((one.base for one in changes if one.name == "commit"), ())
         what = "model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
-        said = f"Nothing that is recorded changed: the same {what}"
-        if any(len(commit.split()) > 1 for commit in by_name.get("commit", ())):
-            said += f"; the commit does not say which code ran ({names_text(sorted(set(by_name['commit'])))})"
-        return [f"{said}."]
-    return [f"{change.name}: {_values(change.base)} → {_values(change.candidate)}" for change in changed]
+        unclear = any(len(commit.split()) > 1 for commit in commits)
+        more = f"; the commit does not say which code ran ({names_text(commits)})" if unclear else ""
+        return [f"Nothing that is recorded changed: the same {what}{more}."]
+    return [
+        f"{one.name}: "
+        + " → ".join(", ".join(visible(v, _LONGEST_NAME) for v in side) or "none" for side in _short(one))
+        for one in changed
+    ]
 
 
-def _values(values: Sequence[str]) -> str:
-    return ", ".join(visible(value[:16] if _is_hash(value) else value, _LONGEST_NAME) for value in values) or "none"
-
-
-def _is_hash(value: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", value) is not None
-
-
-def _metric(cell: CellVerdict) -> str:
-    return metric_name(cell.metric) + (" (less is better)" if cell.less_is_better else "")
+def _short(change: Change) -> list[list[str]]:
+    """The values on either side, hashes by their beginning."""
+    sides = (change.base, change.candidate)
+    return [[v[:16] if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", v) else v for v in side] for side in sides]
 
 
 def _proved(cell: CellVerdict) -> str:
@@ -216,10 +229,6 @@ def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table of GitHub-flavoured Markdown. Cells are escaped already."""
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def _codes(values: Sequence[str]) -> str:
-    return ", ".join(_code(value[:16] if _is_hash(value) else value) for value in values) or "none"
 
 
 def _code(name: str) -> str:

@@ -19,7 +19,7 @@ from dpicl.leaderboards.model.answers import overall
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.comparability import BASELINES
-from dpicl.leaderboards.model.pairs import Pairs
+from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.text import PER_QUERY_NOTE
 from dpicl.leaderboards.render import board_charts, page
 from dpicl.leaderboards.render.board_charts import AUC

@@ -78,7 +78,8 @@ def _point_json(point: Point) -> dict[str, Any]:
         "interval": [point.low, point.high],
         "seeds": point.seeds,
         "broken": point.broken,
-        "step": None if step is None else {**vars(step), "verdict": step.verdict},
+        "step": step
+        and {"gain": step.gain, "adjusted": step.test.adjusted, "seeds": step.seeds, "verdict": step.verdict},
         "cells": [result.cell_id for result in point.results],
     }
 

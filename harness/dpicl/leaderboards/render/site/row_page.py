@@ -14,7 +14,7 @@ from dpicl.leaderboards.model.attacks import options_text
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.comparability import Group
-from dpicl.leaderboards.model.pairs import Pairs
+from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import names_text, queries_words
@@ -35,7 +35,9 @@ _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "pr
 
 def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]:
     """The rows of its task that a row stands beside, best first: each with the difference, and what it says."""
-    most = FEWEST_RIVALS if addresses.together else FEW_RIVALS if pairs.rows > LONG_TABLE else MOST_RIVALS
+    most = (
+        FEWEST_RIVALS if addresses.together else FEW_RIVALS if len(pairs.table.in_order) > LONG_TABLE else MOST_RIVALS
+    )
     rivals = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:most]
     rivals.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
     found = [(one, pairs.difference(row, one)) for one in rivals]
