@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from dpicl.run import manifest
+from dpicl.results import manifest
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from prv_accountant.dpsgd import find_noise_multiplier
 from benchmarks._report import main, of_settings, report, timed
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.privacy.private_set import PrivateSet
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrate_mechanism
 
 ACCURACY = 0.01
 LARGEST_NOISE_RATIO = 1.02
@@ -58,7 +58,7 @@ def run() -> dict[str, Any]:
 def _setting(name: str, rate: float, steps: int, epsilon: float, delta: float) -> dict[str, Any]:
     sizes = Sizes(records={None: 1}, shots={None: 1})
     ours, ours_seconds = timed(
-        lambda: calibrated(SubsampledGaussian(rate, steps), sizes, epsilon, delta, cache=None).knob
+        lambda: calibrate_mechanism(SubsampledGaussian(rate, steps), sizes, epsilon, delta, cache=None).knob
     )
     theirs, seconds = timed(lambda: _reference(rate, steps, epsilon, delta, ACCURACY))
     coarse, coarse_seconds = timed(lambda: _reference(rate, steps, epsilon, delta, 0.1))

@@ -22,8 +22,8 @@ from dpicl.data.task import load_config
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
 from dpicl.mechanism.registry import load_mechanisms
+from dpicl.results.schema import Result, SuiteReference
 from dpicl.run.pipeline import run_cell
-from dpicl.run.results import Result, SuiteReference
 from dpicl.run.workbench import Workbench
 
 TASK = "agnews"

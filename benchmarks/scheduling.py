@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._report import main, report
-from dpicl.run.engine_settings import EngineSettings
-from dpicl.run.engines import make_engine
-from dpicl.run.selection import select
-from dpicl.run.worker import Job
+from dpicl.engines.local import make_engine
+from dpicl.engines.settings import EngineSettings
+from dpicl.engines.worker import Job
+from dpicl.plan.selection import select
 
 CELLS = 40
 PROMISED_SHARE = 0.05

@@ -34,8 +34,8 @@ import yaml
 
 from benchmarks._report import machine
 from dpicl.core.cell import Cell
-from dpicl.run.results import Result, to_text
-from dpicl.run.selection import Selection, select
+from dpicl.plan.selection import Selection, select
+from dpicl.results.schema import Result, to_text
 
 #: Shape -> tasks, epsilons, seeds.
 SHAPES: dict[str, tuple[list[str], list[float], int]] = {

@@ -41,12 +41,11 @@ from dp_accounting import dp_event as dp
 from dpicl.core.errors import PromptTooLong, UsageError
 from dpicl.core.vocabulary import Record, ReleasedPrompt
 from dpicl.mechanism.bases import Context, DemonstrationMechanism, Knob, Sizes
-from dpicl.mechanism.generation import ReleasedText, check_positive, cut_record, public_log_probs
+from dpicl.mechanism.generation import ReleasedText, check_positive, cut_record, label_endings, public_log_probs
 from dpicl.privacy.limited_domain import LimitedDomain
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.reaccounting.published import dp_opt_epsilon
-from dpicl.run.prompts import label_endings
 
 if TYPE_CHECKING:
     from dpicl.data.task import PublicTask

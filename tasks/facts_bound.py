@@ -40,7 +40,7 @@ from dpicl.core.json_text import text_of
 from dpicl.core.messages import message
 from dpicl.core.printable import printable
 from dpicl.data.task import Task
-from dpicl.run.results import Result, from_text
+from dpicl.results.schema import Result, from_text
 from dpicl.tasks.facts import GROUPS, group_of, held
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -14,16 +15,22 @@ from typing import Any
 
 import pytest
 
+from dpicl.core import plugins, strict_yaml
 from dpicl.core.vocabulary import Record
-from dpicl.data import sources
+from dpicl.data import sources, task_file
 from dpicl.data.reading import SourceSpec
 from dpicl.program import main
+from dpicl.results.schema import Result
+from dpicl.results.store import Damaged, Store
 from tests.examples import examples as examples
 
 #: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
 SHARED = ("calibration", "models")
 #: Synthetic corpora that a process keeps at a time.
 CORPORA = 32
+#: Parsed files of YAML, too.
+DOCUMENTS = 64
+COMMITTED = (Path(__file__).parents[1] / "results").resolve()
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
 
@@ -69,6 +76,65 @@ def corpora_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "read_synthetic", read)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def documents_once() -> Iterator[None]:
+    """A text of YAML is parsed once for all tests of this process: the suites that ship take a second, and whatever
+    looks at submissions reads them all."""
+    kept: dict[tuple[str, bool], strict_yaml.Document] = {}
+    parse = strict_yaml.parse
+
+    def parsed(text: str, path: Path, functions: bool = False) -> strict_yaml.Document:
+        if (text, functions) not in kept:
+            kept[text, functions] = parse(text, path, functions)
+            if len(kept) > DOCUMENTS:
+                del kept[next(iter(kept))]
+        found = kept[text, functions]
+        return strict_yaml.Document(path, copy.deepcopy(found.data), dict(found.lines))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strict_yaml, "parse", parsed)
+        patch.setattr(task_file, "parse", parsed)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def entry_points_once() -> Iterator[None]:
+    """The distributions on one path are searched for plug-ins once; tests install theirs in folders of their own."""
+    kept: dict[tuple[str, ...], Any] = {}
+    found = plugins.entry_points
+
+    def listed(group: str) -> Any:
+        key = (group, *sys.path)
+        if key not in kept:
+            kept[key] = found(group=group)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugins, "entry_points", listed)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def committed_results_once() -> Iterator[None]:
+    """The results of record of one suite are read once in a row: nothing of this session changes them."""
+    kept: dict[str, tuple[list[Result], list[Damaged]]] = {}
+    load_all = Store.load_all
+
+    def loaded(store: Store) -> tuple[list[Result], list[Damaged]]:
+        folder = os.path.realpath(store.folder)
+        if os.path.dirname(folder) != str(COMMITTED):
+            return load_all(store)
+        if folder not in kept:
+            kept.clear()  # some are large
+            kept[folder] = load_all(store)
+        results, damaged = kept[folder]
+        return list(results), list(damaged)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "load_all", loaded)
         yield
 
 

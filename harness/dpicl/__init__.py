@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dpicl.api.exact import audit_exactly, audit_rows_exactly
     from dpicl.api.functions import account, audit, calibrate, check, evaluate
     from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
-    from dpicl.api.released import PrivateRelease, UnsavedRelease
     from dpicl.api.releases import answer, answer_from, budget, release
     from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
     from dpicl.attacks.membership import membership_finding, scored, shown_finding, shows_records
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     )
     from dpicl.models.decoding import Writer
     from dpicl.models.rereading import RereadingModel
+    from dpicl.own.released import PrivateRelease, UnsavedRelease
     from dpicl.privacy.above_threshold import AboveThreshold
     from dpicl.privacy.cluster_tree import ClusterTree
     from dpicl.privacy.events import bounded_range_choice, compose, gaussian, parallel
@@ -83,7 +83,7 @@ _PLACES = {
     "dpicl.api.exact": "audit_exactly audit_rows_exactly",
     "dpicl.api.functions": "account audit calibrate check evaluate",
     "dpicl.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
-    "dpicl.api.released": "PrivateRelease UnsavedRelease",
+    "dpicl.own.released": "PrivateRelease UnsavedRelease",
     "dpicl.api.releases": "answer answer_from budget release",
     "dpicl.attacks.base": "Attack AttackFinding AttackSetup",
     "dpicl.attacks.membership": "membership_finding scored shown_finding shows_records",

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from dpicl.core.vocabulary import Record
-from dpicl.run import budget
-from dpicl.run.budget import ChargeTo
-from dpicl.run.private_ledger import read_all
-from dpicl.run.store import Store
+from dpicl.own import budget
+from dpicl.own.budget import ChargeTo
+from dpicl.own.private_ledger import read_all
+from dpicl.results.store import Store
 from tests.faults.harness import MAY_DIFFER, Failing, Journal, Killed, cuts, put, start
 from tests.harness.helpers import children
 from tests.harness.local_suite import private_release, rows_of

@@ -35,18 +35,18 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
 from dpicl.mechanism.registry import load_mechanisms
+from dpicl.own import budget
+from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, machine_key
+from dpicl.own.records import OwnRecords, queries_of
+from dpicl.plan.expand import expand
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import load_suite
 from dpicl.privacy import calibration_cache
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import gaussian, to_json
-from dpicl.run import budget
-from dpicl.run.expand import expand
-from dpicl.run.fingerprints import AtHand
-from dpicl.run.output_cache import OutputCache, key_of
-from dpicl.run.own import OwnRecords, queries_of
-from dpicl.run.private_ledger import Charge, Limit, PrivateLedger, machine_key
-from dpicl.run.results import from_text, to_text
-from dpicl.run.selection import task_facts
-from dpicl.run.suite import load_suite
+from dpicl.releasing.output_cache import OutputCache, key_of
+from dpicl.results.fingerprints import AtHand
+from dpicl.results.schema import from_text, to_text
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
@@ -143,7 +143,7 @@ def use_queries(path: Path) -> None:
 def use_ledger(path: Path) -> None:
     """What `dpicl budget` says of it, and what a release looks at."""
     os.replace(path, private_folder() / "budget-tickets.jsonl")
-    for ledger, stands in budget.standings():
+    for ledger, stands in budget.read_standings():
         json.dumps(plain(budget.document(ledger, stands)))
         assert stands.sum_epsilon >= 0 and ledger.hashes is not None
 

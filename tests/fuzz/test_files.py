@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.data import config as task_config
-from dpicl.run.results import from_text, to_text
+from dpicl.results.schema import from_text, to_text
 from dpicl.scaffold.writing import TASK, write_example
 from tests.fuzz.kinds import KINDS, RESULTS
 from tests.leaderboards.attack_factory import make_external

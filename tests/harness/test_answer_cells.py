@@ -2,14 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
-from dpicl.run.results import from_text
-from dpicl.run.store import Store
+from dpicl.results.store import Store
 
 SUITE = """
 name: answers
@@ -122,27 +120,6 @@ def test_a_budget_for_more_queries_is_stated_and_for_fewer_refused(run):
     assert late.code == 2 and "'queries' (5) does not cover 6 test records" in late.err
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "more", "message"),
-    [
-        ("esa", ", embedding: bogus", "Unknown embedding model 'bogus'"),
-        ("esa", ", candidates: 1", "candidates must be at least 2"),
-        ("voting", ", partition: twice", "must be 'per_query', 'one_sample' or 'once', not 'twice'"),
-        ("sga", ", public: mine", "Unknown kind of public records 'mine'"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused_when_the_suite_is_read(run, mechanism, more, message):
-    answer, _ = run(mechanism, "samsum", more)
-    assert answer.code == 2 and message in answer.err and "answers.yaml" in answer.err
-
-
-def test_a_mechanism_that_cannot_do_a_task_says_why(run):
-    answer, results = run("esa", "agnews", flags=["--epsilon", 1, "--seed", 0])
-    assert answer.code == 0 and results == {}
-    (cell,) = answer.json["cells"]
-    assert cell["status"] == "skipped" and "voting is the same with less noise" in cell["message"]
-
-
 def test_the_plan_counts_a_collection_once(dpicl, run, tmp_path):
     run("voting", "agnews", flags=["--epsilon", 1, "--seed", 0])
     plan = dpicl("plan", tmp_path / "answers.yaml", "--results", tmp_path / "elsewhere", "--json").json
@@ -158,10 +135,3 @@ def test_shots_of_one_task_may_differ(dpicl, tmp_path):
     path.write_text(text + "task_shots: {trek: 6}\n", encoding="utf-8")
     wrong = dpicl("plan", path, "--json")
     assert wrong.code == 2 and "Did you mean 'trec'" in wrong.err
-
-
-def test_results_from_before_answer_mechanisms_keep_their_ids():
-    committed = sorted((Path(__file__).parents[2] / "results" / "classification").rglob("tang/*/*.json"))
-    assert committed
-    for path in committed[:3]:
-        assert from_text(path.read_text(encoding="utf-8")).cell_id == path.stem  # reading checks the id

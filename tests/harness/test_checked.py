@@ -1,7 +1,7 @@
 """A run of a plug-in says whether its file had passed `dpicl check`: this content, and this kit."""
 
 from dpicl.mechanism import checked
-from dpicl.run.results import from_text, to_text
+from dpicl.results.schema import from_text, to_text
 
 
 def test_what_was_never_checked_or_failed_has_not_passed(own_cache):

@@ -12,8 +12,8 @@ import pytest
 from dpicl.api import lists
 from dpicl.cli.arguments import HELP
 from dpicl.cli.output import duration, plain
-from dpicl.run.progress import TimeLeft
-from dpicl.run.worker import Done
+from dpicl.engines.progress import TimeLeft
+from dpicl.engines.worker import Done
 from tests.harness.helpers import PLUGIN, refuse
 from tests.leaderboards.factory import make_result
 

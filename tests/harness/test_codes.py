@@ -26,8 +26,8 @@ from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.models.simulated import SimulatedLM
+from dpicl.releasing.release import release
 from dpicl.run.pipeline import run_cell
-from dpicl.run.releasing import release
 from dpicl.run.workbench import Workbench
 from tests.harness.helpers import refuse, write
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell

@@ -267,13 +267,6 @@ def test_a_branch_is_no_commit_and_the_message_says_what_to_set(monkeypatch, giv
         Task.load("samsum", source="hub")
 
 
-def test_unknown_names_are_answered_with_the_closest_one():
-    with pytest.raises(UsageError, match="Did you mean 'agnews'"):
-        Task.load("agnew")
-    with pytest.raises(UsageError, match="auto, hub, local, synthetic"):
-        Task.load("agnews", source="disk")
-
-
 DEEP = b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b', "label": "World"}'
 LINES = {
     "Latin-1": '{"text": "d\u00e9j\u00e0", "label": "World"}'.encode("latin-1"),

@@ -9,7 +9,7 @@ import pytest
 from dpicl.core.errors import DataError
 from dpicl.data.config import load_config
 from dpicl.data.task import Task
-from dpicl.run.results import from_text
+from dpicl.results.schema import from_text
 from tests.harness.local_suite import LABELS, rows_of, suite, write_records
 
 

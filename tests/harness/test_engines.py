@@ -15,18 +15,19 @@ import pytest
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, ResultError, UsageError
+from dpicl.engines import local as engines
+from dpicl.engines import worker
+from dpicl.engines.attempts import TRIES
+from dpicl.engines.local import Inline, Local, make_engine
+from dpicl.engines.settings import EngineSettings
+from dpicl.engines.worker import CellProgress, Done, Job, Worker
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run import engines, worker
-from dpicl.run.attempts import TRIES
-from dpicl.run.engine_settings import EngineSettings
-from dpicl.run.engines import Inline, Local, make_engine
-from dpicl.run.expand import expand
-from dpicl.run.fingerprints import Fingerprints
+from dpicl.plan.expand import expand
+from dpicl.plan.suite import load_suite
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result, SuiteReference
+from dpicl.results.store import Store
 from dpicl.run.pipeline import Skipped
-from dpicl.run.results import Result, SuiteReference
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
-from dpicl.run.worker import CellProgress, Done, Job, Worker
 from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
@@ -123,7 +124,7 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path, workers):
-    from dpicl.run.selection import task_facts
+    from dpicl.plan.selection import task_facts
 
     suite = load_suite(sim_suite)
     cells = [cell for cell in expand(suite, load_mechanisms(), task_facts()) if cell.mechanism != "tang"]

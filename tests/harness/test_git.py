@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.core import git
-from dpicl.run import manifest
+from dpicl.results import manifest
 
 ROOT = Path(__file__).parents[2]
 

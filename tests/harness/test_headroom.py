@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.run.headroom import headrooms, measure_headroom
-from dpicl.run.results import Documents
+from dpicl.plan.headroom import headrooms, measure_headroom
+from dpicl.results.schema import Documents
 from tests.leaderboards.factory import make_result
 
 METRIC = "acc_calibrated"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from dpicl.core.cell import Cell
-from dpicl.run import engines, memory
-from dpicl.run.attempts import TRIES, Attempts
-from dpicl.run.engines import _Crew
-from dpicl.run.worker import Done
+from dpicl.engines import local as engines
+from dpicl.engines.attempts import TRIES, Attempts
+from dpicl.engines.local import _Crew
+from dpicl.engines.worker import Done
 from tests.leaderboards.factory import make_result
 
 MIB, GIB = 2**20, 2**30
@@ -27,7 +27,7 @@ def machine(tmp_path, monkeypatch):
     """machine(total, left, {group: (max, current, inactive)}, own): what the system says; bytes."""
 
     def make(total: int, left: int, groups: dict[str, tuple[object, int, int]] | None = None, own: str = "") -> None:
-        monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(total=total, available=left))
+        monkeypatch.setattr(engines.psutil, "virtual_memory", lambda: SimpleNamespace(total=total, available=left))
         for name, (most, used, inactive) in (groups or {}).items():
             folder = tmp_path / "cgroup" / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -35,8 +35,8 @@ def machine(tmp_path, monkeypatch):
             (folder / "memory.current").write_text(f"{used}\n")
             (folder / "memory.stat").write_text(f"anon 1\ninactive_file {inactive}\n")
         (tmp_path / "own").write_text(own)
-        monkeypatch.setattr(memory, "_CGROUPS", tmp_path / "cgroup")
-        monkeypatch.setattr(memory, "_OWN", tmp_path / "own")
+        monkeypatch.setattr(engines, "_CGROUPS", tmp_path / "cgroup")
+        monkeypatch.setattr(engines, "_OWN", tmp_path / "own")
 
     return make
 
@@ -54,7 +54,7 @@ def machine(tmp_path, monkeypatch):
 )
 def test_memory_of_the_machine(machine, total, left, short):
     machine(total, left)
-    assert bool(memory.shortage()) is short
+    assert bool(engines.shortage()) is short
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def test_memory_of_the_machine(machine, total, left, short):
 )
 def test_memory_of_the_control_group(machine, groups, own, short):
     machine(16 * GIB, 8 * GIB, groups, own)
-    said = memory.shortage()
+    said = engines.shortage()
     assert bool(said) is short
     assert not short or "of 4.0 GiB" in said
 
 
 def test_without_control_groups_the_machine_counts(machine, tmp_path, monkeypatch):
     machine(16 * GIB, 8 * GIB)
-    monkeypatch.setattr(memory, "_OWN", tmp_path / "nowhere")
-    assert memory.shortage() == ""
+    monkeypatch.setattr(engines, "_OWN", tmp_path / "nowhere")
+    assert engines.shortage() == ""
 
 
 def _holding(size: int, ready: Connection) -> None:
@@ -100,10 +100,10 @@ def test_a_process_is_counted_with_its_children():
     process = multiprocessing.get_context("fork").Process(target=_holding, args=(80 * MIB, there))
     process.start()
     assert here.recv() == 40 * MIB
-    assert memory.resident(process.pid) >= 120 * MIB
+    assert engines.resident(process.pid) >= 120 * MIB
     here.send(None)
     process.join()
-    assert memory.resident(process.pid) == 0
+    assert engines.resident(process.pid) == 0
 
 
 class Worker:

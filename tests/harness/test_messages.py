@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.cli import output
 from dpicl.models import hub
 from tests.harness.helpers import PLUGIN, listed, refuse
 
@@ -155,17 +154,6 @@ def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     assert "mine.py, line" in answer.err and "Traceback" not in answer.err
 
 
-@pytest.mark.parametrize("name", FAILING)
-def test_a_method_that_fails_without_a_knob_ends_its_cell_alone_and_no_plan(dpicl, suite, name):
-    Path("mine.py").write_text(f"{PLUGIN}\n    {FAILING[name]}\n")
-    mine = (suite(LAST, "mechanisms: [nothing, zero_shot]"), "--plugin", "mine.py", "--json")
-    plan = dpicl("plan", *mine)
-    assert plan.code == 0 and plan.json["missing"] == 2, plan.err
-    answer = dpicl("run", *mine)
-    assert answer.code == 2 and answer.json["counts"]["done"] == 1 and answer.json["counts"]["failed"] == 1
-    assert "mine.py, line" in answer.err and "Traceback" not in answer.err
-
-
 def test_a_tasks_own_function_that_fails_ends_its_cell_alone(dpicl, suite, meals, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
     file = meals / "task.yaml"
@@ -223,18 +211,6 @@ def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
     script = "import sys; from dpicl import program; program._write_what_can_be(); print(chr(949), '= 1')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, env={**os.environ, **how})
     assert (done.returncode, done.stdout, done.stderr) == (0, b"? = 1\n", b"")
-
-
-@pytest.mark.parametrize("columns", ["60", None])
-def test_tables_fit_where_there_is_no_terminal(monkeypatch, capsys, columns):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    if columns is not None:
-        monkeypatch.setenv("COLUMNS", columns)
-    output.emit_table(["name", "words", "number"], [["n" * 50, "several words " * 20, "1234567.1234"]], "a title " * 20)
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= int(columns or 80)
-    assert "".join(lines).count("n" * 10) and "…" not in "".join(lines)
-    assert "".join(lines).count("several") == 20
 
 
 def test_every_mechanism_says_what_it_does(dpicl):

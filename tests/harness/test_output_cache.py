@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from dpicl.core.errors import ResultError
-from dpicl.run.output_cache import OutputCache, clear, collections, key_of
+from dpicl.releasing.output_cache import OutputCache, clear, collections, key_of
 
 
 @pytest.fixture
@@ -93,17 +93,6 @@ def test_a_run_goes_on_beside_a_damaged_file_and_says_how_to_remove_it(folder, c
     clear(folder)
     filled(folder).close()
     assert sum(one.outputs for one in collections(folder)) == 3
-
-
-def test_a_damaged_value_counts_as_absent_and_its_place_is_free(folder, caplog):
-    filled(folder).close()
-    with sqlite3.connect(folder / "outputs.sqlite") as file:
-        file.execute("UPDATE outputs SET value = '[7.0]' WHERE kind = 'labels'")
-    cache = OutputCache(folder)
-    assert cache.get([key_of("a"), key_of("b"), key_of("c")]) == {key_of("c"): "a secret sentence about Amanda"}
-    assert caplog.text.count("damaged outputs") == 1
-    cache.put("sim", "agnews", "labels", {key_of("b"): [1.0]})
-    assert OutputCache(folder).get([key_of("a"), key_of("b")]) == {key_of("b"): [1.0]}
 
 
 def test_keys_differ_with_every_part():

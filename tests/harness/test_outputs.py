@@ -12,10 +12,10 @@ from dpicl.core.errors import Concealed, PluginError
 from dpicl.core.seeds import streams
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism, FinalPrompt, Knob, Sizes
-from dpicl.mechanism.outputs import checked_answer
+from dpicl.mechanism.outputs import check_answer
 from dpicl.privacy.events import gaussian, parallel
 from dpicl.privacy.private_set import sampling_rate
-from dpicl.run import releasing
+from dpicl.releasing import release as releasing
 from tests.harness.parrot import Parrot
 
 
@@ -53,7 +53,7 @@ class OneDraw(DemonstrationMechanism):
 def release(mechanism, task, noise="seeded", epsilon=1.0, shots=2):
     task = replace(task, declared=dict.fromkeys(task.labels, 40)) if noise == "secure" else task
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, noise=noise, shots=shots)
-    return releasing.release(mechanism, task, models.load("sim"), config)
+    return releasing.release(mechanism, task, models.load("sim"), config, charge=lambda new: ("records",))
 
 
 def test_a_sound_release_is_published_as_it_is(agnews):
@@ -62,6 +62,7 @@ def test_a_sound_release_is_published_as_it_is(agnews):
     assert all(d.text.startswith("number ") for d in out.demonstrations)
 
 
+@pytest.mark.usefixtures("fresh_cache")  # secure noise is charged
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
 def test_a_mechanism_sees_no_private_record_and_no_number_made_of_them(agnews, noise):
     """The plug-in of the review copied `context.task.train` into its texts, under proved epsilon 0."""
@@ -206,9 +207,9 @@ def test_what_is_claimed_was_said_before_records_were_read(agnews):
 @pytest.mark.parametrize("answer", [None, 3, b"World", ["World"]])
 def test_an_answer_is_a_text_or_a_prompt(answer):
     with pytest.raises(PluginError, match="parrot"):
-        checked_answer(Parrot(), answer)
+        check_answer(Parrot(), answer)
     with pytest.raises(PluginError, match="parrot"):
-        checked_answer(Parrot(), FinalPrompt(answer))
+        check_answer(Parrot(), FinalPrompt(answer))
 
 
 def test_a_record_that_is_kept_from_one_sample_to_the_next_cannot_be_read(agnews):

@@ -8,9 +8,9 @@ import pytest
 
 from dpicl.core import paths
 from dpicl.core.errors import UsageError
+from dpicl.own import budget
+from dpicl.own.budget import ChargeTo, NewRelease
 from dpicl.privacy.events import gaussian
-from dpicl.run import budget
-from dpicl.run.budget import ChargeTo, NewRelease
 from tests.harness.helpers import refuse
 from tests.harness.test_release_command import ALWAYS, SMALL, write_csv
 
@@ -32,7 +32,7 @@ def charge() -> None:
 
 
 def releases() -> list[int]:
-    return [stands.releases for _, stands in budget.standings()]
+    return [stands.releases for _, stands in budget.read_standings()]
 
 
 @pytest.mark.parametrize(

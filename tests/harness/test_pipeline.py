@@ -22,8 +22,8 @@ from dpicl.mechanism.registry import Registered, load_mechanisms
 from dpicl.privacy import accountants
 from dpicl.privacy.events import from_json
 from dpicl.privacy.private_set import PrivateSet
+from dpicl.results.schema import SuiteReference, to_text
 from dpicl.run.pipeline import Skipped, run_cell
-from dpicl.run.results import SuiteReference, to_text
 from dpicl.run.workbench import Workbench
 
 SUITE = SuiteReference(name="small", version=1, hash="0" * 64)

@@ -40,25 +40,6 @@ def test_a_folder_of_tasks_may_be_given_too(dpicl, meals):
     assert {"meals", "other"} <= set(listed(dpicl, "tasks", "--plugin", meals.parent))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("task: dpicl_meals", "task: meals", "must say `task: dpicl_meals`"),
-        ("  name: meals", "  name: dinners", "must say"),
-        ("  kind: classification", "  kind: clasification", "Did you mean 'classification'"),
-        ("  main_metric: acc_calibrated", "", "lacks main_metric under `metadata`"),
-        ("    hub: {", "    hubs: {", "lacks hub under `metadata, data`"),
-        ("doc_to_text:", "doc_text:", "lacks doc_to_text"),
-        ("task: dpicl_meals", "task: [", "cannot be read"),
-    ],
-)
-def test_a_task_file_that_cannot_be_used_is_one_sentence(dpicl, meals, old, new, reason):
-    text = (meals / "task.yaml").read_text()
-    assert old in text
-    (meals / "task.yaml").write_text(text.replace(old, new, 1))
-    refuse(dpicl("list", "tasks", "--plugin", meals), reason)
-
-
 def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tmp_path):
     (tmp_path / "nothing").mkdir()
     refuse(dpicl("list", "tasks", "--plugin", tmp_path / "nothing"), "holds no task.yaml")

@@ -23,10 +23,10 @@ from dpicl.leaderboards.gate.ledgers import events_of, unpaid
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, marks_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
+from dpicl.releasing.release import release
+from dpicl.results.schema import from_text, to_text
 from dpicl.run.lm_eval_model import MechanismRun, lm_of
 from dpicl.run.pipeline import run_cell
-from dpicl.run.releasing import release
-from dpicl.run.results import from_text, to_text
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import SUITE, make_cell
 
@@ -73,7 +73,13 @@ class TwoForOne(Keeps):
 def test_no_record_can_be_read_after_the_preparation(own_cache, agnews, noise):
     task = replace(agnews, declared=dict.fromkeys(agnews.labels, 30))
     with pytest.raises(PluginError if noise == "seeded" else Concealed) as caught:
-        release(TwoForOne(), task, models.load("sim"), CONFIG.model_copy(update={"noise": noise}))
+        release(
+            TwoForOne(),
+            task,
+            models.load("sim"),
+            CONFIG.model_copy(update={"noise": noise}),
+            charge=lambda new: ("records",),
+        )
     assert agnews.train[0].text not in str(caught.value)
 
 

@@ -18,7 +18,7 @@ from dpicl.conformance.checks.replay import post_processing, public_labels
 from dpicl.conformance.kit import set_up
 from dpicl.core import json_text
 from dpicl.core.errors import PluginError
-from dpicl.mechanism.outputs import checked_state
+from dpicl.mechanism.outputs import check_state
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids, Linear
 from tests.harness.helpers import refuse
 from tests.harness.test_release_command import LABELS, desk  # noqa: F401  the fixture
@@ -236,4 +236,4 @@ def test_a_state_that_no_file_can_hold_is_refused(state):
             return state
 
     with pytest.raises(PluginError):
-        checked_state(EmbeddingCentroids(), Odd())
+        check_state(EmbeddingCentroids(), Odd())

@@ -9,7 +9,7 @@ import pytest
 
 from dpicl.cli import output
 from dpicl.core.printable import printable
-from dpicl.run.results import to_text
+from dpicl.results.schema import to_text
 from tests.leaderboards.factory import make_result
 
 EVIL = "\x1b[2J\x1b]0;title\x07\r\u202eabc\ud800\x9b31m\u2028"

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.run.engine_settings import EngineSettings
-from dpicl.run.engines import make_engine
-from dpicl.run.results import SuiteReference
-from dpicl.run.store import Store
-from dpicl.run.worker import Job
+from dpicl.engines.local import make_engine
+from dpicl.engines.settings import EngineSettings
+from dpicl.engines.worker import Job
+from dpicl.results.schema import SuiteReference
+from dpicl.results.store import Store
 from tests.faults.harness import MAY_DIFFER
 from tests.leaderboards.factory import make_result
 

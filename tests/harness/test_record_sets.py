@@ -62,7 +62,7 @@ def test_with_classes_and_a_limit_one_raw_record_moves_two_of_each_of_two_classe
     [(None, True, False), (None, False, False), (1, False, False), (1, True, True)],
 )
 def test_without_a_limit_or_classes_or_duplicates_of_another_class_it_moves_two(limit, partitioned, agreeing):
-    found = moves(limit, partitioned, public=0, agreeing=agreeing)
+    found = moves(limit, partitioned, public=0, length=3, agreeing=agreeing)
     assert max(map(sum, found)) == 2
 
 
@@ -70,7 +70,7 @@ def test_without_a_limit_or_classes_or_duplicates_of_another_class_it_moves_two(
     ("limit", "partitioned", "public"), [(None, True, 1), (1, False, 1), (1, True, 0), (1, True, 1)]
 )
 def test_repeated_texts_of_two_unicode_forms_move_no_more_than_others(limit, partitioned, public):
-    found = moves(limit, partitioned, public, texts=FORMS)
+    found = moves(limit, partitioned, public, length=3, texts=FORMS)
     assert max(map(sum, found)) <= (4 if limit and partitioned else 2)
     assert max(map(max, found)) == 2
 

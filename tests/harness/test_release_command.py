@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import dpicl as package
-from dpicl.api import release_job
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import ModelError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
@@ -17,9 +16,11 @@ from dpicl.data.task import Task
 from dpicl.models import simulated
 from dpicl.models.base import ModelIdentity
 from dpicl.models.simulated import SimulatedLM
-from dpicl.run import card, formats
-from dpicl.run.card import card_markdown
-from dpicl.run.own import written_config
+from dpicl.own import card
+from dpicl.own import job as release_job
+from dpicl.own import released as formats
+from dpicl.own.card import card_markdown
+from dpicl.own.records import written_config
 from tests.harness.helpers import refuse
 from tests.harness.local_suite import rows_of
 
@@ -128,8 +129,6 @@ def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
 
 
 def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
-    from dpicl.api import release_job
-
     monkeypatch.setattr(release_job, "try_places", lambda out: None)
     answer = release(dpicl, out="tickets.csv/demos.jsonl")
     assert answer.code == 2 and "not lost" in answer.err
@@ -307,7 +306,6 @@ def test_a_release_that_is_stopped_says_that_its_charge_stays(dpicl, desk, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(formats, "released_text", stopped)
-    monkeypatch.setattr("dpicl.api.released.released_text", stopped)
     answer = release(dpicl)
     assert answer.code == 130 and "stays" in answer.err and not list(desk.glob("demos*"))
 

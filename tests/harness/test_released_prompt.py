@@ -15,11 +15,11 @@ from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt
 from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
-from dpicl.mechanism.outputs import checked_prompt
+from dpicl.mechanism.outputs import check_prompt
+from dpicl.releasing.release import release
+from dpicl.results.schema import from_text, to_text
 from dpicl.run.lm_eval_model import MechanismRun, lm_of
 from dpicl.run.pipeline import run_cell
-from dpicl.run.releasing import release
-from dpicl.run.results import from_text, to_text
 from dpicl.run.workbench import Workbench
 from tests.harness.test_outputs import OneDraw
 from tests.harness.test_pipeline import SUITE, make_cell
@@ -102,9 +102,9 @@ def test_what_is_no_prompt_is_refused(model):
         OWN,
     ):
         with pytest.raises(PluginError):
-            checked_prompt(Instructs(), given, ("World", "Sports"), model)
-    assert checked_prompt(Instructs(), ReleasedPrompt("\ud800"), ("World",), model).instruction == "?"
-    assert checked_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), model).demonstrations[0].tokens > 0
+            check_prompt(Instructs(), given, ("World", "Sports"), model)
+    assert check_prompt(Instructs(), ReleasedPrompt("\ud800"), ("World",), model).instruction == "?"
+    assert check_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), model).demonstrations[0].tokens > 0
 
 
 def test_the_conformance_kit_compares_instructions():

@@ -20,10 +20,10 @@ from dpicl.privacy.events import flatten
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.sampling_schemes import SCHEMES, SamplingScheme
-from dpicl.run.execution import Execution
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.reader import SlotReader
-from dpicl.run.releasing import release
+from dpicl.releasing.execution import Execution
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.reader import SlotReader
+from dpicl.releasing.release import release
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
@@ -245,7 +245,7 @@ def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
     mechanism = Parrot(slots=4)
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
     model, opened = models.load("sim"), lambda: pytest.fail("the cache was opened")
-    made = release(mechanism, declared(agnews), model, config, outputs=opened)
+    made = release(mechanism, declared(agnews), model, config, outputs=opened, charge=lambda new: ())
     assert made.bounds.upper <= 1.0
 
 

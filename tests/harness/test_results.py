@@ -14,8 +14,8 @@ import pytest
 from dpicl.attacks.results import attack_from_text
 from dpicl.attacks.results import to_text as attack_to_text
 from dpicl.core.errors import PluginError, ResultError
-from dpicl.run.results import from_text, to_text
-from dpicl.run.store import Store
+from dpicl.results.schema import from_text, to_text
+from dpicl.results.store import Store
 from tests.leaderboards.factory import make_result
 
 
@@ -310,13 +310,6 @@ def filled(before: Any, after: Any) -> Any:
 def test_a_copy_of_a_cell_with_another_seed_has_another_id():
     cell = make_result().cell
     assert cell.id == cell.model_copy().id != cell.model_copy(update={"seed": cell.seed + 1}).id
-
-
-def test_results_share_the_ids_of_their_test_records():
-    one, other = (from_text(to_text(make_result(seed=seed))) for seed in (0, 1))
-    (first, second), metric = (one.documents, other.documents), one.main_metric
-    assert first[metric].ids is second[metric].ids
-    assert first[metric].ids == make_result().documents[metric].ids
 
 
 def test_the_knob_is_the_largest_of_its_labels():

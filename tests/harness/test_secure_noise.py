@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import re
+import traceback
 import warnings
 from pathlib import Path
+from types import TracebackType
 
 import pytest
 
@@ -21,7 +23,7 @@ from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from tests.harness.local_suite import LABELS, repeated_entropy, rows_of
 
 SECRET = "the password of Ada Lovelace is swordfish"
@@ -180,19 +182,29 @@ def test_a_concealed_error_holds_neither_the_old_one_nor_its_frames():
         private = SECRET
         raise ValueError(private)
 
-    with pytest.raises(Concealed) as caught:
-        concealed(True, fails)
+    with pytest.raises(Concealed) as caught, concealed(True):
+        fails()
     error = caught.value
     assert error.__context__ is None and error.__cause__ is None
-    with pytest.raises(ValueError, match="swordfish"):
-        concealed(False, fails)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert len(frames) == 2  # of this test, and of what conceals
+    assert not any(isinstance(value, ValueError | TracebackType) for value in frames[1].f_locals.values())
+    with pytest.raises(ValueError, match="swordfish"), concealed(False):
+        fails()
 
 
 def test_after_silence_the_process_speaks_as_before(caplog):
-    assert concealed(True, lambda: 3) == 3
+    with concealed(True):
+        logging.getLogger("dpicl").warning("unheard")
     logging.getLogger("dpicl").warning("heard")
     with pytest.warns(UserWarning, match="heard"):
         warnings.warn("heard", stacklevel=1)
+
+
+def test_a_release_that_nobody_is_charged_for_is_refused_from_python(own_cache):
+    task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4, sizes=dict.fromkeys(LABELS, 20))
+    with pytest.raises(UsageError, match="charged"):
+        release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
 
 
 def test_a_release_with_counted_sizes_or_without_noise_is_refused_from_python(own_cache):

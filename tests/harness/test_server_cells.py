@@ -17,9 +17,9 @@ from dpicl.mechanism.needs import unmet_needs
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import server_http
 from dpicl.models.server_record import ServerRecord
+from dpicl.plan.suite import load_suite
+from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench
-from dpicl.run.results import Result, from_text
-from dpicl.run.suite import load_suite
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer
 from tests.harness.models.tiny import save_tiny_llama

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpicl.core.cell import Cell
-from dpicl.run.sharding import shard
-from dpicl.run.store import Store
+from dpicl.plan.selection import shard
+from dpicl.results.store import Store
 from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result

@@ -10,7 +10,7 @@ import pytest
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import LABEL_LOCAL
 from dpicl.evaluation.inference import Components
-from dpicl.run import sizing
+from dpicl.plan import sizing
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import make_result
 

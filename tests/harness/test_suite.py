@@ -15,8 +15,8 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.paths import find_suite
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.expand import TaskFacts, expand
-from dpicl.run.suite import Changes, OptionChange, Suite, changed, load_suite
+from dpicl.plan.expand import TaskFacts, expand
+from dpicl.plan.suite import Changes, OptionChange, Suite, apply_changes, load_suite
 
 MECHANISMS = load_mechanisms()
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def read(tmp_path: Path, text: str = TEXT) -> Suite:
 
 def cells_of(suite: Suite, **changes: object) -> list[Cell]:
     options = changes.pop("options", ())
-    return expand(changed(suite, Changes(**changes), MECHANISMS), MECHANISMS, TASKS, options)
+    return expand(apply_changes(suite, Changes(**changes), MECHANISMS), MECHANISMS, TASKS, options)
 
 
 def test_a_suite_expands_to_every_combination_and_knobless_mechanisms_have_their_own_epsilon(tmp_path):

@@ -10,10 +10,10 @@ import pytest
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.api import readings
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.expand import TaskFacts, expand
-from dpicl.run.results import Result
-from dpicl.run.suite import Suite, load_suite
-from dpicl.run.tuning import chosen, tuned_words, tuning_suite, write_choice
+from dpicl.plan.expand import TaskFacts, expand
+from dpicl.plan.suite import Suite, load_suite
+from dpicl.plan.tuning import choose_settings, describe_tuning, tuning_suite, write_choice
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
 
 MECHANISMS = load_mechanisms()
@@ -100,7 +100,7 @@ def test_the_best_mean_over_tasks_is_chosen_and_written_beside_the_suite(tmp_pat
     assert suite.untuned == ["pta"]
     made = tuning_suite(suite, SOURCES)
     results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
-    tuned = chosen(suite, made, results, "dpicl tune small")
+    tuned = choose_settings(suite, made, results, "dpicl tune small")
     assert [setting.score for setting in tuned.rows["pta"]] == [0.75, 0.5, 0.25, 0.25, 0.25, 0.25]
     assert tuned.records == {"agnews": "f" * 64, "trec": "f" * 64}
     path = tmp_path / "suite.yaml"
@@ -116,7 +116,7 @@ def test_a_setting_without_a_result_chooses_nothing(tmp_path):
     suite = read(tmp_path)
     made = tuning_suite(suite, SOURCES)
     with pytest.raises(UsageError, match="pta"):
-        chosen(suite, made, results_of(made, {})[:-1], "dpicl tune small")
+        choose_settings(suite, made, results_of(made, {})[:-1], "dpicl tune small")
 
 
 def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
@@ -125,7 +125,7 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
     made = tuning_suite(suite, SOURCES)
     assert suite.untuned == ["pta", "pta_large"] and len(made.mechanisms) == 6
     path = tmp_path / "suite.yaml"
-    write_choice(path, chosen(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
+    write_choice(path, choose_settings(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
     own = [cell for cell in expand(load_suite(path), MECHANISMS, FACTS) if cell.label == "pta_large"]
     assert {(cell.options["slots"], cell.options["alpha"], cell.options["top_k"]) for cell in own} == {(9, 1.5, 10)}
     with pytest.raises(UsageError, match="no grid"):
@@ -146,7 +146,9 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
 def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, said):
     suite = read(tmp_path)
     made = tuning_suite(suite, SOURCES)
-    choice = write_choice(tmp_path / "suite.yaml", chosen(suite, made, results_of(made, {}), "dpicl tune small"))
+    choice = write_choice(
+        tmp_path / "suite.yaml", choose_settings(suite, made, results_of(made, {}), "dpicl tune small")
+    )
     assert change[0] in choice.read_text()
     choice.write_text(choice.read_text().replace(*change, 1))
     with pytest.raises(UsageError, match=said):
@@ -176,7 +178,7 @@ def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     suite = read(tmp_path)
     made = tuning_suite(suite, SOURCES)
     path = tmp_path / "suite.yaml"
-    write_choice(path, chosen(suite, made, results_of(made, {}), "dpicl tune small"))
+    write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
     assert load_suite(path).untuned == ["pta"] and load_suite(path).chosen("pta") == {}
 
@@ -185,10 +187,12 @@ def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
     suite = read(tmp_path)
     made = tuning_suite(suite, SOURCES)
     path = tmp_path / "suite.yaml"
-    write_choice(path, chosen(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
+    write_choice(path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
     after = load_suite(path)
-    assert tuned_words(after, results_of(after, {}))[0].startswith("Tuned: pta (6 settings a row, on public synthetic")
-    assert tuned_words(after, results_of(suite, {})) == []
+    assert describe_tuning(after, results_of(after, {}))[0].startswith(
+        "Tuned: pta (6 settings a row, on public synthetic"
+    )
+    assert describe_tuning(after, results_of(suite, {})) == []
 
 
 def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
@@ -220,8 +224,8 @@ def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_p
     again = dpicl("tune", path, "--results", results, "--task", "trec", "--json")  # everything is there
     assert (again.code, (tmp_path / "suite.tuned.yaml").read_text()) == (0, written)
     plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
-    chosen = first.json["rows"]["pta"][0]["options"]
-    assert all(chosen.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")
+    options = first.json["rows"]["pta"][0]["options"]
+    assert all(options.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")
 
 
 def test_a_board_says_what_is_our_reading_of_a_paper():

@@ -13,7 +13,7 @@ import pytest
 
 from dpicl.core.errors import DataError
 from dpicl.core.interrupts import stopped_by_term
-from dpicl.run.worker_process import WorkerProcess, portable, speaking
+from dpicl.engines.worker_process import WorkerProcess, make_portable, wait_for_workers
 
 
 class Unportable(Exception):
@@ -44,9 +44,9 @@ def target(pipe: Connection) -> None:
             case "mask":
                 pipe.send(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
             case "error":
-                pipe.send(portable(DataError("too few")))
+                pipe.send(make_portable(DataError("too few")))
             case "bug":
-                pipe.send(portable(Unportable("a", "b")))
+                pipe.send(make_portable(Unportable("a", "b")))
             case _:
                 pipe.send(item * 2)
 
@@ -62,7 +62,7 @@ def worker():
 def answer(worker: WorkerProcess) -> object:
     spoken: list[WorkerProcess] = []
     while not spoken:
-        spoken = speaking({worker.pipe: worker})
+        spoken = wait_for_workers({worker.pipe: worker})
     return spoken[0].heard()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpicl.attacks.results import AttackResult, Attempt, Decision, Estimate, External, LowerBound, Subject
-from dpicl.run.results import Cost, Privacy
+from dpicl.results.schema import Cost, Privacy
 from tests.leaderboards.factory import FIXED, make_result
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dpicl.core.cell import Cell
-from dpicl.run.results import (
+from dpicl.core.paths import find_suite
+from dpicl.mechanism.options import resolve_options
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.suite import load_suite
+from dpicl.results.schema import (
     Answer,
     Cost,
     Data,
@@ -22,6 +27,7 @@ from dpicl.run.results import (
     Score,
     SuiteReference,
 )
+from dpicl.results.store import Store
 
 FIXED = {"zero_shot": 0.0, "real_demonstrations": math.inf}
 
@@ -175,6 +181,23 @@ def ends(
         make_result("zero_shot", zero_shot, task=task, seed=seed, **more),
         make_result("real_demonstrations", real_data, task=task, seed=seed, **more),
     ]
+
+
+def write_shipped(folder: Path, results: Iterable[Result]) -> None:
+    """Write results into a results folder as if the shipped suite of their name had made them, records and all."""
+    for result in results:
+        suite = load_suite(find_suite(result.cell.suite))
+        reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
+        counts = {"test_records": suite.test_records, "train_records": suite.train_records}
+        cell = result.cell.model_copy(update={"suite_version": suite.version, "task_version": 2, **counts})
+        made = {"suite": reference, "cell": cell, "cell_id": cell.id}
+        Store(folder, cell.suite).write(result.model_copy(update=made))
+
+
+def shipped_options(mechanism: str) -> dict[str, Any]:
+    """All options of a mechanism of the shipped suite quick."""
+    given = next(entry.options for entry in load_suite(find_suite("quick")).mechanisms if entry.name == mechanism)
+    return resolve_options(load_mechanisms()[mechanism].cls, "agnews", given)
 
 
 def turned(result: Result) -> Result:

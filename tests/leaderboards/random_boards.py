@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
 
 #: (task, main metric)

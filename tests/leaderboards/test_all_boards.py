@@ -6,34 +6,23 @@ import csv
 
 import pytest
 
-from dpicl.core.paths import find_suite
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.html import suites_json
-from dpicl.mechanism.options import resolve_options
-from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
+from dpicl.results.store import Store
 from tests.harness.helpers import refuse
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, shipped_options, write_shipped
 from tests.leaderboards.site_factory import Page
 
 
 @pytest.fixture
 def results_folder(tmp_path):
     """Results of the suite quick on two sources of records, one result with other options, one of another suite."""
-    suite = load_suite(find_suite("quick"))
-    given = next(entry.options for entry in suite.mechanisms if entry.name == "tang")
-    options = resolve_options(load_mechanisms()["tang"].cls, "agnews", given)
-    shared = {"task_version": 2, "test_records": suite.test_records, "train_records": suite.train_records}
+    options = shipped_options("tang")
     folder = tmp_path / "results"
     for source in ("synthetic", "local"):
         made = [*ends(source=source), make_result("tang", 0.6, source=source, options=options)]
-        for result in [*made, make_result("tang", 0.9, source=source, options={**options, "slots": 99})]:
-            reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-            cell = result.cell.model_copy(update={"suite_version": suite.version, **shared})
-            Store(folder, "quick").write(
-                result.model_copy(update={"suite": reference, "cell": cell, "cell_id": cell.id})
-            )
+        other = make_result("tang", 0.9, source=source, options={**options, "slots": 99})
+        write_shipped(folder, [*made, other])
     Store(folder, "somebody").write(make_result("tang", 0.9, suite="somebody"))
     return folder
 
@@ -49,16 +38,6 @@ def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_
     assert (answered["epsilon"], answered["tasks"], answered["verdict"]) == (1.0, ["agnews"], "the only row")
     assert [(one["label"], one["number"]) for one in answered["best"]] == [("tang", "0.600")]
     assert "2 results with other suite settings" in answer.err
-
-
-def test_the_list_of_suites_has_a_line_an_answer(dpicl, results_folder, tmp_path):
-    site = tmp_path / "site"
-    flags = ["board", "all", "--results", results_folder, "--no-submissions"]
-    (line, _) = dpicl(*flags, "--json").json["suites"]
-    (answer,) = line["answers"]
-    assert answer["text"] == "ε = 1, agnews: tang (0.600), the only row"
-    assert dpicl(*flags, "--html", site).code == 0
-    assert answer["text"] in Page((site / "index.html").read_text("utf-8")).words
 
 
 def test_tied_rows_are_one_line_an_epsilon():

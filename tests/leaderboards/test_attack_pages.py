@@ -13,13 +13,10 @@ from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page, pages
 from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
-from dpicl.mechanism.options import resolve_options
-from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.suite import load_suite
 from dpicl.program import main
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, shipped_options, write_shipped
 from tests.leaderboards.site_factory import Page
 
 COUNTS = {"addresses released": 3, "of them in the baseline": 1}
@@ -124,14 +121,7 @@ def results_folder(tmp_path):
     """Results of the suite quick under its own hash, with an attack, an external evaluation and two damaged files."""
     suite = load_suite(find_suite("quick"))
     folder = tmp_path / "results"
-    given = next(entry.options for entry in suite.mechanisms if entry.name == "tang")
-    options = resolve_options(load_mechanisms()["tang"].cls, "agnews", given)
-    kept = Store(folder, "quick")
-    for result in (*ends(), make_result("tang", 0.6, options=options)):
-        reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-        shared = {"task_version": 2, "test_records": suite.test_records, "train_records": suite.train_records}
-        cell = result.cell.model_copy(update={"suite_version": suite.version, **shared})
-        kept.write(result.model_copy(update={"suite": reference, "cell": cell, "cell_id": cell.id}))
+    write_shipped(folder, [*ends(), make_result("tang", 0.6, options=shipped_options("tang"))])
     store.write(folder, make_attack(audited=2.1, task_version=2))
     (folder / "external" / "quick").mkdir(parents=True)
     external = make_external(0.3).model_copy(update={"version": suite.version})

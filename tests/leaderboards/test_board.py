@@ -12,7 +12,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import PAIR, differing
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import submission
 
@@ -70,12 +70,6 @@ def test_of_two_sets_of_options_the_newer_one_stays_where_both_have_as_many_resu
         (section,) = build_board([*ends(), *results]).sections
         assert [row.score for row in section.tables[0].rows] == [0.7]
         assert any("options" in note for note in section.notes)
-
-
-def test_rows_with_fewer_seeds_are_named():
-    results = [*ends(seed=0), *ends(seed=1), make_result("tang", 0.6, seed=0), make_result("tang", 0.6, seed=1)]
-    (section,) = build_board([*results, make_result("pta", 0.6, seed=1)]).sections
-    assert "pta at ε = 1 on agnews has 1 of 2 seeds so far." in section.notes
 
 
 def test_no_results_make_an_empty_board_that_says_what_to_run():
@@ -139,27 +133,6 @@ def test_terminal_has_per_query_epsilon_and_explains_it_once(monkeypatch):
         esa, tang = (" ".join(word for row in parts_of(own, name) for word in row) for name in ("esa", "tang"))
         assert "0.99 10.939 0.214 30" in esa and "0.99 – – any" in tang
     assert text.count("ε is for all Q queries together") == 1
-
-
-def test_tables_without_an_answer_mechanism_have_no_such_column():
-    text = render_terminal(build_board([*ends(), make_result("tang", 0.6), *answering()]), color=False)
-    agnews, samsum = text.split("samsum: ROUGE-L", 1)
-    assert "per-query" not in agnews
-    assert "per-query" in samsum
-    assert "real_demonstrations " in samsum
-    assert samsum.count("ε is for all Q queries together") == 1
-
-
-@pytest.mark.parametrize("label", ["esa", "a_row_with_a_name_that_is_much_longer_than_any_table_can_hold", "名" * 60])
-def test_no_number_is_cut_when_a_table_is_wide(label):
-    more = {"label": label, "queries": 1_000_000, "per_query": 0.123, "epsilon": 8.0}
-    results = (
-        [result for seed in range(0, 12, 2) for result in answering(seed=seed, **more)] if label == "esa" else None
-    )
-    text = render_terminal(build_board(results or answering(**more)), color=False)
-    assert max(map(cell_len, text.splitlines())) <= 110
-    for number in ("7.92", "0.123", "10.939", "0.600", "1,000,000", "0.250"):
-        assert any(number in line for line in text.splitlines())
 
 
 def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped(monkeypatch):

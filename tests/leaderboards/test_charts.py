@@ -258,7 +258,7 @@ def test_a_name_is_shown_as_it_is_and_changes_nothing_else(label):
     assert shown in texts(utility(*results))
     chart = printed([(label, table_of(*results))], "model")
     assert charts.cut(label, 60) in [text.get_text() for text in chart.legends[0].get_texts()]
-    for kind in ("pdf", "png", "svg"):
+    for kind in ("pdf", "png", "svg") if label in HOSTILE[:2] else ("svg",):
         assert len(in_print(chart.file)(kind)) > 5000
 
 

@@ -19,7 +19,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.run.results import Documents, Score, from_text, to_text
+from dpicl.results.schema import Documents, Score, from_text, to_text
 from tests.leaderboards.factory import ends, make_result, turned
 from tests.leaderboards.random_boards import random_results
 
@@ -112,7 +112,7 @@ def test_a_task_of_errors_from_run_to_board_and_compare(dpicl, errors, tmp_path)
     assert compared.code == 1
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_opposite_metric_leaves_order_recovery_and_ranks_unchanged(seed):
     results = random_results(seed)
     plain, opposite = (board_json(build_board(own))["sections"] for own in (results, [*map(turned, results)]))
@@ -134,7 +134,7 @@ def test_the_opposite_metric_leaves_order_recovery_and_ranks_unchanged(seed):
         assert ranks[0] == ranks[1]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_opposite_metric_leaves_verdicts_and_steps_unchanged(seed):
     scores = ((("tang", 0.9), ("pta", 0.2 + seed / 8)), (("tang", 0.5), ("pta", 0.6)))
     base, candidate = (

@@ -7,7 +7,7 @@ import pytest
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.run.results import Documents
+from dpicl.results.schema import Documents
 from tests.leaderboards.factory import make_result
 
 METRIC = "acc_calibrated"

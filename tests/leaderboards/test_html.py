@@ -34,16 +34,6 @@ def test_a_site_has_a_page_for_the_board_every_mechanism_and_every_row():
     assert len([name for name in files if name.startswith("rows/")]) == 5
 
 
-def test_every_row_of_the_board_links_to_its_page_and_that_to_its_mechanism():
-    files = site_of(plain_results())
-    rows = [link for link in Page(files["index.html"]).links if link.startswith("rows/")]
-    assert sorted(rows) == sorted(name for name in files if name.startswith("rows/"))
-    for name in rows:
-        up = [link for link in Page(files[name]).links if link.startswith("../mechanisms/")]
-        assert up
-        assert all(link.removeprefix("../") in files for link in up)
-
-
 def test_a_row_keeps_its_address_when_seeds_are_added_and_not_on_another_board():
     def address(*results):
         board = build_board([*ends(), *results])

@@ -14,7 +14,6 @@ from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.html import attacks_page, pages, suites_page
 from dpicl.leaderboards.render.page import web_address
-from dpicl.leaderboards.render.site import addresses
 from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.downloads import board_csv
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
@@ -33,23 +32,15 @@ _TAGS = """
     strong style summary svg table tbody td text th thead title tr ul caption
 """
 
-of_both = pytest.mark.parametrize(
-    "together",
-    [pytest.param(False, id="a page a row"), pytest.param(True, id="very many rows", marks=pytest.mark.slow)],
-)
-
 
 @cache
-def site(text: str, together: bool = False) -> dict[str, str]:
-    """Every file of a site in which the text stands wherever an untrusted one may be. together: as of a board with so
-    many rows that they have no pages of their own."""
+def site(text: str) -> dict[str, str]:
+    """Every file of a site in which the text stands wherever an untrusted one may be."""
     board = full_board(text)
     attacks = [make_attack(attack=text, measures={text: AUC["auc"]}, counts={text: 1}, notes=[text])]
     fields = ("attack", "authors", "reference", "code", "note", "label")
     external = [make_external(0.3, **dict.fromkeys(fields, text[:2000]))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(addresses, "MOST_PAGES", 1 if together else addresses.MOST_PAGES)
-        files = pages(board, links=[("All suites", "../index.html")])
+    files = pages(board, links=[("All suites", "../index.html")])
     return {
         **files,
         "attacks": attacks_page(build_attacks(attacks, external)),
@@ -57,30 +48,28 @@ def site(text: str, together: bool = False) -> dict[str, str]:
     }
 
 
-def documents(text: str, together: bool = False) -> dict[str, str]:
-    return {name: content for name, content in site(text, together).items() if not name.endswith((".csv", ".json"))}
+def documents(text: str) -> dict[str, str]:
+    return {name: content for name, content in site(text).items() if not name.endswith((".csv", ".json"))}
 
 
-def by_kind(text: str, together: bool) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
+def by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
     """Shape of the pages of every kind, together."""
     found = {kind: Counter() for kind in KINDS}
-    for name, content in documents(text, together).items():
+    for name, content in documents(text).items():
         found[name.partition("/")[0]] += shape(content)
     return found
 
 
-@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_texts_change_no_tag_and_no_attribute_of_any_page(value, together):
-    harmless, hostile = by_kind("plain", together), by_kind(value, together)
+def test_hostile_texts_change_no_tag_and_no_attribute_of_any_page(value):
+    harmless, hostile = by_kind("plain"), by_kind(value)
     assert all(harmless[kind] for kind in KINDS)
     assert hostile == harmless
 
 
-@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_pages_hold_our_tags_and_attributes_alone(value, together):
-    for content in documents(value, together).values():
+def test_pages_hold_our_tags_and_attributes_alone(value):
+    for content in documents(value).values():
         page = Page(content)
         assert {tag for tag, _ in page.tags} <= set(_TAGS.split())
         names = {name for _, attributes in page.tags for name in attributes if not name.startswith("data-")}
@@ -90,19 +79,17 @@ def test_pages_hold_our_tags_and_attributes_alone(value, together):
         assert kinds in ([None], [None, "application/json"])
 
 
-@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_control_and_direction_characters_are_nowhere_and_names_stay_in_their_folder(value, together):
-    for name, content in site(value, together).items():
+def test_control_and_direction_characters_are_nowhere_and_names_stay_in_their_folder(value):
+    for name, content in site(value).items():
         assert re.fullmatch(r"((rows|mechanisms)/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}", name), name
         assert ".." not in name
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029\x00\x1b]", content), name
 
 
-@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_links_lead_to_files_of_the_site_and_nowhere_else(value, together):
-    files = site(value, together)
+def test_links_lead_to_files_of_the_site_and_nowhere_else(value):
+    files = site(value)
     for name, content in files.items():
         if name.endswith((".csv", ".json")) or name in ("attacks", "suites"):
             continue

@@ -1,7 +1,5 @@
 """Boards of very many rows: rows on the pages of their mechanisms, charts of the best, long tables."""
 
-import random
-import re
 from collections import Counter
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
@@ -9,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render import board_charts, console, dot_charts
+from dpicl.leaderboards.render import board_charts, dot_charts
 from dpicl.leaderboards.render.charts import MOST_LABELS, fixed_looks
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.site import addresses
@@ -38,7 +36,7 @@ def kind(request, together, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("text", [HOSTILE[0], "x" * 5000])
+@pytest.mark.parametrize("text", [HOSTILE[0], pytest.param("x" * 5000, marks=pytest.mark.slow)])
 def test_rows_without_pages_stand_on_those_of_their_mechanisms_and_every_link_leads_somewhere(kind, text):
     board = full_board(text)
     files, current = pages(board), [row for section in board.sections for row in section.rows]
@@ -61,7 +59,7 @@ def places(text, wanted):
     return [attributes for tag, attributes in Page(text).tags if tag == wanted and "id" in attributes]
 
 
-@pytest.mark.parametrize("text", [HOSTILE[0], HOSTILE[2]])
+@pytest.mark.parametrize("text", [HOSTILE[0], pytest.param(HOSTILE[2], marks=pytest.mark.slow)])
 def test_hostile_texts_are_data_where_rows_stand_together(kind, text):
     found = [
         sum((shape(own) for name, own in pages(full_board(one)).items() if name.endswith(".html")), Counter())
@@ -84,17 +82,6 @@ def test_names_of_one_mechanism_share_pages_and_a_submitted_method_has_its_own(m
     assert sum(len(text) for name, text in files.items() if name in shared) < 60 * 5000 + 2 * 15_000
 
 
-def test_a_row_takes_a_few_thousand_bytes_where_rows_stand_together(monkeypatch):
-    monkeypatch.setattr(addresses, "MOST_PAGES", 10)
-    files = pages(many(11))
-    assert not any(name.startswith("rows/") for name in files)
-    for name, text in files.items():
-        if name.startswith("mechanisms/row"):
-            (section,) = re.findall(r'<section id=".*?</section>', text, re.DOTALL)
-            assert "adjusted p" in section and ".json" in section and "dpicl run" in section
-            assert len(section) < 4000
-
-
 def test_charts_of_very_many_rows_show_the_best_and_say_so():
     (table,) = many(MOST_LABELS + 5).sections[0].tables
     looks = fixed_looks(row.label for row in table.all_rows)
@@ -106,20 +93,3 @@ def test_charts_of_very_many_rows_show_the_best_and_say_so():
     few = fixed_looks(row.label for row in table.all_rows[:4])
     (small,) = many(3).sections[0].tables
     assert "best of" not in board_charts.privacy_utility(small, few | looks)
-
-
-@pytest.mark.parametrize("width", [60, 80, 110])
-def test_a_long_table_looks_the_same_however_it_is_laid_out(monkeypatch, width):
-    generator = random.Random(width)
-    words = ["tang", "voté ü", "漢字", "a" * 40]
-    for labels in (words[:3], words):
-        names = ["mechanism", "ε", *("a head of words"[: generator.randint(1, 15)] for _ in range(6))]
-        lines = [[generator.choice(labels), *(f"{generator.random():.3f}" for _ in range(7))] for _ in range(130)]
-        shown = []
-        for long in (100, 10**9):
-            monkeypatch.setattr(console, "_LONG", long)
-            one, text = console.plain_console(False)
-            one.width = width
-            console.print_tables(one, names, lines, keep=2)
-            shown.append(text())
-        assert shown[0] == shown[1]

@@ -17,7 +17,7 @@ from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.run.results import Manifest, Result, from_text
+from dpicl.results.schema import Manifest, Result, from_text
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 
@@ -124,14 +124,6 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
     assert "mine ≈ ‡" in page.words and "tang ≈" in page.words and "zero_shot ≈" not in page.words
     (own,) = [Page(text) for name, text in files.items() if name.startswith("rows/mine")]
     assert ROUNDING.why in own.words and NOT_CHECKED.why in own.words
-
-
-def test_one_note_a_mark_with_the_number_of_rows(results):
-    board = build_board([*results, make_result("tang", 0.6, epsilon=8.0, rows_alone=None)])
-    for text in (render_terminal(board, color=False), Page(pages(board)["index.html"]).words):
-        words = " ".join(text.split())
-        assert words.count("≈ 3 rows are marked 'proved up to rounding'") == 1
-        assert words.count("‡ 1 row is marked 'plug-in, not checked'") == 1
 
 
 def test_committed_results_from_before_it_was_measured_are_marked():

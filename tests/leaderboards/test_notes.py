@@ -1,24 +1,12 @@
 """Notes: by weight, what repeats once, with a count; never more than a page can show."""
 
-from dpicl.leaderboards.model.notes import MOST_NAMED, MOST_NOTES, Note, Weight, gathered, named
+from dpicl.leaderboards.model.notes import MOST_NOTES, Note, Weight, gathered, named
 
 
 def test_what_is_said_of_one_thing_is_one_sentence_whatever_its_name():
     note = Note(Weight.SEEDS, "{0} %s {}", " has {} seeds", " have 1 seed")
     assert gathered([note, note]) == ("{0} %s {} has {} seeds.",)
     assert named(["a", "b", "a"]) == "a and b"
-
-
-def test_what_is_said_of_many_is_one_sentence_with_their_number():
-    notes = [Note(Weight.SEEDS, f"row{i}", " has 1 seed", " have 1 seed") for i in range(120)]
-    (text,) = gathered(notes)
-    assert text.startswith("120 rows have 1 seed (row0, ")
-    assert f"row{MOST_NAMED - 1} and {120 - MOST_NAMED} more" in text
-
-
-def test_heavier_notes_come_first_and_equal_ones_stay_in_order():
-    notes = [Note(Weight.RANKING, "", "a"), Note(Weight.REFUTED, "", "b"), Note(Weight.RANKING, "", "c")]
-    assert gathered(notes) == ("b.", "a.", "c.")
 
 
 def test_many_different_notes_of_one_weight_end_in_a_count_of_the_rest():

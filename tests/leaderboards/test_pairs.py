@@ -14,7 +14,7 @@ from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.pairs import Pairs
-from dpicl.run.store import Store
+from dpicl.results.store import Store
 from tests.leaderboards.factory import ends, make_result, turned
 
 SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}

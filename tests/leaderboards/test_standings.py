@@ -17,24 +17,9 @@ def only_table(results) -> TaskTable:
     return board.sections[0].tables[0]
 
 
-def test_recovery_is_the_share_of_the_gain_of_real_demonstrations_and_may_leave_zero_to_one():
-    found = [recover(score, 0.4, 0.8)[0] for score in (0.4, 0.7, 0.3, 0.9, 0.8)]
-    assert found == pytest.approx([0, (0.7 - 0.4) / (0.8 - 0.4), -0.25, 1.25, 1])
-
-
 @pytest.mark.parametrize("real_data", [0.4, 0.4 + MINIMUM_GAIN - 0.001, 0.2])
 def test_recovery_is_not_given_when_real_demonstrations_gain_almost_nothing(real_data):
     assert recover(0.5, 0.4, real_data)[0] is None
-
-
-def test_row_is_the_mean_over_seeds_and_recovers_against_the_same_seeds():
-    # Seed 2 of the reference baselines would change the answer, and must not count for a row with seeds 0 and 1.
-    results = [*ends(seed=0), *ends(zero_shot=0.5, real_data=0.9, seed=1), *ends(zero_shot=0.1, real_data=0.2, seed=2)]
-    results += [make_result("tang", 0.6, seed=0), make_result("tang", 0.8, seed=1)]
-    (row,) = only_table(results).rows
-    assert row.seeds == (0, 1)
-    assert row.score == pytest.approx(0.7)
-    assert row.recovery == pytest.approx((0.7 - 0.45) / (0.85 - 0.45))
 
 
 def test_recovery_needs_both_ends_on_every_seed_of_the_row():
@@ -53,41 +38,6 @@ def test_interval_holds_the_score_and_shrinks_with_more_documents():
     # The normal interval of 50 documents is +-0.136, of 800 documents +-0.034.
     assert few.high - few.low == pytest.approx(0.27, abs=0.05)
     assert many.high - many.low == pytest.approx(0.068, abs=0.02)
-
-
-def test_missing_ends_are_named_with_the_command_that_makes_them():
-    table = only_table([make_result("tang", 0.6, seed=0), make_result("tang", 0.6, seed=1), ends(seed=0)[0]])
-    assert table.real_data is None
-    zero_shot, real_data = table.missing
-    assert "zero_shot" in zero_shot.what and "seed 1" in zero_shot.what and "seeds 0–1" in real_data.what
-    words = "dpicl run quick --task agnews --mechanism real_demonstrations --model embedded --source synthetic"
-    assert real_data.command == words
-
-
-def test_overall_is_the_mean_recovery_over_common_tasks_ranked_within_each_epsilon():
-    results = [*ends("agnews"), *ends("trec", zero_shot=0.2, real_data=0.6), *ends("dbpedia")]
-    for epsilon, scores in {
-        1.0: {"tang": (0.5, 0.3), "pta": (0.6, 0.4)},
-        8.0: {"tang": (0.8, 0.6), "pta": (0.6, 0.4)},
-    }.items():
-        for label, (agnews, trec) in scores.items():
-            results.append(make_result(label, agnews, task="agnews", epsilon=epsilon))
-            results.append(make_result(label, trec, task="trec", epsilon=epsilon))
-    results.append(make_result("tang", 0.8, task="dbpedia"))  # pta lacks dbpedia, so nobody's mean has it
-    (overall,) = build_board(results).sections[0].rankings
-    assert (overall.title, overall.total) == ("2 of 3 tasks", 3)
-    assert overall.tasks == ("agnews", "trec")
-    assert [task for task, _ in overall.left_out] == ["dbpedia"]
-    assert overall.left_out[0][1] == "pta at ε = 1, pta at ε = 8 and tang at ε = 8 have no result"
-    found = [(one.epsilon, one.rank and str(one.rank), one.label, one.recovery) for one in overall.standings]
-    assert found == [
-        (0.0, None, "zero_shot", 0.0),
-        (1.0, "1–2", "pta", pytest.approx(0.5)),
-        (1.0, "1–2", "tang", pytest.approx(0.25)),
-        (8.0, "1–2", "tang", pytest.approx(1.0)),
-        (8.0, "1–2", "pta", pytest.approx(0.5)),
-        (math.inf, None, "real_demonstrations", 1.0),
-    ]
 
 
 def ranks_of(ranking) -> dict[str, tuple[str | None, float | None]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from dpicl.core.paths import shipped_suites
-from dpicl.run.suite import load_suite
+from dpicl.plan.suite import load_suite
 
 
 def test_the_suites_ship():
@@ -16,17 +16,6 @@ def test_every_shipped_suite_has_both_ends_of_the_scale(name):
     assert suite.name == name
     assert {"zero_shot", "real_demonstrations"} <= {entry.name for entry in suite.mechanisms}
     assert suite.mode == "proved"
-
-
-def test_classification_compares_mechanisms_with_both_ends_and_the_public_control_on_real_records():
-    suite = load_suite(shipped_suites()["classification"])
-    assert suite.source == "local"
-    assert suite.tasks == ["dbpedia", "agnews", "trec"]
-    names = "zero_shot real_demonstrations public_demonstrations tang pta prism voting voting voting"
-    assert " ".join(entry.name for entry in suite.mechanisms) == names
-    ways = {entry.options.get("partition", "per_query") for entry in suite.mechanisms if entry.name == "voting"}
-    assert ways == {"per_query", "one_sample", "once"}
-    assert (suite.epsilons, suite.seeds, suite.delta) == ([1.0, 8.0], [0, 1, 2], 1e-5)
 
 
 def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collection():

@@ -5,15 +5,10 @@ import re
 import pytest
 
 from dpicl.core.messages import capitalized
-from dpicl.core.paths import find_suite
-from dpicl.leaderboards.compare.named_rows import compare_named
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.columns import columns
-from dpicl.leaderboards.render import board_charts, html, pairs_text, terminal, track
-from dpicl.run.store import Store
-from dpicl.run.suite import load_suite
-from tests.leaderboards.factory import ends, make_result
+from dpicl.leaderboards.render import html, terminal, track
+from tests.leaderboards.factory import ends, make_result, write_shipped
 from tests.leaderboards.site_factory import Page
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -61,33 +56,6 @@ def test_the_model_has_its_name_wherever_a_board_is_read(model, name):
         assert [where for where, text in shown.items() if spec.search(text)] == []
 
 
-def test_a_figure_for_a_paper_names_the_model_in_its_legend():
-    (table,) = build_board(results()).sections[0].tables
-    (legend,) = board_charts.printed([(table.task, table)], MODEL).legends
-    assert legend.get_title().get_text() == MODEL
-
-
-def test_seeds_are_counted_in_every_column_of_that_name():
-    board = build_board(results(seeds=(0, 2, 5)))
-    (section,) = board.sections
-    text = terminal.render_terminal(board, color=False)
-    lines = [line for line in text.splitlines() if re.match(r" (tang|pta \(Q = 1\)) +1 ", line)]
-    assert len(lines) >= 4 and all(re.search(r" 3( |$)", line) for line in lines)
-    assert {columns(section.rows, ["seeds"])[0].text(row) for row in section.rows} == {"3"}
-    pairs = pairs_text.render_terminal(compare_named(board, "quick", "tang", "pta"), color=False)
-    assert not any("0, 2, 5" in shown for shown in (*texts(board).values(), pairs))
-
-
-def test_a_comparison_names_the_better_row_first_and_else_keeps_the_order():
-    board = build_board(results(seeds=range(4)))
-    for names in (("tang@1", "pta@1"), ("pta@1", "tang@1")):
-        pair = compare_named(board, "quick", *names).pairs[0]
-        assert pair.says.startswith("tang@1 is better than pta@1 (Q = 1), by 0.300 (")
-    same = [make_result(name, 0.5 + (seed == at) / 10, seed=seed) for at, name in enumerate("ab") for seed in range(4)]
-    pair = compare_named(build_board(same), "quick", "b", "a").pairs[0]
-    assert pair.says.startswith("b@1 against a@1: inconclusive, ")
-
-
 def test_one_thing_is_in_the_singular():
     wrong = re.compile(rf"(?<![\d.,–-])1 ({PLURALS})\b")
     shown = texts(build_board(results(seeds=(0,), documents=1)[:3]))
@@ -103,20 +71,8 @@ def test_a_symbol_is_not_capitalized(text, expected):
     assert capitalized(text) == expected
 
 
-def test_notes_of_a_page_begin_with_the_letter_epsilon():
-    notes = Page(html.pages(build_board(results(seeds=range(4))))["index.html"]).words
-    assert "ε = 1: " in notes and "Ε" not in notes
-
-
 def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
-    for name in ("quick", "v1"):
-        suite = load_suite(find_suite(name))
-        shared = {"task_version": 2, "test_records": suite.test_records, "train_records": suite.train_records}
-        for result in ends(suite=name, source="synthetic"):
-            reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-            cell = result.cell.model_copy(update={"suite_version": suite.version, **shared})
-            made = {"suite": reference, "cell": cell, "cell_id": cell.id}
-            Store(tmp_path, name).write(result.model_copy(update=made))
+    write_shipped(tmp_path, [*ends(suite="quick"), *ends(suite="v1")])
     answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")
     assert [line["suite"] for line in answer.json["suites"]] == ["v1", "quick"]

@@ -18,8 +18,8 @@ from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting
 from dpicl.privacy.cluster_tree import ClusterTree
 from dpicl.privacy.sampling_schemes import SCHEMES
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.reader import SlotReader
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.reader import SlotReader
 from tests.mechanisms.answering import (
     ALL,
     DIMENSION,

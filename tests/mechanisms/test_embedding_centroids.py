@@ -19,7 +19,7 @@ from dpicl.privacy import accountants
 from dpicl.privacy.primitives import NoisySum
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.slack import LARGEST, slack
-from dpicl.run.releasing import calibrated, release
+from dpicl.releasing.release import calibrate_mechanism, release
 
 SIM = EmbeddingCentroids(embedding="sim")
 LOGISTIC = replace(SIM, head="logistic", steps=3)
@@ -92,7 +92,7 @@ def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypa
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon):
     sizes = Sizes({None: 500} if mechanism.head == "logistic" else {"a": 10, "b": 99}, {})
-    found = calibrated(mechanism, sizes, epsilon, 1e-5, cache=None)
+    found = calibrate_mechanism(mechanism, sizes, epsilon, 1e-5, cache=None)
     steps = 1 if mechanism.head == "centroid" else mechanism.steps
     expected = {1.0: 3.7304, 8.0: 0.60024}[epsilon]  # the exact Gaussian curve (Balle & Wang 2018) at delta = 1e-5
     assert found.knob == pytest.approx(expected * math.sqrt(steps), rel=1e-3)

@@ -23,7 +23,7 @@ from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import NoisyRelease, observing
 from dpicl.privacy.slack import LARGEST, slack
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 
 LABELS = ("red", "green", "blue")
 

@@ -22,8 +22,8 @@ from dpicl.privacy.gaussians import exact_epsilon
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import observing
+from dpicl.results.schema import from_text, to_text
 from dpicl.run.pipeline import run_cell
-from dpicl.run.results import from_text, to_text
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 from tests.mechanisms.adversarial import StableSampling, TinyTask

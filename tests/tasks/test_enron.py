@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from itertools import islice, product
 
 import numpy as np
 import pytest
-from lm_eval import evaluator
-from lm_eval.api.model import LM
-from lm_eval.tasks import TaskManager
 
 from dpicl import models
 from dpicl.attacks.pii_patterns import addresses, found, phones
-from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import DataError
 from dpicl.data.splits import Record, normalised
-from dpicl.data.task import TASKS, Task
+from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.bases import Demonstration
-from dpicl.mechanisms.prism import Prism
-from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
-from dpicl.mechanisms.real_demonstrations import RealDemonstrations
-from dpicl.mechanisms.tang import Tang
-from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.models.base import ChatPrompt
-from dpicl.run.releasing import release
 from dpicl.tasks import mail
 from dpicl.tasks.synthetic import enron
-from dpicl.tasks.synthetic.grammar import _FIELD
 
 RESERVED = re.compile(r"@(?:[a-z]+\.)*(?:example\.(?:com|org|net)|example)")
 FICTITIOUS = re.compile(r"(?:[2-9]\d\d)?55501\d\d")
@@ -87,22 +75,6 @@ def test_invented_mails_are_distinct_single_lines_that_no_cut_touches(invented):
         assert mail.is_plausible(text)
 
 
-def test_the_corpus_is_a_function_of_seed_split_and_index():
-    def first(split="train", seed=0):
-        return list(islice(enron.records(None, split, seed), 20))
-
-    assert first() == first()
-    assert first() != first(seed=1) and first() != first("test")
-
-
-def test_every_alternative_is_well_formed_and_every_symbol_exists():
-    for alternatives in enron.GRAMMAR.rules.values():
-        assert alternatives
-        for alternative in alternatives:
-            assert not set("{}[]") & set(_FIELD.sub("", alternative)), alternative
-            assert all(m["name"] in enron.GRAMMAR.rules for m in _FIELD.finditer(alternative) if m["name"])
-
-
 # --- records of the other sources
 
 
@@ -134,23 +106,6 @@ def test_a_row_without_a_body_is_refused_without_its_content(local, body):
     with pytest.raises(DataError, match=r"enron/train\.jsonl line 1 needs the body") as caught:
         Task.load("enron", "local")
     assert "SECRET" not in str(caught.value)
-
-
-def test_without_a_hub_copy_the_error_says_which_files_to_bring():
-    with pytest.raises(DataError, match=r"enron/train\.jsonl"):
-        Task.load("enron", "hub")
-
-
-def test_real_mail_loads_with_its_known_counts(real_data):
-    if not (real_data / "enron").is_dir():
-        pytest.skip("DPICL_DATA holds no enron/")
-    task = Task.load("enron", "local")
-    sides = [[record.text for record in side] for side in (task.train, task.test)]
-    counts = [len(side) for side in sides] + [sum(bool(addresses(text)) for text in side) for side in sides]
-    assert counts == [2758, 689, 883, 238]
-    assert sum(task.dropped.values()) == 0
-    assert max(len(text.split()) for side in sides for text in side) == 120
-    assert np.mean([mail.is_plausible(text) for text in sides[1]]) > 0.97
 
 
 # --- prompts
@@ -235,48 +190,7 @@ def test_released_mails_are_scored_through_lm_eval(synthetic):
     assert evaluation.aggregates == {"word_distance": mail.word_distance(texts, records), "repeats": 0.25}
 
 
-class Always(LM):
-    def generate_until(self, requests, disable_tqdm=True):
-        return [" Bob, / Can we meet on Monday? / Ann" for _ in requests]
-
-    def loglikelihood(self, requests, disable_tqdm=True):
-        raise AssertionError("the task asks for texts")
-
-    loglikelihood_rolling = loglikelihood
-
-
-def test_lm_eval_runs_the_task_file_by_itself(synthetic):
-    manager = TaskManager(include_path=str(TASKS), include_defaults=False, metadata={"source": "synthetic"})
-    loaded = manager.load("dpicl_enron")["tasks"]["dpicl_enron"]
-    assert list(loaded.eval_docs) == synthetic.documents()
-    assert loaded.fewshot_context(loaded.eval_docs[0], 0) == synthetic.icl_prefix(()) + synthetic.query("")
-    output = evaluator.evaluate(Always(), manager.load(["dpicl_enron"]), limit=3, bootstrap_iters=0)
-    assert output["results"]["dpicl_enron"]["plausible,none"] == 1.0
-
-
 # --- mechanisms
-
-
-WRITERS = {
-    "tang": Tang(slots=3, tokens=4, top_k=20),
-    "pta": PTA(slots=3, tokens=4),
-    "prism": Prism(prompts=3, tokens=4),
-    "zero_shot": ZeroShot(),
-    "real_demonstrations": RealDemonstrations(),
-}
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_mechanisms_that_write_texts_write_mails(synthetic, own_cache, name):
-    mechanism = WRITERS[name]
-    assert mechanism.skip(synthetic) is None
-    epsilon = math.inf if name == "real_demonstrations" else 8.0
-    config = ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2)
-    made = release(mechanism, synthetic, models.load("sim"), config)
-    assert [demonstration.label for demonstration in made.demonstrations] == ["email"] * 2
-    assert len({demonstration.text for demonstration in made.demonstrations}) == 2
-    if mechanism.knob is not None:
-        assert 0 < made.bounds.upper <= 8.0
 
 
 def test_a_mechanism_that_would_repeat_one_mail_skips_the_task(synthetic):

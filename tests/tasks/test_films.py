@@ -128,7 +128,3 @@ def test_distances_are_0_for_the_same_and_1_without_overlap_or_without_valid_tex
     assert films.year_distance([line(year=1990)], [line(year=1989)]) == 1.0
     for nothing in ([], ["no film"], [line(year=1)]):
         assert films.genre_distance(nothing, same) == films.year_distance(nothing, same) == 1.0
-
-
-def test_the_list_of_genres_has_no_repeats_and_is_sorted():
-    assert list(films.genres()) == sorted(set(films.genres()), key=str.lower)

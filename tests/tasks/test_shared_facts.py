@@ -18,8 +18,8 @@ from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.models.simulated import SimulatedLM
+from dpicl.releasing.release import release
 from dpicl.run.pipeline import run_cell
-from dpicl.run.releasing import release
 from dpicl.run.workbench import Workbench
 from dpicl.tasks import facts, facts_bound
 from dpicl.tasks.synthetic import shared_facts
@@ -177,7 +177,7 @@ def test_the_allowed_rate_is_group_privacy_applied_step_by_step():
 
 
 def test_the_command_reads_results(own_cache, tmp_path, capsys):
-    from dpicl.run.results import to_text
+    from dpicl.results.schema import to_text
 
     bench = Workbench(MECHANISMS)
     cell = make_cell("real_demonstrations", task="shared_facts", shots=30, train_records=None, test_records=None)

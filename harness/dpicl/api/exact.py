@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from dpicl.api.given import GivenMechanism, given_mechanism
 from dpicl.api.tables import Audits
 from dpicl.api.values import (
     Count,
@@ -20,9 +19,9 @@ from dpicl.api.values import (
     Shots,
     Text,
     as_it_is,
+    as_list,
     as_text,
-    checked,
-    several,
+    check_arguments,
 )
 from dpicl.attacks import store
 from dpicl.attacks.exact_audit import ExactJob, exact_audit, reason_against
@@ -33,17 +32,18 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import message
 from dpicl.core.vocabulary import silent
 from dpicl.data.task import Task
+from dpicl.engines.progress import count_progress
+from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.progress import counting
-from dpicl.run.selection import Selection, select, selection_of
-from dpicl.run.suite import Changes, made_suite
+from dpicl.plan.selection import Selection, select, selection_of
+from dpicl.plan.suite import Changes, make_suite
 from dpicl.run.workbench import Workbench
 
 #: The suite of cells that one mechanism makes up.
 _SUITE = "python"
 
 
-@checked
+@check_arguments
 def audit_exactly(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -75,17 +75,17 @@ def audit_exactly(
         that keeps finished audits.
     Raises UsageError for what does not fit.
     """
-    files = several(plugins)
+    files = as_list(plugins)
     given = given_mechanism(mechanism, files)
     files = [*files, *([given.plugin] if given.plugin is not None and given.plugin not in files else [])]
-    suite = made_suite(
+    suite = make_suite(
         {
             "name": _SUITE,
             "version": 1,
             "source": source,
             "models": [model],
             "seeds": [seed],
-            "epsilons": several(epsilon),
+            "epsilons": as_list(epsilon),
             "delta": delta,
             "shots": shots,
             "test_records": test_records,
@@ -105,7 +105,7 @@ def audit_exactly(
     return Audits(made)
 
 
-@checked
+@check_arguments
 def audit_rows_exactly(
     suite: Text,
     *,
@@ -125,7 +125,7 @@ def audit_rows_exactly(
     Raises UsageError for what does not fit, and where no row is left.
     """
     changes = Changes(tasks=tasks, mechanisms=mechanisms, epsilons=epsilons)
-    selection = select(suite, Path(results or "results"), several(plugins), changes)
+    selection = select(suite, Path(results or "results"), as_list(plugins), changes)
     cells, skipped = _rows(selection, asked)
     made, failed = _made(selection, cells, (deal, asked, copies), results, progress)
     notes = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
@@ -163,10 +163,10 @@ def _made(
     for cell in cells:
         job = ExactJob(AuditedRow(cell, bench.mechanism(cell), bench.task(cell)), *adversary)
         try:
-            there = None if results is None else _kept(Path(results), job)
+            there = None if results is None else store.same_records(Path(results), job.attempt, job.row.task, message)
             if there is None:
                 tell(f"dpicl: {job}")
-                report = counting() if progress else silent
+                report = count_progress() if progress else silent
                 there = exact_audit(job, bench.model(cell.model), bench.outputs(), report)
                 if results is not None:
                     tell(f"dpicl: {store.write(Path(results), there)}")
@@ -176,14 +176,3 @@ def _made(
             continue
         made.append(there)
     return made, failed
-
-
-def _kept(results: Path, job: ExactJob) -> AttackResult | None:
-    """The audit that is in the folder. Raises UsageError for one of other records."""
-    found = store.stored(results, job.attempt, message)
-    if found is not None and found.manifest.data.fingerprint != job.row.task.fingerprint:
-        raise UsageError(
-            f"The audit under {results} was computed on different data of {job.row.task.name} (fingerprint mismatch);"
-            " give another --results folder, or move it away."
-        )
-    return found

@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import numpy as np
 
-from dpicl.api.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.api.tables import Audits, Findings, Results
 from dpicl.api.values import (
     Confidence,
@@ -31,16 +30,16 @@ from dpicl.api.values import (
     Shots,
     Text,
     as_it_is,
+    as_list,
     as_text,
-    checked,
-    several,
+    check_arguments,
 )
 from dpicl.attacks import store
 from dpicl.attacks.audit import AuditJob
 from dpicl.attacks.audit import audit as run_audit
 from dpicl.attacks.audit import check as check_audit
 from dpicl.attacks.audit_settings import AuditSettings
-from dpicl.attacks.results import Access, AttackResult
+from dpicl.attacks.results import Access
 from dpicl.conformance.kit import check_mechanism
 from dpicl.core.cell import Noise, large_delta
 from dpicl.core.errors import DpiclError, UsageError, one_line, require_known
@@ -49,26 +48,27 @@ from dpicl.core.seeds import accounted_delta
 from dpicl.core.vocabulary import silent
 from dpicl.data.config import classes
 from dpicl.data.task import Task, load_config
+from dpicl.engines.local import make_engine
+from dpicl.engines.progress import count_progress
+from dpicl.engines.session import prepare, run_missing
+from dpicl.engines.worker import Job
 from dpicl.mechanism.bases import Mechanism, Sizes
+from dpicl.mechanism.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import named_failure, skip_reason
 from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.presence import describe_stale, find_presence
+from dpicl.plan.selection import Selection, selection_of, task_facts
+from dpicl.plan.suite import Mode, Source, make_suite
 from dpicl.privacy import time_limit
-from dpicl.privacy.calibration import slack_of
+from dpicl.privacy.calibration import Calibration, slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import loose
 from dpicl.reaccounting.settings import Setting
 from dpicl.reaccounting.table import reaccount
-from dpicl.run.engines import make_engine
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.presence import check_sources, presence, why
-from dpicl.run.progress import counting
-from dpicl.run.releasing import calibrated, per_query_epsilon
-from dpicl.run.selection import Selection, selection_of, task_facts
-from dpicl.run.session import run_missing
-from dpicl.run.suite import Mode, Source, made_suite
+from dpicl.releasing.release import calibrate_mechanism, per_query_epsilon
+from dpicl.results.fingerprints import Fingerprints
 from dpicl.run.workbench import Workbench
-from dpicl.run.worker import Job
 
 MODES, NOISES, SOURCES = get_args(Mode), get_args(Noise), get_args(Source)
 #: The name of the suite of cells that `evaluate` runs; its folder below `results`.
@@ -78,7 +78,7 @@ _SECONDS = 300.0
 T = TypeVar("T")
 
 
-@checked
+@check_arguments
 def evaluate(
     mechanism: Annotated[GivenMechanism | Sequence[GivenMechanism], as_it_is],
     *,
@@ -106,12 +106,12 @@ def evaluate(
         records. test_records, train_records (of a class): None means all.
     plugins: files and folders with further mechanisms, tasks and models.
     results: a folder that keeps finished cells and goes on from there; None keeps nothing. engine, workers: as
-        `dpicl run --engine --workers`. progress: whether it shows how far it has come (a bar on a terminal and in a
-        notebook, lines elsewhere; on stderr).
+        `dpicl run --engine --workers`. progress: whether it shows how far it has come (a bar on a terminal, lines
+        elsewhere; on stderr).
     Raises UsageError for what does not fit, and the error of the first cell that fails where none succeeds.
     """
-    files = several(plugins)
-    given = [given_mechanism(each, files) for each in several(mechanism)]
+    files = as_list(plugins)
+    given = [given_mechanism(each, files) for each in as_list(mechanism)]
     entries = entries_of(given, options or {})
     if engine != "inline" and any(each.here for each in given):
         raise UsageError("A class of this program runs with engine='inline' alone; put it into a file for the others.")
@@ -121,20 +121,20 @@ def evaluate(
             " file of its own, or leave `results` out."
         )
     files = list(dict.fromkeys([*files, *(each.plugin for each in given if each.plugin is not None)]))
-    suite = made_suite(
+    suite = make_suite(
         {
             "name": SUITE,
             "version": 1,
             "source": source,
-            "models": several(model),
+            "models": as_list(model),
             "seeds": seeds,
-            "epsilons": several(epsilon),
+            "epsilons": as_list(epsilon),
             "delta": delta,
             "shots": shots,
             "test_records": test_records,
             "train_records": train_records,
             "queries": queries,
-            "tasks": several(task),
+            "tasks": as_list(task),
             "mechanisms": entries,
         }
     )
@@ -147,15 +147,12 @@ def run_selection(
     selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool
 ) -> Results:
     made = make_engine(engine, workers)
-    check_sources(selection.cells)
-    selection.store.prepare()
-    known, damaged = selection.store.load_all()
-    selection.store.set_aside(damaged)
-    found = presence(selection.cells, known, Fingerprints())
+    known, _ = prepare(selection)
+    found = find_presence(selection.cells, known, Fingerprints())
     if found.stale:
         raise UsageError(
             f"{count(len(found.stale), 'result')} in {selection.store.folder} computed on different data (fingerprint"
-            f" mismatch: {why(found.stale)}); give another `results` folder."
+            f" mismatch: {describe_stale(found.stale)}); give another `results` folder."
         )
     job = Job(selection.reference, selection.store.folder.parent, plugins)
     done = run_missing(selection, found.missing, known, made, job, progress=progress)
@@ -168,7 +165,7 @@ def run_selection(
     return Results(results, tuple(f"{note} ({n} cells)" if n > 1 else note for note, n in Counter(notes).items()))
 
 
-@checked
+@check_arguments
 def calibrate(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -190,14 +187,14 @@ def calibrate(
         of an answer mechanism covers (default: 1). mode: "proved", or "paper" for the accounting of the authors.
     Raises UsageError for what does not fit.
     """
-    given = given_mechanism(mechanism, several(plugins))
+    given = given_mechanism(mechanism, as_list(plugins))
     cls = given.cls
     require_known("task", [task], task_facts())
     resolved = resolve_options(cls, task, {**given.options, **(options or {})})
     built = build(cls, resolved)
     for kind, value, choices in (("mode", mode, MODES), ("noise", noise, NOISES), ("source", source, SOURCES)):
         require_known(kind, [value], choices)
-    if queries and not cls.pays_per_query:
+    if queries and cls.query_budget(queries) is None:
         raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
     if reason := skip_reason(built, Task.without_records(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
@@ -206,9 +203,12 @@ def calibrate(
             "Secure noise needs a declared size, since counts of private records are private; give a size."
         )
     sizes = _sizes(built, task, size, shots, queries, source)
-    found = _accounted(
-        lambda: named_failure(built, lambda: calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode))
-    )
+
+    def solve() -> Calibration:
+        with named_failure(built):
+            return calibrate_mechanism(built, sizes, epsilon, accounted_delta(delta, noise), mode)
+
+    found = _accounted(solve)
     slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
     return {
         "mechanism": cls.name,
@@ -249,7 +249,7 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     return mechanism.public_sizes(loaded.sized(), planned, queries or 1)
 
 
-@checked
+@check_arguments
 def check(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -265,7 +265,7 @@ def check(
     `dpicl check` has a process of its own.
     Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
     """
-    given = given_mechanism(mechanism, several(plugins))
+    given = given_mechanism(mechanism, as_list(plugins))
 
     def report(task: str, check: str) -> None:
         if progress:
@@ -274,7 +274,7 @@ def check(
     return Findings(check_mechanism(given.cls, task, {**given.options, **(options or {})}, seed, report))
 
 
-@checked
+@check_arguments
 def audit(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -303,7 +303,7 @@ def audit(
         finished audits; None keeps nothing.
     Raises UsageError for what does not fit, and for audits of other records in the folder.
     """
-    given = given_mechanism(mechanism, several(plugins))
+    given = given_mechanism(mechanism, as_list(plugins))
     settings = AuditSettings(access, question, runs, noise_resamples, records, confidence, delta, seed)
     resolved = settings.options(given.cls, task, {**given.options, **(options or {})})
     built = build(given.cls, resolved)
@@ -311,33 +311,19 @@ def audit(
     loaded = Task.load(task, source, limit_test=1)
     job = AuditJob(built, loaded, model, settings, resolved, given.registered.plugin_hash)
     tell = message if progress else lambda text: None
-    wanted = list(dict.fromkeys(several(epsilon)))
-    there = {} if results is None else _kept_audits(Path(results), job, wanted, tell)
+    wanted = list(dict.fromkeys(as_list(epsilon)))
+    there = {}
+    for target in wanted if results is not None else ():
+        if found := store.same_records(Path(results), job.at(target), loaded, tell):  # type: ignore[arg-type]
+            there[target] = found
     if missing := [target for target in wanted if target not in there]:
         bench = Workbench({given.name: given.registered})
-        report = counting() if progress else silent
+        report = count_progress() if progress else silent
         made = run_audit(job, bench.model(model), missing, bench.outputs(), report)
         there |= dict(zip(missing, made, strict=True))
         for target in missing if results is not None else ():
             tell(f"dpicl: {store.write(Path(results), there[target])}")  # type: ignore[arg-type]
     return Audits([there[target] for target in wanted])
-
-
-def _kept_audits(
-    results: Path, job: AuditJob, wanted: Sequence[float], tell: Callable[[str], None]
-) -> dict[float, AttackResult]:
-    """Target epsilon -> the audit that is in the folder. Raises UsageError for one of other records."""
-    there = {}
-    for target in wanted:
-        found = store.stored(results, job.at(target), tell)
-        if found is not None and found.manifest.data.fingerprint != job.task.fingerprint:
-            raise UsageError(
-                f"The audit under {results} at epsilon = {target:g} was computed on different data of {job.task.name}"
-                " (fingerprint mismatch); give another --results folder, or move it away."
-            )
-        if found is not None:
-            there[target] = found
-    return there
 
 
 def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[str, Any]:

@@ -7,21 +7,21 @@ import inspect
 from typing import Any
 
 from dpicl import models
-from dpicl.api.values import Paths, checked, several
+from dpicl.api.values import Paths, as_list, check_arguments
 from dpicl.attacks.registry import load_attacks
 from dpicl.core.paths import shipped_suites
 from dpicl.data.config import load_config, task_folders
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.selection import task_facts
-from dpicl.run.suite import load_suite
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import load_suite
 
 Row = dict[str, Any]
 
 
-@checked
+@check_arguments
 def list_tasks(plugins: Paths = ()) -> list[Row]:
     """Every task: its kind, main metric, number of labels, version, and where its records come from here."""
-    load_mechanisms(several(plugins))  # which also makes the tasks of plugin folders known
+    load_mechanisms(as_list(plugins))  # which also makes the tasks of plugin folders known
     rows, folders = [], task_folders()
     for name, facts in task_facts().items():
         config = load_config(name)
@@ -43,7 +43,7 @@ def list_tasks(plugins: Paths = ()) -> list[Row]:
     return rows
 
 
-@checked
+@check_arguments
 def list_mechanisms(plugins: Paths = ()) -> list[Row]:
     """Every mechanism: what it does, its kind, its knob, its options with their defaults, and where it comes from."""
     return [
@@ -57,11 +57,11 @@ def list_mechanisms(plugins: Paths = ()) -> list[Row]:
             "source": item.cls.source,
             "origin": item.origin,
         }
-        for name, item in sorted(load_mechanisms(several(plugins)).items())
+        for name, item in sorted(load_mechanisms(as_list(plugins)).items())
     ]
 
 
-@checked
+@check_arguments
 def list_attacks(plugins: Paths = ()) -> list[Row]:
     """Every attack: what it does, what it sees, its options with their defaults, and where it comes from."""
     return [
@@ -73,14 +73,14 @@ def list_attacks(plugins: Paths = ()) -> list[Row]:
             "source": item.cls.source,
             "origin": item.origin,
         }
-        for name, item in sorted(load_attacks(several(plugins)).items())
+        for name, item in sorted(load_attacks(as_list(plugins)).items())
     ]
 
 
-@checked
+@check_arguments
 def list_models(plugins: Paths = ()) -> list[Row]:
     """Every kind of model, and whether it can be loaded here."""
-    load_mechanisms(several(plugins))  # which also makes the models of plugin files known
+    load_mechanisms(as_list(plugins))  # which also makes the models of plugin files known
     return models.known()
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from dpicl import models
-from dpicl.api.given import GivenMechanism
-from dpicl.api.release_job import ReleaseJob, asked_queries, config_of, given_of, labels_of, payer_of
-from dpicl.api.released import PrivateRelease, saved, try_places
 from dpicl.api.values import (
     DeclaredSizes,
     Delta,
@@ -24,18 +23,26 @@ from dpicl.api.values import (
     Shots,
     Text,
     as_it_is,
-    checked,
+    as_list,
+    check_arguments,
 )
+from dpicl.core.cell import Noise, ReleaseConfig
 from dpicl.core.errors import UsageError, require_known
+from dpicl.core.vocabulary import Query
 from dpicl.mechanism.bases import PreparedMechanism
+from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
-from dpicl.run import budget as budgets
-from dpicl.run.formats import check_format
-from dpicl.run.own import OwnRecords
-from dpicl.run.prepared_state import answers_from, public_task, read_state, require_same
+from dpicl.own import budget as budgets
+from dpicl.own.budget import ChargeTo
+from dpicl.own.job import ReleaseJob
+from dpicl.own.records import OwnRecords, queries_of, query_of
+from dpicl.own.released import PrivateRelease, check_format, save_release, try_places
+from dpicl.own.state import answers_from, public_task, read_state, require_same
+
+NOISES: tuple[Noise, ...] = ("secure", "seeded")
 
 
-@checked
+@check_arguments
 def release(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -78,18 +85,18 @@ def release(
     Raises UsageError for what does not fit, BudgetExceeded where the set's limit would be passed, UnsavedRelease where
     what was released cannot be written.
     """
-    own = OwnRecords(labels_of(labels), task, text_field, label_field, text_is)
-    config = config_of(epsilon, delta, noise, seed, allow_large_delta, shots)
+    own = OwnRecords(_labels_of(labels), task, text_field, label_field, text_is)
+    config = _config_of(epsilon, delta, noise, seed, allow_large_delta, shots)
     kinds, said = ("demonstrations", "prepared"), "answers queries; use `dpicl answer` (dpicl.answer)"
-    job = ReleaseJob.checked(given_of(mechanism, plugins, kinds, said), own, model, config, size, options)
+    job = ReleaseJob.checked(_given_of(mechanism, plugins, kinds, said), own, model, config, size, options)
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
     check_format(format or "jsonl", job.asked)
-    made = job.run(Path(data), public, payer_of(private_set, data, total_epsilon), out=out)
-    return saved(made, out, format or "jsonl")
+    made = job.run(Path(data), public, _payer_of(private_set, data, total_epsilon), out=out)
+    return save_release(made, out, format or "jsonl")
 
 
-@checked
+@check_arguments
 def answer(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -121,16 +128,16 @@ def answer(
         others later, `release` its state.
     Everything else is as for `release`.
     """
-    own = OwnRecords(labels_of(labels), task, text_field, label_field, text_is)
-    config = config_of(epsilon, delta, noise, seed, allow_large_delta)
+    own = OwnRecords(_labels_of(labels), task, text_field, label_field, text_is)
+    config = _config_of(epsilon, delta, noise, seed, allow_large_delta)
     said = "releases demonstrations, which answer any query; use `dpicl release` (dpicl.release)"
-    given = given_of(mechanism, plugins, ("answers", "prepared"), said)
+    given = _given_of(mechanism, plugins, ("answers", "prepared"), said)
     job = ReleaseJob.checked(given, own, model, config, size, options)
-    asked = asked_queries(queries, own)
-    return saved(job.run(Path(data), public, payer_of(private_set, data, total_epsilon), asked, out=out), out)
+    asked = _asked_queries(queries, own)
+    return save_release(job.run(Path(data), public, _payer_of(private_set, data, total_epsilon), asked, out=out), out)
 
 
-@checked
+@check_arguments
 def answer_from(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
@@ -147,30 +154,71 @@ def answer_from(
     state: the file. mechanism, options: those that it was made with; a file does not decide what is loaded.
     Everything else is as for `answer`. Raises UsageError for what does not fit, DataError for what is no state.
     """
-    given = given_of(mechanism, plugins, ("prepared",), "prepares nothing; give --data (dpicl.answer)")
+    given = _given_of(mechanism, plugins, ("prepared",), "prepares nothing; give --data (dpicl.answer)")
     found = read_state(Path(state))
     task = public_task(found)
     resolved = resolve_options(given.cls, task.name, {**given.options, **(options or {})})
-    built = build(given.cls, resolved)
-    assert isinstance(built, PreparedMechanism)
+    built = cast(PreparedMechanism, build(given.cls, resolved))
     require_same(found, built, resolved)
-    asked = asked_queries(queries, replace(found.own, text_field=text_field))
+    asked = _asked_queries(queries, replace(found.own, text_field=text_field))
     if out is not None:
         try_places(Path(out))
     lm = models.load(model)
     answers = answers_from(found, built, lm, asked)
     lm.verify_unchanged()
-    return saved(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
+    return save_release(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
 
 
-@checked
+@check_arguments
 def budget(private_set: MaybeText = None) -> list[dict[str, Any]]:
     """What the releases of every private set of this machine (or of one) cost together, as `dpicl budget --json` says.
 
     Raises UsageError for a set that is not known, ResultError for a ledger that is damaged.
     """
-    found = {ledger.name: budgets.document(ledger, stands) for ledger, stands in budgets.standings()}
+    found = {ledger.name: budgets.document(ledger, stands) for ledger, stands in budgets.read_standings()}
     if private_set is None:
         return list(found.values())
     require_known("private set", [private_set], found)
     return [found[private_set]]
+
+
+def _given_of(mechanism: GivenMechanism, plugins: Any, kinds: Sequence[str], otherwise: str) -> Given:
+    found = given_mechanism(mechanism, as_list(plugins))
+    if found.cls.kind not in kinds:
+        raise UsageError(f"{found.name} {otherwise}.")
+    return found
+
+
+def _config_of(
+    epsilon: float, delta: float, noise: str, seed: int, allow_large_delta: bool, shots: int = 4
+) -> ReleaseConfig:
+    require_known("noise", [noise], NOISES)
+    if math.isinf(epsilon):
+        raise UsageError("A release at epsilon = inf is not private: it publishes the records; give a finite epsilon.")
+    own = {"seed": seed, "shots": shots, "noise": noise, "allow_large_delta": allow_large_delta}
+    return ReleaseConfig(epsilon=epsilon, delta=delta, **own)  # type: ignore[arg-type]
+
+
+def _payer_of(private_set: str | None, data: Path | str, total_epsilon: float | None) -> ChargeTo:
+    default = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(data).stem).lstrip("_.-")[:80] or "records"
+    return ChargeTo(private_set, default, total_epsilon)
+
+
+def _asked_queries(given: Any, own: OwnRecords) -> list[Query]:
+    """Raises UsageError for what are no queries, and DataError for a file of none."""
+    if isinstance(given, str | Path):
+        return queries_of(Path(given), own)
+    texts = as_list(given)
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise UsageError("answer: 'queries' must be a file, or a list of texts.")
+    return [query_of(str(number), text) for number, text in enumerate(texts, start=1)]
+
+
+def _labels_of(given: Any) -> dict[str, str]:
+    """Label as a file has it -> label word."""
+    if given is None:
+        return {}
+    labels = dict(given) if isinstance(given, Mapping) else {word: word for word in as_list(given)}
+    if not all(isinstance(word, str) for pair in labels.items() for word in pair):
+        raise UsageError("'labels' must be texts: a list of them, or a dictionary from those in the file to others.")
+    return labels

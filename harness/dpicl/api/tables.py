@@ -13,7 +13,7 @@ from rich.table import Table
 from dpicl.attacks.results import AttackResult
 from dpicl.conformance.kit import CheckFinding
 from dpicl.core.printable import printable
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,6 @@ class ResultTable(Generic[Item]):
     columns: ClassVar[Mapping[str, Callable[[Any], Any]]]
 
     def row(self, item: Item) -> dict[str, Any]:
-        """The columns of one item."""
         return {name: value(item) for name, value in self.columns.items()}
 
     def to_frame(self) -> pd.DataFrame:

@@ -9,10 +9,10 @@ from pathlib import Path
 from dpicl.api.functions import run_selection
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
-from dpicl.run.selection import select, selection_of, task_facts
-from dpicl.run.suite import Changes, load_suite
-from dpicl.run.suite_rows import Tuned
-from dpicl.run.tuning import chosen, require_writable, tuning_suite, write_choice
+from dpicl.plan.selection import select, selection_of, task_facts
+from dpicl.plan.suite import Changes, load_suite
+from dpicl.plan.suite_rows import Tuned
+from dpicl.plan.tuning import choose_settings, require_writable, tuning_suite, write_choice
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,12 @@ def tune(
     workers: int | None = None,
     command: str = "dpicl.tune",
 ) -> Tuning:
-    """Chooses the tuned options of a suite (dpicl.run.tuning) and writes them into the file
+    """Chooses the tuned options of a suite (dpicl.plan.tuning) and writes them into the file
     SUITE.tuned.yaml beside it.
 
     tasks: some of the suite's; none: all that have other records than synthetic ones. limit: test records of each;
-        None: as many as the suite has. shots: demonstrations; None: the suite's, by task. command: what the file says was run.
+        None: as many as the suite has. shots: demonstrations; None: the suite's, by task. command: what the file says
+        was run.
     What is finished is kept under ``results``, and the same call goes on from there.
     Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
     failed.
@@ -55,5 +56,5 @@ def tune(
     finished = run_selection(selection, tuple(plugins), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:
         raise UsageError(f"Nothing was chosen: {failed[0]}.")
-    tuned = chosen(own.suite, made, list(finished), command)
+    tuned = choose_settings(own.suite, made, list(finished), command)
     return Tuning(tuned, write_choice(path, tuned))

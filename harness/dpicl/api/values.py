@@ -21,7 +21,7 @@ T = TypeVar("T")
 _MOST = 10**9
 
 
-def checked(function: Callable[P, T]) -> Callable[P, T]:
+def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
     """The function with its arguments checked by their annotations (those below).
 
     The call raises UsageError for an argument that does not fit. Classes that it was given are known while it runs.
@@ -44,7 +44,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def several(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """The value as a list: a text, a number, a class and a mechanism are one."""
     return [value] if isinstance(value, str | bytes) or not isinstance(value, Iterable) else list(value)
 
@@ -82,7 +82,7 @@ def _text(value: Any) -> str:
 
 def _each(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     def read_all(value: Any) -> list[Any]:
-        found = [read(one) for one in several(value)]
+        found = [read(one) for one in as_list(value)]
         if not found:
             raise ValueError("must be one or more, not an empty list")
         return found
@@ -136,7 +136,7 @@ Shots = Annotated[int, PlainValidator(_whole(1, 10_000))]
 MaybeCount = Annotated[int | None, PlainValidator(_maybe(_whole(1)))]
 Options = Annotated[Mapping[str, Any] | None, PlainValidator(_options)]
 Paths = Annotated[
-    Path | str | Sequence[Path | str], PlainValidator(lambda value: [_path(one) for one in several(value)])
+    Path | str | Sequence[Path | str], PlainValidator(lambda value: [_path(one) for one in as_list(value)])
 ]
 MaybePath = Annotated[Path | str | None, PlainValidator(_maybe(_path))]
 #: Declared sizes: one for all classes, or by label; read as a list of (label or None, number).

@@ -37,7 +37,7 @@ from dpicl.privacy.events import is_gaussian
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateRecord, Sample
 from dpicl.privacy.release_hooks import observing
-from dpicl.run.reader import SlotReader
+from dpicl.releasing.reader import SlotReader
 
 Slots = tuple[tuple[PrivateRecord, ...], ...]
 

@@ -43,10 +43,10 @@ from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.privacy import accountants
 from dpicl.privacy.calibration import Calibration
-from dpicl.run.output_cache import OutputCache
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.release import Release, Stated, calibrate_mechanism
+from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
-from dpicl.run.releasing import Release, Stated, calibrated
-from dpicl.run.results import wrap_validation_errors
 
 #: What runs of a mechanism show, by its kind.
 EVIDENCE: Final[Mapping[Kind | None, Callable[[Any, AuditSetup], Any]]] = {
@@ -128,7 +128,7 @@ def audit(
     setup = job.setup(model, outputs or OutputCache(None), report)
     runs = EVIDENCE[mechanism.kind](mechanism, setup)
     for epsilon in epsilons:
-        calibration = calibrated(mechanism, setup.sizes, epsilon, settings.delta)
+        calibration = calibrate_mechanism(mechanism, setup.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)
         bound, separate = bounds_of(evidence, settings)
         with wrap_validation_errors():

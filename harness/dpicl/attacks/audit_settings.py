@@ -18,8 +18,8 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import sized_options
 from dpicl.models.base import LanguageModel
 from dpicl.privacy.ledger import Ledger
-from dpicl.run.execution import Execution
-from dpicl.run.output_cache import OutputCache
+from dpicl.releasing.execution import Execution
+from dpicl.releasing.output_cache import OutputCache
 
 ACCESSES: Final[tuple[str, ...]] = get_args(Access)
 #: What is asked about a canary; see dpicl.attacks.canaries.
@@ -73,8 +73,7 @@ class AuditSettings:
 
     def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of the mechanism: audit sizes where nothing was given."""
-        sizes = DEMONSTRATION_SIZES if cls.releases_texts else SIZES
-        return sized_options(cls, task, sizes, given)
+        return sized_options(cls, task, DEMONSTRATION_SIZES, SIZES, dict(given))
 
     def described(self, mechanism: Mechanism) -> dict[str, Any]:
         """What a result file says of these."""

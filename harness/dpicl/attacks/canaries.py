@@ -20,9 +20,9 @@ from dpicl.attacks.views import NO, YES, completions, first_words, free_text, sp
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import Record, Task
+from dpicl.mechanism.generation import label_endings
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import EmbeddingModel
-from dpicl.run.prompts import label_endings
 
 #: Outputs for a canary among texts; the one that is farthest from the model's own answer is used.
 FAR_TEXTS: Final = (

@@ -25,9 +25,9 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, sized_options
 from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
+from dpicl.releasing.release import Release
+from dpicl.results.schema import Cost, Manifest, wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of, now, privacy_of
-from dpicl.run.releasing import Release
-from dpicl.run.results import Cost, Manifest, wrap_validation_errors
 from dpicl.run.workbench import Workbench
 
 #: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
@@ -90,8 +90,7 @@ def jobs_of(
     Raises UsageError where the name or an option does not fit, or epsilons are missing.
     """
     cls = find_mechanism(name, mechanisms)
-    sizes = DEMONSTRATION_SIZES if cls.releases_texts else ANSWER_SIZES
-    options = sized_options(cls, common.task.name, sizes, given)
+    options = sized_options(cls, common.task.name, DEMONSTRATION_SIZES, ANSWER_SIZES, dict(given))
     mechanism = build(cls, options)
     own = fixed_epsilon(mechanism)
     if own is None and not epsilons:

@@ -36,10 +36,10 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.privacy.ledger import Ledger
-from dpicl.run.output_cache import OutputCache
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.release import Release, Stated
+from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
-from dpicl.run.releasing import Release, Stated
-from dpicl.run.results import wrap_validation_errors
 
 #: Canaries of demonstrations that are tried where each costs two whole releases.
 _MOST_WHOLE: Final = 4
@@ -108,7 +108,7 @@ def exact_audit(
     if job.copies > _MOST_COPIES:
         raise UsageError(f"An audit adds {_MOST_COPIES} copies of a canary at most, not {job.copies:,}.")
     runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)
-    costly = row.mechanism.releases_texts and job.deal == "sampled"
+    costly = bool(row.shots) and job.deal == "sampled"
     found, tried = runs.strongest(_MOST_WHOLE if costly else None, report)
     upper = runs.bounds.upper
     if job.copies == 1:
@@ -176,7 +176,7 @@ def _label_only(row: AuditedRow, found: Seen, upper: float) -> float | None:
     """The same epsilon where of every sum the winner alone is seen; None where a sum is no vote on labels, and where
     several releases share one coin."""
     labels = len(row.task.labels)
-    votes = row.mechanism.pays_per_query and 1 < labels <= _MOST_LABELS
+    votes = row.sizes.queries is not None and 1 < labels <= _MOST_LABELS
     if not votes or any(a.kind != "gaussian" or a.clean.size != labels for _, a, _ in found.pairs):
         return None
     if len(found.losses) < len(found.pairs) and any(rate < 1 for rate, _, _ in found.pairs):
@@ -191,7 +191,7 @@ def _notes(job: ExactJob, upper: float) -> list[str]:
     ]
     if job.asked == "chosen":
         notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
-    if job.row.mechanism.releases_texts:
+    if job.row.shots:
         notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
     if (k := job.copies) > 1:
         larger = job.row.delta * math.expm1(k * upper) / math.expm1(upper)

@@ -22,10 +22,10 @@ from dpicl.privacy import accountants
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.sampling_schemes import JoiningScheme
-from dpicl.run.execution import ALL_RECORDS, Execution, sampling_of
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.reader import SlotReader, embedded
-from dpicl.run.releasing import calibrated, declared
+from dpicl.releasing.execution import ALL_RECORDS, Execution, sampling_of
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.reader import SlotReader, embed_texts
+from dpicl.releasing.release import calibrate_mechanism, declare
 
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
@@ -50,7 +50,7 @@ class AuditedRow:
 
     @cached_property
     def _declared(self) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
-        return declared(self.mechanism, self.task, self.cell.release)
+        return declare(self.mechanism, self.task, self.cell.release)
 
     @property
     def shots(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class AuditedRow:
 
 
 class ExactRuns:
-    """The mechanism of a row in pairs of worlds. Raises UsageError as `calibrated` does.
+    """The mechanism of a row in pairs of worlds. Raises UsageError as `calibrate_mechanism` does.
 
     label: the group of the canary: the one that loses most; None where all records are one.
     """
@@ -90,7 +90,7 @@ class ExactRuns:
         self._row, self._model, self._outputs, self._asked = row, model, outputs, asked
         self._others = row.task.train if deal == "sampled" else ()
         self._public, self._streams = row.task.public_view(), streams(row.cell.seed)
-        self.calibration = calibrated(row.mechanism, row.sizes, row.cell.epsilon, row.delta, row.cell.mode)
+        self.calibration = calibrate_mechanism(row.mechanism, row.sizes, row.cell.epsilon, row.delta, row.cell.mode)
         self.bounds = accountants.epsilon(self.calibration.event, row.delta)
         self.label: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
         self._shots = tuple(label for label in row.shots if self.label in (None, label))
@@ -185,7 +185,7 @@ class ExactRuns:
             embed=self._embed,
             shots=self._shots,
             queries=queries,
-            reader=None if row.mechanism.releases_texts else self._reader,
+            reader=None if row.shots else self._reader,
         )
         with observing(world):
             made = execution.run()  # nothing is written: what a model makes of released things is no release
@@ -193,7 +193,7 @@ class ExactRuns:
 
     def _candidates(self) -> list[Record]:
         row = self._row
-        if row.mechanism.releases_texts:
+        if row.shots:
             texts = [self._world([], of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
             return exact_canaries.of_texts(row.task, self.label, texts)
         if row.mechanism.reads_all:
@@ -219,4 +219,4 @@ class ExactRuns:
         return reader
 
     def _embed(self, texts: Sequence[str], name: str) -> np.ndarray:
-        return embedded(texts, name, self._outputs, self._model.identity.name, self._public.name)
+        return embed_texts(texts, name, self._outputs, self._model.identity.name, self._public.name)

@@ -31,7 +31,7 @@ class Game:
 def assign(task: Task, members: int, others: int, shots: int, seed: int) -> Game:
     """About ``members`` records in and ``others`` out, exactly members + others in all.
 
-    shots: of the release, whose labels are those of `dpicl.run.releasing` for this seed.
+    shots: of the release, whose labels are those of `dpicl.releasing.release` for this seed.
     Raises UsageError when the task has too few records, or there are fewer members than labels.
     """
     randomness = streams(seed)

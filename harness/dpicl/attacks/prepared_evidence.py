@@ -21,8 +21,8 @@ from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.events import is_gaussian
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
-from dpicl.run.execution import ALL_RECORDS
-from dpicl.run.reader import SlotReader
+from dpicl.releasing.execution import ALL_RECORDS
+from dpicl.releasing.reader import SlotReader
 
 
 class PreparedEvidence:

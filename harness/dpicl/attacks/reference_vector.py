@@ -9,6 +9,7 @@ teach the direction, and it tells the others apart. Unlike theirs, the bound doe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from dpicl.core.seeds import streams
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrate_mechanism
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,6 @@ class ReferenceVector(Attack):
         return skip_reason(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        assert isinstance(setup.mechanism, AnswerMechanism)
         # Members are not of interest one by one: the private set has the published size, and one more is the canary.
         config, pool = setup.config, [*setup.members, *setup.others]
         size = sum(setup.sizes.values()) if setup.sizes else len(setup.members)
@@ -69,8 +69,8 @@ class ReferenceVector(Attack):
         )
         drawn, outputs = (pool[:size], pool[size]), target.outputs()
         audited = AuditSetup(setup.mechanism, setup.task, *drawn, setup.model, settings, outputs, setup.report)
-        runs = AnswerEvidence(setup.mechanism, audited)
-        calibration = calibrated(setup.mechanism, audited.sizes, config.epsilon, config.delta)
+        runs = AnswerEvidence(cast(AnswerMechanism, setup.mechanism), audited)
+        calibration = calibrate_mechanism(setup.mechanism, audited.sizes, config.epsilon, config.delta)
         evidence = runs.evidence(calibration)
         evidence.rule.fits = {"reference vector": reference_vector}
         bound, _ = bounds_of(evidence, settings)

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
-from dpicl.run.results import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
+from dpicl.results.schema import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
 
 ATTACK_SCHEMA: Final = 1
 #: Name of exact audits among attacks (`dpicl.attacks.exact_audit`).

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpicl.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text, to_text
+from dpicl.core.errors import UsageError
 from dpicl.core.files import write_whole
 from dpicl.core.paths import slug
-from dpicl.run.store import QUARANTINE, Damaged, Store, read_file, readable
+from dpicl.data.task import Task
+from dpicl.results.store import QUARANTINE, Damaged, Store, read_file, readable
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
@@ -33,6 +35,17 @@ def stored(results: Path, wanted: Attempt, say: Callable[[str], None]) -> Attack
         Store(results, ATTACKS).set_aside([found])
         say(f"dpicl: {found.path} is not a result and was moved into quarantine/: {found.reason}.")
         return None
+    return found
+
+
+def same_records(results: Path, wanted: Attempt, task: Task, say: Callable[[str], None]) -> AttackResult | None:
+    """As `stored`. Raises UsageError for a result of other records than those of the task."""
+    found = stored(results, wanted, say)
+    if found is not None and found.manifest.data.fingerprint != task.fingerprint:
+        raise UsageError(
+            f"The audit under {results} at epsilon = {wanted.subject.epsilon:g} was computed on different data of"
+            f" {task.name} (fingerprint mismatch); give another --results folder, or move it away."
+        )
     return found
 
 

@@ -18,11 +18,11 @@ from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, silent
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.generation import label_endings
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel, common_prefix_length, not_finite
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.prompts import label_endings
-from dpicl.run.releasing import Answering, Release, release
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.release import Answering, Release, release
 
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).
 QueryView = Callable[[Task], Task]

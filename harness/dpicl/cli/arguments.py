@@ -21,7 +21,7 @@ from dpicl.core.messages import capitalized, message
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
-    from dpicl.run.selection import Selection
+    from dpicl.plan.selection import Selection
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 _NOISES = ("seeded", "secure")
@@ -385,9 +385,8 @@ def selected(arguments: argparse.Namespace) -> Selection:
 
     Raises UsageError for anything that is not known or does not fit.
     """
-    from dpicl.run.selection import select
-    from dpicl.run.sharding import shard
-    from dpicl.run.suite import Changes, OptionChange
+    from dpicl.plan.selection import select, shard
+    from dpicl.plan.suite import Changes, OptionChange
 
     changes = Changes(
         tasks=getattr(arguments, "task", []),

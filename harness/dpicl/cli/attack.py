@@ -21,9 +21,9 @@ from dpicl.cli.attack_table import emit_results, headline
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.plugins import Registered
 from dpicl.data.task import Task
+from dpicl.engines.progress import count_progress
 from dpicl.mechanism.options import option_types, shared_out
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
-from dpicl.run.progress import counting
 from dpicl.run.workbench import Workbench
 
 Skipped = dict[str, str]
@@ -138,7 +138,7 @@ def _made(
             output.message(f"[{number}/{len(jobs)}] {job}: already there")
             continue
         try:
-            result = run_attack(job, bench, counting())
+            result = run_attack(job, bench, count_progress())
         except UsageError as error:
             failed.append(f"{job}: {error}")
             output.message(f"[{number}/{len(jobs)}] {failed[-1]}")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from dpicl.api.exact import audit_exactly, audit_rows_exactly
 from dpicl.api.functions import audit
-from dpicl.api.given import given_mechanism
 from dpicl.api.tables import Audits, failure
 from dpicl.attacks.exact_runs import ASKED, DEALS
 from dpicl.attacks.results import AttackResult
@@ -16,6 +15,7 @@ from dpicl.cli.arguments import Subparsers, add_command, api_kwargs, confidence,
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import rounded_down, rounded_up
 from dpicl.core.vocabulary import model_name
+from dpicl.mechanism.given import given_mechanism
 
 
 def add(subparsers: Subparsers) -> None:

@@ -15,7 +15,7 @@ from dpicl.core.errors import UsageError
 from dpicl.core.files import put_whole
 from dpicl.core.json_text import plain
 from dpicl.core.messages import rounded_up
-from dpicl.run.budget import set_limit
+from dpicl.own.budget import set_limit
 
 
 def add(subparsers: Subparsers) -> None:

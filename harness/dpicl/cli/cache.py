@@ -16,7 +16,7 @@ from dpicl.core.errors import ResultError, require_known
 from dpicl.core.locks import abandoned, folder_bytes, remove_abandoned
 from dpicl.core.paths import calibration_folder, models_folder
 from dpicl.data.task import list_tasks
-from dpicl.run.output_cache import Collection, clear, collections, outputs_folder
+from dpicl.releasing.output_cache import Collection, clear, collections, outputs_folder
 
 
 def add(subparsers: Subparsers) -> None:

@@ -28,7 +28,7 @@ from dpicl.data.sources import resolve
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import embeddings
 from dpicl.models.weights import dtype_name, preferred_dtype
-from dpicl.run import manifest
+from dpicl.results import manifest
 
 #: A run of the quick suite writes less; the embedded model's cache takes about half of it.
 _LEAST_FREE_GB = 2.0

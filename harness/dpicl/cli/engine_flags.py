@@ -6,8 +6,8 @@ import argparse
 
 from dpicl.cli.arguments import Parser
 from dpicl.core.printable import printable
-from dpicl.run.engine_settings import ENGINES, EngineSettings
-from dpicl.run.engines import Engine, make_engine
+from dpicl.engines.local import Engine, make_engine
+from dpicl.engines.settings import ENGINES, EngineSettings
 
 #: Options of sbatch that every job is given.
 _OURS = (

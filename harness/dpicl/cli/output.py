@@ -21,7 +21,7 @@ from dpicl.core.messages import message as message
 from dpicl.core.printable import printable
 
 if TYPE_CHECKING:
-    from dpicl.run.store import Damaged
+    from dpicl.results.store import Damaged
 
 #: Columns of tables where stdout is no terminal and $COLUMNS does not say it, as of boards.
 _WIDTH = 80
@@ -94,7 +94,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def report_damaged(damaged: list[Damaged], moved: bool) -> None:
     """One sentence about the files that are no results."""
-    from dpicl.run.store import damaged_said
+    from dpicl.results.store import describe_damaged
 
     if damaged:
-        message(damaged_said(damaged, moved))
+        message(describe_damaged(damaged, moved))

@@ -9,16 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dpicl.api.released import PrivateRelease, UnsavedRelease
 from dpicl.api.releases import release
 from dpicl.cli import output
 from dpicl.cli.arguments import Parser, Subparsers, add_command, api_kwargs, epsilon, options_of, whole
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.paths import private_folder
-from dpicl.run.budget import SetStanding, standings
-from dpicl.run.card import proved
-from dpicl.run.formats import FORMATS
+from dpicl.own.budget import SetStanding, read_standings
+from dpicl.own.card import describe_proof
+from dpicl.own.released import FORMATS, PrivateRelease, UnsavedRelease
 
 
 def add(subparsers: Subparsers) -> None:
@@ -116,7 +115,7 @@ def released(arguments: argparse.Namespace, make: Callable[[], PrivateRelease], 
         output.emit(error.release.text(form))
         output.emit_json(error.release.card)
         raise
-    budgets = [stands for _, stands in standings() if stands.private_set in made.charged_to]
+    budgets = [stands for _, stands in read_standings() if stands.private_set in made.charged_to]
     document = {"out": arguments.out, "card": made.card, "budgets": [asdict(each) for each in budgets]}
     return output.answer(arguments, document, lambda: _show(arguments, made, budgets))
 
@@ -128,8 +127,8 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
     count = output.count(len(made.answers), "answer") if made.queries else output.count(len(made.prompt.texts), "text")
     what = f"The state of {made.card['mechanism']}" if made.state is not None else count
     output.emit(
-        f"{what} in {arguments.out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {proved(privacy)} at delta ="
-        f" {privacy['delta']:g}; card: {card}"
+        f"{what} in {arguments.out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
+        f" delta = {privacy['delta']:g}; card: {card}"
     )
     if made.state is not None:
         words = ["dpicl", "answer", arguments.mechanism, "--state", str(arguments.out), "--queries", "FILE"]

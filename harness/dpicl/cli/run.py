@@ -25,17 +25,17 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import suite_command
 from dpicl.core.vocabulary import RECORD_CENTRAL
+from dpicl.engines.session import prepare, run_missing
+from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.evaluation.inference import LEVEL
-from dpicl.run import sizing
-from dpicl.run.costs import Costs
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.headroom import Headroom, headrooms
-from dpicl.run.presence import Presence, at_hand, check_sources, presence, skipped, why
-from dpicl.run.results import Result
-from dpicl.run.selection import Selection
-from dpicl.run.session import run_missing
-from dpicl.run.store import Damaged
-from dpicl.run.worker import CellProgress, Done, Job
+from dpicl.plan import sizing
+from dpicl.plan.costs import Costs
+from dpicl.plan.headroom import Headroom, headrooms
+from dpicl.plan.presence import Presence, describe_stale, find_presence, find_skipped, select_current
+from dpicl.plan.selection import Selection
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+from dpicl.results.store import Damaged
 
 
 class Follower(Protocol):
@@ -91,13 +91,9 @@ def _run(arguments: argparse.Namespace) -> int:
     engine = engine_of(arguments)
     if said := _untuned(selection):
         raise UsageError(said)
-    check_sources(selection.cells)
-    selection.store.prepare()
-    results, damaged = selection.store.load_all()
-    selection.store.set_aside(damaged)
+    results, damaged = prepare(selection)
     output.report_damaged(damaged, moved=True)
-
-    found = presence(selection.cells, results, Fingerprints())
+    found = find_presence(selection.cells, results, Fingerprints())
     there, missing = found.there, _to_do(arguments, selection, found)
     job = Job(selection.reference, arguments.results, tuple(arguments.plugin))
     live = arguments.follow(arguments, selection, missing) if arguments.wandb else None
@@ -194,7 +190,7 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
         verb = "was" if len(found.stale) == 1 else "were"
         raise UsageError(
             f"{output.count(len(found.stale), 'result')} under {arguments.results} {verb} computed on different data"
-            f" (fingerprint mismatch: {why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
+            f" (fingerprint mismatch: {describe_stale(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
         )
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
     stale = {each.cell.id for each in found.stale}
@@ -217,9 +213,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     output.report_damaged(damaged, moved=False)
     if arguments.detect is not None:
         return _sizes(arguments, selection, results)
-    found = presence(selection.cells, results, Fingerprints())
+    found = find_presence(selection.cells, results, Fingerprints())
     status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
-    left_out = skipped(found.missing, selection.mechanisms)
+    left_out = find_skipped(found.missing, selection.mechanisms)
     status |= dict.fromkeys(left_out, "skipped")
     because = {each.cell.id: each.reason for each in found.stale} | left_out
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
@@ -271,7 +267,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     for name, tasks, reason in _reasons(selection.cells, left_out):
         output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
     if found.stale:
-        output.emit(f"Stale: computed on different data (fingerprint mismatch: {why(found.stale)}).")
+        output.emit(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
         output.emit(f"Next: {_stale_advice(arguments)}.")
         return 0
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
@@ -295,7 +291,7 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
     ]
     if results and not own:
         output.message(f"{output.count(len(results), 'result')} with other suite settings, model or options left out.")
-    own, notes = at_hand(own, Fingerprints(download=False))
+    own, notes = select_current(own, Fingerprints(download=False))
     for note in notes:
         output.message(note)
     found = sizing.tables(own, arguments.detect, power)

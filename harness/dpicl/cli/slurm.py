@@ -16,7 +16,7 @@ from dpicl.cli.engine_flags import add_job_flags
 from dpicl.core.errors import UsageError
 from dpicl.core.printable import printable
 from dpicl.data.local import data_folder
-from dpicl.run.sharding import shard
+from dpicl.plan.selection import shard
 
 _SHARDS, _CPUS, _MINUTES = 4, 2, 60
 #: So long before its time limit a job stops, or a quarter of that.

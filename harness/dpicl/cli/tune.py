@@ -9,7 +9,7 @@ from pathlib import Path
 from dpicl.api.tuning import Tuning, tune
 from dpicl.cli import output
 from dpicl.cli.arguments import Subparsers, add_command
-from dpicl.run.engine_settings import ENGINES
+from dpicl.engines.settings import ENGINES
 
 
 def add(subparsers: Subparsers) -> None:

@@ -1,6 +1,6 @@
 """The bench: one mechanism on one small task with the hostile model, and runs of it under observation.
 
-A run here is an execution (dpicl.run.execution) as any other, with three differences: the private set, the
+A run here is an execution (dpicl.releasing.execution) as any other, with three differences: the private set, the
 noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be
 observed (the check `budget` uses the real ledger); and a script may replace the noisy values.
 """
@@ -42,12 +42,12 @@ from dpicl.data.config import source_spec
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, option_types, resolve_options
-from dpicl.mechanism.outputs import checked_prompt, plain_text
+from dpicl.mechanism.outputs import check_prompt, plain_text
 from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.release_hooks import observing
-from dpicl.run.execution import Execution
-from dpicl.run.output_cache import OutputCache
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.execution import Execution
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.release import calibrate_mechanism
 
 #: The target of most runs, and the second one, for mistakes that depend on the knob.
 EPSILON, HIGH_EPSILON, DELTA = 1.0, 8.0, 1e-5
@@ -131,7 +131,7 @@ class Bench:
     def calibration(self, single: bool = False, epsilon: float = EPSILON) -> Calibration:
         """To epsilon, for all queries or shots or for a single one; for a mechanism with a knob."""
         if (single, epsilon) not in self._calibrations:
-            found = calibrated(self.mechanism, self.sizes(single), epsilon, DELTA, cache=None)
+            found = calibrate_mechanism(self.mechanism, self.sizes(single), epsilon, DELTA, cache=None)
             self._calibrations[single, epsilon] = found
         return self._calibrations[single, epsilon]
 
@@ -230,7 +230,7 @@ class Bench:
 def _shown(transcript: Transcript, mechanism: Mechanism, given: Any, *asked: Any) -> ReleasedPrompt:
     """The prompt as it was returned, with what is wrong with it in the transcript."""
     try:
-        checked_prompt(mechanism, given, *asked)
+        check_prompt(mechanism, given, *asked)
     except PluginError as error:
         transcript.refused = str(error)
     return given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)

@@ -15,7 +15,7 @@ from dpicl.core.seeds import NoiseSource, SecureNoise, current_shot
 from dpicl.core.vocabulary import Partition, Record
 from dpicl.privacy.private_set import Assigned
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
-from dpicl.run.reader import SlotReader
+from dpicl.releasing.reader import SlotReader
 
 #: Whether the added record is in the sample of that number.
 Presence = Callable[[int], bool]

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
 from os import devnull
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 from dpicl.core.errors import Concealed
-
-T = TypeVar("T")
 
 _RELEASE = (
     "The release failed, and with secure noise no error is shown, since it may quote a private record. To see it, run"
@@ -24,23 +22,29 @@ _RELEASE = (
 )
 
 
-def concealed(secure: bool, call: Callable[[], T], sentence: str = _RELEASE) -> T:
-    """What ``call`` returns. With ``secure`` it is silent, and any error of it becomes a `Concealed` with a fixed
-    sentence: without its message, type and traceback."""
-    if not secure:
-        return call()
-    stopped = False
-    with _silence():
+def concealed(secure: bool, sentence: str = _RELEASE) -> AbstractContextManager[None]:
+    """With ``secure`` the block is silent, and any error of it becomes a `Concealed` with a fixed sentence: without its
+    message, type and traceback."""
+    return _Concealment(sentence) if secure else nullcontext()
+
+
+class _Concealment(AbstractContextManager[None]):
+    def __init__(self, sentence: str) -> None:
+        self._sentence, self._silence = sentence, ExitStack()
+
+    def __enter__(self) -> None:
+        self._silence.enter_context(_silence())
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+        self._silence.close()
+        if kind is None:
+            return
+        failure = KeyboardInterrupt() if issubclass(kind, KeyboardInterrupt) else Concealed(self._sentence)
+        del kind, value, trace  # the new error holds neither the old one nor its frames, and no frame of its own does
         try:
-            return call()
-        except KeyboardInterrupt:
-            stopped = True
-        except BaseException:  # also SystemExit, whose text Python prints
-            pass
-    # Raised here, where nothing is being handled: the new error holds neither the old one nor its frames.
-    if stopped:
-        raise KeyboardInterrupt
-    raise Concealed(sentence)
+            raise failure
+        finally:
+            failure.__context__ = None
 
 
 @contextmanager

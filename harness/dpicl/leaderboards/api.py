@@ -30,13 +30,13 @@ from dpicl.leaderboards.render import pairs_text
 from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.presence import at_hand, completeness, skipped
-from dpicl.run.results import Result
-from dpicl.run.selection import Selection, select
-from dpicl.run.store import Store, damaged_said
-from dpicl.run.suite import Changes, Source
-from dpicl.run.tuning import tuned_words
+from dpicl.plan.presence import describe_completeness, find_skipped, select_current
+from dpicl.plan.selection import Selection, select
+from dpicl.plan.suite import Changes, Source
+from dpicl.plan.tuning import describe_tuning
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+from dpicl.results.store import Store, describe_damaged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +185,7 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     suite, store = selection.suite, selection.store
     results, damaged = store.load_all()
     if damaged:
-        tell(damaged_said(damaged, moved=False))
+        tell(describe_damaged(damaged, moved=False))
     kept, old = standing(results, selection, tell)
     submitted, _ = on_the_board(submissions)
     no_longer = [*old, *(result for result in submitted if is_retired(result, [suite]))]
@@ -196,10 +196,10 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
             f"There is no result of suite {suite.name} with these settings under {store.folder.parent};"
             f" run `{selection.command('run')}`, or name the folder that has them with --results."
         )
-    kept, notes = at_hand(kept, Fingerprints(download=False))
+    kept, notes = select_current(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
     made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded, suite.margin)
-    notes = [*state_of(selection, kept), *tuned_words(suite, kept), *readings(selection, kept), *notes]
+    notes = [*state_of(selection, kept), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
 
 
@@ -272,13 +272,13 @@ def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[s
     """Why rows of the suite have no result on a task, where the mechanism says so itself."""
     there = {(result.cell.label, result.cell.task) for result in results}
     without = [cell for cell in selection.cells if (cell.label, cell.task) not in there]
-    reasons = skipped(without, selection.mechanisms)
+    reasons = find_skipped(without, selection.mechanisms)
     found = {(cell.label, cell.task): reasons[cell.id] for cell in without if cell.id in reasons}
     return [{"label": label, "task": task, "reason": reason} for (label, task), reason in found.items()]
 
 
 def state_of(selection: Selection, results: Sequence[Result]) -> list[str]:
     """A sentence that says how many cells of the suite are still to be run; none where all are there."""
-    left_out = skipped(selection.cells, selection.mechanisms)
-    said = completeness(selection.suite.name, selection.cells, results, left_out)
+    left_out = find_skipped(selection.cells, selection.mechanisms)
+    said = describe_completeness(selection.suite.name, selection.cells, results, left_out)
     return [said] if said else []

@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent
 
+from dpicl.core.cell import Options
 from dpicl.core.errors import PluginError
 from dpicl.core.plugins import Pluggable
 from dpicl.core.seeds import PublicStreams, shot_streams
@@ -74,7 +75,6 @@ class Context:
     knobs: Mapping[str, float] = field(default_factory=dict)
 
     def for_label(self, label: str) -> Context:
-        """This context, with the knob of that label."""
         return replace(self, knob=self.knobs.get(label, self.knob))
 
     def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
@@ -164,6 +164,21 @@ class Mechanism(Pluggable):
         """About how many tokens the model reads for a release and so many queries of an evaluation."""
         raise self.no_kind()
 
+    @classmethod
+    def query_budget(cls, queries: int | None) -> int | None:
+        """Q that an epsilon covers where ``queries`` are asked for; None where any number is free."""
+        return queries if cls.pays_per_query else None
+
+    @classmethod
+    def collection(cls, options: Options) -> Hashable:
+        """What two mechanisms with these options have in common that ask the model the same on the same records; None
+        where they ask nothing twice."""
+        return None
+
+    def needed(self, task: PublicTask) -> Needs:
+        """What a run on the task needs of the model: the mechanism, and the evaluation of what it releases."""
+        return _read(task) if self.needs == "reader" else self.needs
+
     def no_kind(self) -> PluginError:
         """The error of a mechanism that is of none of the kinds."""
         kinds = "neither a DemonstrationMechanism nor an AnswerMechanism nor a PreparedMechanism"
@@ -216,6 +231,9 @@ class DemonstrationMechanism(Mechanism):
     def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
         return task.sizes(shots) if self.by_label else Sizes({None: task.size}, {None: len(shots)})
 
+    def needed(self, task: PublicTask) -> Needs:
+        return max(super().needed(task), _read(task), key=get_args(Needs).index)
+
     def tokens_estimate(self, shots: int, queries: int) -> int:
         """The events say how many records are read, how often, and how many tokens are drawn for each reading."""
         value = 0.0 if self.knob is None else math.sqrt(self.knob.low * self.knob.high)
@@ -236,6 +254,11 @@ class DemonstrationMechanism(Mechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
         """One demonstration for each entry of ``context.shots``, in the same order; or a prompt: an instruction that
         takes the place of the task's own, with these demonstrations or none."""
+
+
+def _read(task: PublicTask) -> Needs:
+    """What `Reader` needs on a task, and so does the evaluation of a prompt."""
+    return "log-probabilities" if task.chooses else "texts"
 
 
 class Reader(Protocol):
@@ -332,6 +355,11 @@ class AnswerMechanism(Mechanism):
         """What the slots read: their examples once where all queries share them, and every query."""
         examples = self.slots * self.examples_per_slot * (1 if self.scheme.single else queries)
         return (examples + queries * self.slots) * RECORD_TOKENS
+
+    @classmethod
+    def collection(cls, options: Options) -> Hashable:
+        shared = ("slots", "examples_per_slot", "partition", "record_tokens", "sampling_seed")
+        return tuple(options.get(name) for name in shared)
 
     @property
     def scheme(self) -> SlotScheme:

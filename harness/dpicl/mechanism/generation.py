@@ -83,7 +83,6 @@ class ReleasedText:
         self.ended = False
 
     def append(self, token: int) -> None:
-        """Adds a released token."""
         self.tokens.append(token)
         text = self._model.decode(self.tokens).lstrip()
         self.ended = token == self._model.eos_token_id or self._before_stop(text) != text
@@ -135,3 +134,15 @@ def check_positive(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None and not value > 0:
             raise UsageError(f"Option {name} must be above 0, not {value}.")
+
+
+def label_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
+    """Tokens of each label word after a prompt, as lm-eval splits them: those of the whole behind the prompt's own.
+
+    Empty for tasks without labels to score.
+    """
+    if not task.chooses:
+        return []
+    base = task.query("")
+    start = len(model.encode(base))
+    return [model.encode(base + task.config["target_delimiter"] + label)[start:] for label in task.labels]

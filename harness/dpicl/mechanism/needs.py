@@ -4,28 +4,15 @@ record is read."""
 from __future__ import annotations
 
 from dpicl.data.task import PublicTask
-from dpicl.mechanism.bases import Mechanism, Needs
+from dpicl.mechanism.bases import Mechanism
 from dpicl.models.base import LanguageModel
 
-#: From the least on; see `bases.Needs`.
-_ORDER: tuple[Needs, ...] = ("nothing", "texts", "reader", "log-probabilities", "candidates")
 _WORDS = {"log-probabilities": "log-probabilities", "candidates": "log-probabilities of a public set of tokens"}
-
-
-def needed(mechanism: Mechanism, task: PublicTask) -> Needs:
-    """What a run needs: the mechanism, and the evaluation of what it releases."""
-    own = mechanism.needs
-    if own == "reader":
-        own = "log-probabilities" if task.chooses else "texts"
-    if mechanism.releases_texts:
-        evaluation: Needs = "log-probabilities" if task.chooses else "texts"
-        return max(own, evaluation, key=_ORDER.index)
-    return own
 
 
 def unmet_needs(mechanism: Mechanism, task: PublicTask, model: LanguageModel) -> str | None:
     """Why a mechanism, or its evaluation, cannot be run on this model, in a sentence; None where it can."""
-    server, need = model.server, needed(mechanism, task)
+    server, need = model.server, mechanism.needed(task)
     if server is None or need in ("nothing", "texts"):
         return None
     if server.candidates or (need == "log-probabilities" and server.top_tokens):

@@ -64,10 +64,12 @@ def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
     return plain
 
 
-def sized_options(cls: type[Mechanism], task: str, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Options:
-    """As `resolve_options`, with ``sizes`` below the given ones, where the class has an option of that name that is a
-    whole number (or None)."""
-    types = option_types(cls)
+def sized_options(
+    cls: type[Mechanism], task: str, demonstrations: Mapping[str, int], answers: Mapping[str, int], given: Options
+) -> Options:
+    """As `resolve_options`, with sizes below the given ones, where the class has an option of that name that is a whole
+    number (or None). demonstrations, answers: the sizes of a mechanism that releases these."""
+    types, sizes = option_types(cls), demonstrations if cls.releases_texts else answers
     fitting = {name: value for name, value in sizes.items() if types.get(name) in (int, int | None)}
     return resolve_options(cls, task, {**fitting, **given})
 

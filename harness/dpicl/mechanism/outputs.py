@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import AnswerContext, Context, Mechanism, Prepared
 from dpicl.models.base import LanguageModel
 
-T = TypeVar("T")
-
 #: What authors look for in a task or a context, and what is there in its stead.
 _INSTEAD = {
     "train": "a mechanism sees private records in the slots of its samples alone",
@@ -29,7 +27,7 @@ _INSTEAD = {
 }
 
 
-def checked_prompt(
+def check_prompt(
     mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str] = ()
 ) -> ReleasedPrompt:
     """What a demonstration mechanism returns, as it is published.
@@ -69,21 +67,21 @@ def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
     raise _wrong(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
 
 
-def checked_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
+def check_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
     """An answer, or the prompt that the model will answer. Raises PluginError."""
     if isinstance(given, FinalPrompt):
         return FinalPrompt(plain_text(given.prompt, mechanism))
     return plain_text(given, mechanism)
 
 
-def checked_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
+def check_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
     """What answers after a preparation. Raises PluginError for what cannot."""
     if not callable(getattr(given, "answer", None)):
         raise _wrong(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
     return given
 
 
-def checked_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] | None:
+def check_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] | None:
     """What was prepared, as arrays that a file can hold: float64, finite. None where it cannot be saved.
 
     Raises PluginError for a state of anything else.
@@ -108,7 +106,7 @@ def plain_text(given: object, mechanism: Mechanism) -> str:
     return str.encode(given, "utf-8", "replace").decode()
 
 
-def checked_claim(mechanism: Mechanism, given: object) -> float | None:
+def check_claim(mechanism: Mechanism, given: object) -> float | None:
     """What `paper_epsilon` says: None or a number of at least 0. Raises PluginError."""
     if given is None:
         return None
@@ -129,11 +127,12 @@ def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> 
         )
 
 
-def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
-    """What ``release`` returns. Raises PluginError, with the place in the code, for an error that is not our own; also
-    where the mechanism would end the program. Ctrl-C alone passes."""
+@contextmanager
+def named_failure(mechanism: Mechanism) -> Iterator[None]:
+    """Raises PluginError, with the place in the code, for an error of the mechanism's that is not our own; also where
+    it would end the program. Ctrl-C alone passes."""
     try:
-        return release()
+        yield
     except (DpiclError, KeyboardInterrupt):
         raise
     except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on

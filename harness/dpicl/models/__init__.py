@@ -21,7 +21,7 @@ from dpicl.models import hub, server_settings
 from dpicl.models.base import LanguageModel, ModelIdentity
 from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN
 
-__all__ = ["device_of", "known", "load", "misfit", "of_task", "require_there"]
+__all__ = ["device_of", "incompatibility", "known", "load", "of_task", "require_there"]
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: The embedded model in full precision on every machine: another model of a suite than ``embedded``.

@@ -26,9 +26,9 @@ from dpicl.evaluation.lm_eval_bridge import as_lm_eval_model
 from dpicl.evaluation.mechanism_lm import MechanismLM, ReleasingLM
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.run.output_cache import OutputCache, outputs_folder
-from dpicl.run.releasing import Release, release
-from dpicl.run.results import first_problem
+from dpicl.releasing.output_cache import OutputCache, outputs_folder
+from dpicl.releasing.release import Release, release
+from dpicl.results.schema import first_problem
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -102,11 +102,9 @@ class DemonstrationLM(ReleasingLM):
         self._prefixes: dict[str, str] = {}
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """See LM."""
         return self._reader.loglikelihood([self._shown(request) for request in requests])
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
-        """See LM."""
         return self._reader.generate_until([self._shown(request) for request in requests])
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
@@ -181,7 +179,6 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
 
 
 def lm_of(run: MechanismRun) -> LM:
-    """The lm-eval model of a run."""
     texts = run.mechanism.releases_texts
     lm: LM = DemonstrationLM(as_lm_eval_model(run.model), run.prefix) if texts else MechanismLM(run.respond)
     lm.get_model_info = lambda: _info(run)  # lm-eval puts it into its results after the evaluation

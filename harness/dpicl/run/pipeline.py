@@ -1,6 +1,6 @@
 """How one cell is run: load -> calibrate -> release -> evaluate -> result (docs/design.md).
 
-The release, and the epsilon that is proved for it, are made in dpicl.run.releasing. A result holds numbers,
+The release, and the epsilon that is proved for it, are made in dpicl.releasing.release. A result holds numbers,
 settings and released text, and nothing that is private: a released text is stored only when its epsilon is finite, and
 when the task's `restricted` does not forbid it.
 """
@@ -30,9 +30,9 @@ from dpicl.models.embeddings import load_embeddings
 from dpicl.privacy.calibration import Calibration, slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import loose
-from dpicl.run import manifest
-from dpicl.run.releasing import Release, release
-from dpicl.run.results import (
+from dpicl.releasing.release import Release, release
+from dpicl.results import manifest
+from dpicl.results.schema import (
     WITHHELD,
     Answer,
     Cost,
@@ -77,7 +77,9 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     mechanism = bench.mechanism(cell)
     with clock.phase("load"):
         task = bench.task(cell)
-        if reason := named_failure(mechanism, lambda: skip_reason(mechanism, task.public_view())):
+        with named_failure(mechanism):
+            reason = skip_reason(mechanism, task.public_view())
+        if reason:
             raise Skipped(reason)
         model = bench.model(cell.model)
     made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
@@ -156,7 +158,7 @@ def _result(
         instruction=shown.instruction,
         released_count=len(made.prompt.texts) if made.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
-        prepared=mechanism.reads_all,
+        prepared=made.more is not None,
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
         higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
@@ -172,7 +174,6 @@ def now() -> str:
 
 
 def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
-    """What a release cost, beside its target."""
     event = made.ledger.event()
     slack = slack_of(event, made.calibration.delta, made.bounds.upper)
     return Privacy(

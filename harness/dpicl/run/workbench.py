@@ -24,9 +24,9 @@ from dpicl.mechanism.options import build
 from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
-from dpicl.run.fingerprints import task_of
-from dpicl.run.output_cache import OutputCache, outputs_folder
-from dpicl.run.reader import embedded
+from dpicl.releasing.output_cache import OutputCache, outputs_folder
+from dpicl.releasing.reader import embed_texts
+from dpicl.results.fingerprints import task_of
 
 if TYPE_CHECKING:
     from dpicl.evaluation.lm_eval_bridge import Evaluation
@@ -94,7 +94,6 @@ class Workbench:
         return OutputCache(outputs_folder())
 
     def outputs(self) -> OutputCache:
-        """What slots answered before, in this process and in others."""
         return self._outputs
 
     def load_scorers(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> None:
@@ -154,7 +153,7 @@ class Workbench:
         name = self._embedding(cell)
 
         def embed(texts: Sequence[str]) -> np.ndarray:
-            return embedded(texts, name, self.outputs(), model.identity.name, task.name)
+            return embed_texts(texts, name, self.outputs(), model.identity.name, task.name)
 
         try:
             said = nearest.classified(task, prompt.demonstrations, embed)

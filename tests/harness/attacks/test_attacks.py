@@ -17,7 +17,6 @@ from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
 from dpicl.attacks.repeat import Repeat
 from dpicl.attacks.views import first_words
-from dpicl.core.errors import ModelError
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanism.registry import load_mechanisms
@@ -208,23 +207,6 @@ def test_what_an_attack_cannot_use_is_skipped_with_its_reason(own, mechanism, ta
     assert reason in own.skip(MECHANISMS[mechanism].cls(), Task.without_records(task))
 
 
-@pytest.mark.parametrize(
-    ("own", "mechanism", "task"),
-    [
-        (Inquiry(), "voting", "agnews"),
-        (Inquiry(), "sga", "samsum"),
-        (Gap(), "voting", "mit_d"),
-        (Brainwash(), "voting", "trec"),
-        (Repeat(), "ksa", "xsum"),
-        (Repeat(), "prism", "agnews"),
-        (Likelihood(), "pta", "dbpedia"),
-        (Pii(), "prism", "enron"),
-    ],
-)
-def test_what_an_attack_can_use_is_not_skipped(own, mechanism, task):
-    assert own.skip(MECHANISMS[mechanism].cls(), Task.without_records(task)) is None
-
-
 def test_words_of_answers():
     assert [said_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")] == [
         *(1.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0)
@@ -256,15 +238,6 @@ def test_repeat_scores_the_cosine_with_the_words_that_follow():
     assert near[0] == pytest.approx(1.0)
     assert abs(near[1]) < 0.9
     assert near[2] == 0.0
-
-
-def test_a_model_that_answers_nan_gives_no_result(agnews, own_cache):
-    class Broken(CopyingLM):
-        def score(self, queries, prefix=None):
-            return [[math.nan] * len(endings) for _, endings in queries]
-
-    with pytest.raises(ModelError, match="not finite"):
-        attack(Likelihood(generations=1), agnews, "zero_shot", model=Broken())
 
 
 def test_the_noise_of_answers_does_not_follow_the_number_of_members(agnews, own_cache):

@@ -28,11 +28,6 @@ def test_clopper_pearson_is_scipys_exact_interval(successes: int, trials: int) -
     assert float(clopper_pearson_upper(successes, trials, ALPHA)) == pytest.approx(interval.high, rel=1e-9)
 
 
-def test_clopper_pearson_of_arrays_and_its_mirror() -> None:
-    counts = np.arange(21)
-    assert clopper_pearson_upper(counts, 20, ALPHA) == pytest.approx(1 - clopper_pearson_lower(20 - counts, 20, ALPHA))
-
-
 @pytest.mark.parametrize(
     ("mean", "draw"),
     [
@@ -82,11 +77,6 @@ def test_betting_limit_is_that_of_a_gambler_who_plays_value_by_value() -> None:
     limit = float(mean_lower(values, ALPHA))
     assert refutes(limit - 1e-6)
     assert not refutes(limit + 1e-6)
-
-
-def test_many_columns_are_many_samples() -> None:
-    samples = np.random.default_rng(1).random((30, 5))
-    assert mean_lower(samples, ALPHA) == pytest.approx([float(mean_lower(column, ALPHA)) for column in samples.T])
 
 
 def test_type_of_the_values_decides_the_kind_of_limit() -> None:

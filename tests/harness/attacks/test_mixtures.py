@@ -29,12 +29,6 @@ def ideal_votes(T: int, runs: int = 100) -> tuple[np.ndarray, np.ndarray]:
     return np.full(runs, 2.0 - T), np.full(runs, -1.0 * T)
 
 
-def test_exceedance_is_the_normal_tail() -> None:
-    clean, thresholds = np.array([0.0, 1.0, -2.0]), np.array([-1.0, 0.5])
-    expected = stats.norm.sf(thresholds[None, :], loc=clean[:, None], scale=0.7)
-    assert exceedance(clean, 0.7, thresholds) == pytest.approx(expected)
-
-
 def test_no_noise_is_a_decision() -> None:
     above = exceedance(np.array([0.0, 1.0]), 0.0, np.array([0.0, -1.0]))
     assert above.dtype == np.bool_

@@ -81,7 +81,11 @@ def test_every_attack_on_answers_finds_the_members_of_the_broken_mechanism(attac
     options = {"embedding": "sim"} if attack == "repeat" else {}
     registry = {cls.name: Registered(cls, "") for cls in (BrokenAnswers, BrokenDemonstrations)}
     settings = AttackSettings(
-        attack_of(load_attacks()[attack].cls, options), Task.load("agnews", "synthetic"), "sim", members=12, others=12
+        attack_of(load_attacks()[attack].cls, options),
+        Task.load("agnews", "synthetic", limit_train=40),
+        "sim",
+        members=12,
+        others=12,
     )
     (job,) = jobs_of(settings, registry, "broken_answers", (), {})
     result = run_attack(job, Workbench(registry))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.leaderboards.compare.sides import Side
-from dpicl.run.results import Documents, Result, Score, to_text
+from dpicl.results.schema import Documents, Result, Score, to_text
 from tests.leaderboards.factory import make_result
 
 

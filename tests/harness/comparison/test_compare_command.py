@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dpicl.run.results import to_text
+from dpicl.results.schema import to_text
 from tests.harness.comparison.sides import ones, scored, with_manifest, with_proved, written
 
 HOSTILE = "evil|`a`](http://x)<script>alert(1)</script>@everyone #1\u202e\x1b[2J\nwww.x.example"

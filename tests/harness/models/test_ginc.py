@@ -24,10 +24,10 @@ from dpicl.models.base import ChatPrompt
 from dpicl.models.ginc_corpus import language
 from dpicl.models.transformers import TransformersLM
 from dpicl.models.weights import file_sha256
+from dpicl.plan.expand import expand
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import Suite
 from dpicl.program import main
-from dpicl.run.expand import expand
-from dpicl.run.selection import task_facts
-from dpicl.run.suite import Suite
 
 TINY = ginc.Size(1, 16, 2, 64, documents=12, length=63, batch=4, rate=1e-2, warm_up=1, on_use=True)
 MECHANISMS = load_mechanisms()
@@ -160,13 +160,6 @@ def test_the_sizes_of_the_paper_are_prepared_by_a_command(empty_cache: Path, cap
     assert models.load("ginc:4", device="cpu").identity.name == "ginc:4"
 
 
-def test_the_sizes_of_the_paper_are_the_papers() -> None:
-    model = ginc.SIZES["12"]
-    assert (model.layers, model.heads, model.context, model.epochs, model.rate) == (12, 12, 1024, 5, 8e-4)
-    assert (model.documents, model.length, model.warm_up) == (1000, 10_240, 1000)
-    assert {size.layers for name, size in ginc.SIZES.items() if name != "small"} == {4, 12, 16}
-
-
 def test_shots_measures_every_number_of_demonstrations(empty_cache: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("dpicl.cli.ginc.SHOTS", (0, 1))
     assert main(["ginc", "shots", "--draws", "2", "--test-records", "5", "--json", "--device", "cpu"]) == 0
@@ -191,11 +184,6 @@ def test_a_suite_reads_the_task_with_its_own_model(wanted: list[str], read: set[
     cells = expand(suite(models=wanted), MECHANISMS, task_facts())
     assert {(cell.task, cell.model) for cell in cells} == read
     assert len(cells) == len(read)
-
-
-def test_it_reads_no_other_task() -> None:
-    with pytest.raises(UsageError, match="trec"):
-        expand(suite(models=["ginc"]), MECHANISMS, task_facts())
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import ChatPrompt
 from dpicl.models.embedded import gguf_path
 from dpicl.models.server import ServerLM
-from dpicl.run.results import from_text
+from dpicl.results.schema import from_text
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
 

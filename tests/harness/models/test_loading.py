@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import MambaConfig, MambaForCausalLM
 
 from dpicl import models
 from dpicl.cli.arguments import parse
@@ -15,7 +14,6 @@ from dpicl.core.errors import ModelError, UsageError
 from dpicl.models import readers
 from dpicl.models.hub import split_reference
 from dpicl.models.readers import Measured
-from dpicl.models.transformers import PlainLM
 from dpicl.models.weights import file_sha256, folder_sha256
 from dpicl.program import build_parser
 
@@ -34,13 +32,6 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path, folder: str, w
     assert "\n" not in str(caught.value)
 
 
-def test_damaged_weights_are_an_error(tiny_folder: Path, tmp_path: Path) -> None:
-    copied(tiny_folder, tmp_path)
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    assert "cannot be loaded" in refused(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("how", "words"), [({"dtype": "float33"}, "float32"), ({"device": "abacus"}, "cuda:N")], ids=["dtype", "device"]
 )
@@ -53,17 +44,6 @@ def test_unknown_dtype_and_device_are_errors(tiny_folder: Path, how: dict[str, s
 def test_gpu_that_is_not_there_is_an_error(tiny_folder: Path) -> None:
     with pytest.raises(ModelError, match="no CUDA device"):
         models.load(f"hf:{tiny_folder}", device="cuda")
-
-
-def test_a_model_without_attention_is_read_one_row_a_pass(tiny_folder: Path, tmp_path: Path) -> None:
-    mamba = MambaConfig(vocab_size=320, hidden_size=8, num_hidden_layers=1, state_size=2)
-    MambaForCausalLM(mamba).save_pretrained(tmp_path)
-    for file in tiny_folder.glob("tokenizer*"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    model = models.load(f"hf:{tmp_path}", device="cpu")
-    assert isinstance(model, PlainLM)
-    assert model.identity.rows_alone
-    assert model.generate([[5, 6], [7]], 4, temperature=1.0, seeds=[1, 2]) != ["", ""]
 
 
 def test_revision_is_split_off_unless_the_folder_has_an_at_sign(tmp_path: Path) -> None:
@@ -81,11 +61,6 @@ def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
     assert alone == file_sha256(tmp_path / "a.safetensors")
     (tmp_path / "b.safetensors").write_bytes(b"b")
     assert folder_sha256(tmp_path) != alone
-
-
-def test_known_models_are_listed() -> None:
-    names = [entry["name"].partition(":")[0] for entry in models.known()]
-    assert names == ["embedded", "qwen2.5-coder-0.5b", "embedded-float32", "ginc", "hf", "server", "sim"]
 
 
 def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:

@@ -140,7 +140,7 @@ def test_other_rows_change_no_bit(
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("pass_tokens", [256, 512, 1024])
+@pytest.mark.parametrize("pass_tokens", [256, 1024])
 @pytest.mark.parametrize("lengths", [(1,) * 40, (1, LONG, 2, LONG + 1, 300), (PIECE, PIECE + 1, 2 * PIECE, 7, 600)])
 def test_rows_of_many_lengths(
     lm: TransformersLM, way: Callable[..., Any], pass_tokens: int, lengths: tuple[int, ...]
@@ -190,13 +190,12 @@ class Failing:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("at", [{1}, {2}, {1, 2}, {2, 3}])
 @pytest.mark.parametrize(
-    "error",
+    ("at", "error"),
     [
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        ({1}, torch.OutOfMemoryError("CUDA out of memory")),
+        ({1, 2}, MemoryError()),
+        ({2, 3}, RuntimeError("DefaultCPUAllocator: can't allocate memory")),
     ],
     ids=["device", "python", "cpu"],
 )

@@ -71,14 +71,6 @@ def test_gaussian_noise_has_its_exact_epsilon(event: dp.DpEvent, expected: float
     assert epsilon(event, 1e-5).upper == pytest.approx(expected, rel=within)
 
 
-@pytest.mark.parametrize(
-    ("noise", "sensitivity", "expected"), [(1.27186, 1, 1), (0.78704, 1, 3), (1.27186, 2, 5.32), (0.78704, 2, 19.8)]
-)
-def test_esa_noise_of_wu_at_both_sensitivities(noise: float, sensitivity: float, expected: float) -> None:
-    bounds = epsilon(sampled_gaussians(noise / sensitivity, 400 / 14732, 100), 5e-5)
-    assert bounds.estimate == pytest.approx(expected, rel=0.01)
-
-
 @pytest.mark.parametrize(("noise", "expected"), [(0.940, 1), (0.612, 4), (0.499, 8)])
 def test_noise_multipliers_for_a_thousand_sampled_queries(noise: float, expected: float) -> None:
     assert epsilon(sampled_gaussians(noise, 0.005, 1000), 1e-5).estimate == pytest.approx(expected, rel=0.005)

@@ -15,7 +15,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import Sizes
 from dpicl.privacy import calibration, calibration_cache
-from dpicl.run.releasing import calibrated
+from dpicl.releasing.release import calibrate_mechanism
 from tests.harness.privacy.makers import DELTA, SIZES, NoisyTokens, OneGaussian, SoftTokens
 
 
@@ -34,27 +34,27 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_answers_are_remembered_on_disk(tmp_path: Path, searches: list[str]) -> None:
-    first = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert len(searches) == 1
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
 def test_every_input_has_an_answer_of_its_own(tmp_path: Path, searches: list[str]) -> None:
     other_sizes = Sizes(records={"Sports": 30001, "World": 40000}, shots=SIZES.shots)
-    calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    calibrated(OneGaussian(1.0), SIZES, 1.0, DELTA, cache=tmp_path)
-    calibrated(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
-    calibrated(OneGaussian(), SIZES, 1.0, 2 * DELTA, cache=tmp_path)
-    calibrated(NoisyTokens(), SIZES, 1.0, DELTA, cache=tmp_path)
-    calibrated(NoisyTokens(), other_sizes, 1.0, DELTA, cache=tmp_path)
+    calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrate_mechanism(OneGaussian(1.0), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrate_mechanism(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
+    calibrate_mechanism(OneGaussian(), SIZES, 1.0, 2 * DELTA, cache=tmp_path)
+    calibrate_mechanism(NoisyTokens(), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrate_mechanism(NoisyTokens(), other_sizes, 1.0, DELTA, cache=tmp_path)
     assert len(searches) == 6
 
 
 def test_an_edited_mechanism_is_calibrated_anew(
     tmp_path: Path, searches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
+    before = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
     original, knob = OneGaussian.events, OneGaussian.knob
 
     def edited(self: OneGaussian, value: float, sizes: Sizes) -> dp.DpEvent:
@@ -62,14 +62,14 @@ def test_an_edited_mechanism_is_calibrated_anew(
         return original(self, value, sizes) if known else dp.GaussianDpEvent(value / 2)
 
     monkeypatch.setattr(OneGaussian, "events", edited)
-    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob > 1.4 * before
+    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob > 1.4 * before
     assert len(searches) == 2
 
 
 def test_an_edited_paper_formula_is_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = calibrated(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    before = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
     monkeypatch.setattr(SoftTokens, "paper_epsilon", lambda self, knob, sizes, delta: 1 / knob)
-    after = calibrated(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    after = calibrate_mechanism(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
     assert after == pytest.approx(1.0, rel=1e-3) != before
 
 
@@ -87,30 +87,30 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:9])
 def test_a_damaged_file_is_written_again(tmp_path: Path, searches: list[str], damage: str) -> None:
-    first = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.glob("*.json")
     whole = path.read_text()
     path.write_text(damage)
-    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert path.read_text() == whole
     assert len(searches) == 2
 
 
 def test_an_answer_under_another_key_is_not_believed(tmp_path: Path, searches: list[str]) -> None:
-    weak = calibrated(OneGaussian(), SIZES, 8.0, DELTA, cache=tmp_path)
+    weak = calibrate_mechanism(OneGaussian(), SIZES, 8.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.glob("*.json")
     kept = path.read_bytes()
-    strong = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    strong = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     assert strong.knob > weak.knob
     (other,) = set(tmp_path.glob("*.json")) - {path}
     other.write_bytes(kept)  # well formed, and less noise
-    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == strong
+    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == strong
     assert len(searches) == 3
 
 
 def test_no_damage_to_a_file_changes_an_answer(tmp_path: Path) -> None:
     """Single bits, cuts, digits exchanged: what is read is what was written, or nothing."""
-    first = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.glob("*.json")
     whole = path.read_bytes()
     name = path.stem
@@ -139,7 +139,7 @@ def _write_and_die(where: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     calibration_cache.os.replace = dead
-    calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=where)
+    calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=where)
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
@@ -148,28 +148,18 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
-    calibrated(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
+    calibrate_mechanism(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
-
-
-def test_a_failed_write_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*given: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(calibration_cache.os, "replace", full)
-    found = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    assert found.bounds.upper <= 1.0
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below").bounds.upper <= 1.0
+    assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below").bounds.upper <= 1.0
 
 
 def test_the_default_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    calibrated(OneGaussian(), SIZES, 1.0, DELTA)
+    calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA)
     (path,) = (tmp_path / "calibration").iterdir()
     assert json.loads(path.read_text())["event"]["event"] == "gaussian"
     assert calibration_cache.folder(None) is None

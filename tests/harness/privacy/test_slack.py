@@ -91,15 +91,6 @@ def test_one_gaussian_and_its_sample_meet_the_exact_curve() -> None:
         assert 0.996 * exact <= lower_bound(gaussian(multiplier), DELTA, exact) <= exact
 
 
-def test_zcdp_of_choices_is_what_this_replaces() -> None:
-    """The same choices as zCDP, at the noise that the WikiMovies row had for epsilon = 1."""
-    size = math.sqrt(8 * 0.008647)
-    as_zcdp = epsilon(Repeated(Sampled(0.00533, Repeated(dp.ZCDpEvent(size**2 / 8), 56)), 5), DELTA).upper
-    own = epsilon(Repeated(Sampled(0.00533, Repeated(Choice(size), 56)), 5), DELTA).upper
-    assert as_zcdp == pytest.approx(1.0, abs=0.01)
-    assert own == pytest.approx(0.144, abs=0.002)
-
-
 def test_a_bound_below_what_an_adversary_costs_is_refused() -> None:
     event = TIGHT["PRISM"]
     with pytest.raises(AccountantsDisagree, match="one of them is wrong"):
@@ -173,15 +164,6 @@ def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
     assert found == pytest.approx(best, abs=1e-12)
 
 
-def test_the_best_adversary_of_one_sample_meets_the_recursion() -> None:
-    size, count = 0.5, 6
-    deltas = choices_delta(size, count, 40)
-    for cell in (0, 40, 120):
-        x = size * cell / 40
-        found = divergence(choices_pair(size, count, 1.0, NOTHING, hockey(x)), x)
-        assert found <= deltas[len(deltas) // 2 + cell] <= found * 1.01 + 1e-12
-
-
 def test_merged_outcomes_lose_little_and_never_gain() -> None:
     whole = gaussian_pair(0.7)
     merged = whole.merged(300)
@@ -207,31 +189,6 @@ def test_randomised_response_is_the_sum_over_binomials() -> None:
     lower = lower_bound(event, DELTA, epsilon(event, DELTA).upper)
     assert exact_delta(lower) > DELTA
     assert exact_delta(1.005 * lower) <= DELTA
-
-
-def test_choices_that_see_earlier_ones_cost_more_than_choices_of_one_range() -> None:
-    """Ten choices a query: every fixed range is an adversary too, and the adaptive one is at least as bad."""
-    size, rate, queries = 0.89, 0.00585, 20
-    event = Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries)
-    upper = epsilon(event, DELTA).upper
-    lower = lower_bound(event, DELTA, upper)
-    fixed = max(_fixed_range(size, t * size, rate, queries) for t in (0.5, 0.6, 0.7, 0.75, 0.8))
-    assert fixed <= lower <= upper
-
-
-def _fixed_range(size: float, t: float, rate: float, queries: int) -> float:
-    """Epsilon of ten choices with losses t and t - size on each sample, by enumeration of all binomial counts."""
-    high = math.expm1(t - size) / math.expm1(-size)
-    k = np.arange(11)
-    present = np.array([math.comb(10, int(n)) for n in k]) * high**k * (1 - high) ** (10 - k)
-    pair = WorstPair(present, present * np.exp(-(k * t + (10 - k) * (t - size)))).sampled(rate)
-    total = pair
-    for _ in range(queries - 1):
-        # Outcomes merge, which only lowers what is found.
-        total = total.merged(4000)
-        total = WorstPair(np.outer(total.present, pair.present).ravel(), np.outer(total.absent, pair.absent).ravel())
-    xs = np.linspace(0.01, 2, 400)
-    return float(max(x for x in xs if divergence(total, x) > DELTA))
 
 
 def test_the_group_that_loses_most_decides() -> None:

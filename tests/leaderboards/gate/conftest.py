@@ -16,13 +16,13 @@ import pytest
 from dpicl.core import git as project_git
 from dpicl.leaderboards.gate.examination import Examination, Request, examine, known_suites, read_contents
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run import manifest
-from dpicl.run.expand import expand
+from dpicl.plan.expand import expand
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import Changes, apply_changes, load_suite
+from dpicl.results import manifest
+from dpicl.results.schema import Result, SuiteReference, from_text, to_text
+from dpicl.results.store import Store
 from dpicl.run.pipeline import run_cell
-from dpicl.run.results import Result, SuiteReference, from_text, to_text
-from dpicl.run.selection import task_facts
-from dpicl.run.store import Store
-from dpicl.run.suite import Changes, changed, load_suite
 from dpicl.run.workbench import Workbench
 
 EXAMPLE = Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
@@ -100,7 +100,7 @@ class World:
 def run_into(folder: Path, suite_file: Path, mechanisms: tuple[str, ...], plugins: list[Path]) -> None:
     """`dpicl run`, from a commit."""
     registry = load_mechanisms(plugins)
-    suite = changed(load_suite(suite_file), Changes(mechanisms=mechanisms), registry)
+    suite = apply_changes(load_suite(suite_file), Changes(mechanisms=mechanisms), registry)
     store, bench = Store(folder, suite.name), Workbench(registry)
     store.prepare()
     reference = SuiteReference(name=suite.name, version=suite.version, hash=suite.hash)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpicl.core.cell import Cell
-from dpicl.run.store import Store
+from dpicl.results.store import Store
 from tests.mutations import AGAIN, YAML, bytes_mutated, value_mutated
 
 NAMES = ["\x1b[31m.json", "a\nb.json", "\udcff.json", "x" * 250, "con.json", "a:b.json", "..json", "é.json", "A" * 60]

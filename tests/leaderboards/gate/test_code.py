@@ -13,8 +13,8 @@ from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate.code import conformance_check, events_check
 from dpicl.leaderboards.gate.examination import read_contents
 from dpicl.leaderboards.gate.rerun import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_check, sample
-from dpicl.run import manifest
-from dpicl.run.results import Result, from_text
+from dpicl.results import manifest
+from dpicl.results.schema import Result, from_text
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import World, edited, move_cell, short_ledger
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dpicl.leaderboards.gate.examination import load_submissions
-from dpicl.run import manifest
+from dpicl.results import manifest
 from tests.leaderboards.gate.conftest import World
 
 HOSTILE = "<script>alert(1)</script> | `x` \u202e @somebody"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate.consistency import missing_texts
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.ledgers import events_of, problem_of
-from dpicl.run.store import Store
+from dpicl.results.store import Store
 from tests.leaderboards.gate.conftest import World, moved
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -61,14 +59,6 @@ def test_strays_below_the_root_are_refused(world: World, dpicl):
     assert answer.code == 1 and places["status"] == "failed"
     for name in (".hidden", "linked", "team_a/records.csv"):
         assert any(one.startswith(f"{name} is no submission") for one in (places["why"], *places["others"]))
-
-
-def test_nothing_that_lies_in_the_working_folder_runs(tmp_path: Path):
-    for name in ("yaml", "pydantic", "numpy"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('code of the working folder ran')\n")
-    words = [sys.executable, "-m", "dpicl", "submit", "nowhere"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "There is no folder nowhere" in done.stderr
 
 
 def test_a_card_that_says_an_old_version_hides_no_current_results_from_the_board(world: World):

@@ -17,7 +17,7 @@ from dpicl.data.task import Task
 from dpicl.leaderboards.gate.examination import ROOT, find_submissions, load_submissions
 from dpicl.leaderboards.gate.ledgers import account
 from dpicl.privacy.events import from_json
-from dpicl.run.results import from_text
+from dpicl.results.schema import from_text
 from tests.leaderboards.gate.conftest import World, edited, move_cell, moved, short_ledger
 
 VOTE = "results/tiny/sim/vote"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.run.results import from_text
+from dpicl.results.schema import from_text
 from tests.leaderboards.gate.conftest import World
 
 

@@ -12,8 +12,8 @@ from dp_accounting import dp_event as dp
 from dpicl.core.errors import UnsupportedEvent
 from dpicl.leaderboards.gate.ledgers import _recomputed, account, add_up, events_of, ledger_problem
 from dpicl.privacy.events import ParallelDpEvent, bounded_range, from_json, to_json
-from dpicl.run.results import LedgerRow
-from dpicl.run.store import Store
+from dpicl.results.schema import LedgerRow
+from dpicl.results.store import Store
 from tests.leaderboards.factory import make_result
 
 RESULTS = Path(__file__).parents[3] / "results"

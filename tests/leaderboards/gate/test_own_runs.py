@@ -15,13 +15,6 @@ def test_what_ones_own_run_left_in_the_results_folder_is_no_duplicate(world: Wor
     assert world.status("duplicates")[0] == "ok"
 
 
-def test_results_of_another_file_are_duplicates(world: World):
-    shutil.copytree(world.folder / "results", world.results, dirs_exist_ok=True)
-    with (world.folder / "vote.py").open("a") as file:
-        file.write("\n# another version\n")
-    assert world.status("duplicates")[0] == "failed"
-
-
 def test_too_few_seeds_name_the_command_that_runs_more(world: World):
     world.files[0].unlink()
     status, said = world.status("seeds")

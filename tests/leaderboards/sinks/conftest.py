@@ -12,8 +12,8 @@ import pytest
 from wandb.sdk.lib import wbauth
 
 from dpicl.leaderboards.publish import tracker, wandb_settings
-from dpicl.run.results import Result
-from dpicl.run.store import Store
+from dpicl.results.schema import Result
+from dpicl.results.store import Store
 from tests.leaderboards.factory import ends, make_result
 
 

@@ -9,7 +9,7 @@ import pytest
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.publish.publish import Live
 from dpicl.leaderboards.publish.wandb_settings import SinkError
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 class Memory:

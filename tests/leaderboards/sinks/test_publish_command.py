@@ -11,8 +11,8 @@ import pytest
 
 from dpicl.leaderboards.publish import wandb_settings
 from dpicl.leaderboards.publish.publish import plan
-from dpicl.run.results import Result
-from dpicl.run.store import Store
+from dpicl.results.schema import Result
+from dpicl.results.store import Store
 from tests.conftest import Answer
 from tests.leaderboards.factory import make_result
 

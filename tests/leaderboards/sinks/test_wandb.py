@@ -19,7 +19,7 @@ from dpicl.leaderboards.publish import tracker
 from dpicl.leaderboards.publish.publish import Plan, plan, publish
 from dpicl.leaderboards.publish.tracker import Sink
 from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, destination, stage_files
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leaderboard") -> Sink:

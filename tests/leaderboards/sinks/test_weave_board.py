@@ -14,7 +14,7 @@ from dpicl.leaderboards.publish import weave_board
 from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.publish.wandb_settings import Destination
 from dpicl.leaderboards.publish.weave_board import WeaveBoard, weave_boards
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
 
 

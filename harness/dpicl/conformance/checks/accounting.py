@@ -13,7 +13,7 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.privacy.decomposition import components
 from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
-from dpicl.run.releasing import release
+from dpicl.releasing.release import release
 
 
 def budget(evidence: CheckEvidence) -> Verdict:

@@ -24,13 +24,13 @@ from dpicl.leaderboards.render.html import attacks_page, suites_json, write_all
 from dpicl.leaderboards.render.terminal import render_attacks
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.expand import expand
-from dpicl.run.fingerprints import Fingerprints
-from dpicl.run.presence import at_hand
-from dpicl.run.results import Result
-from dpicl.run.selection import Selection, facts_of
-from dpicl.run.store import Store
-from dpicl.run.suite import Suite, load_suite
+from dpicl.plan.expand import expand
+from dpicl.plan.presence import select_current
+from dpicl.plan.selection import Selection, facts_of
+from dpicl.plan.suite import Suite, load_suite
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+from dpicl.results.store import Store
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
@@ -50,7 +50,7 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
     for path in sorted(shipped_suites().values(), key=lambda path: path.stem != OF_RECORD):
         suite = load_suite(path)
         kept, retired, selection = _results(arguments, suite, mechanisms)
-        kept, notes = at_hand(kept, records)
+        kept, notes = select_current(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
             board = build_board(kept, suite.name, known, own, retired, suite.superseded, suite.margin)

@@ -13,8 +13,8 @@ from dpicl.leaderboards.cli.publish import check_simulated
 from dpicl.leaderboards.publish.publish import Live
 from dpicl.leaderboards.publish.tracker import Sink
 from dpicl.leaderboards.publish.wandb_settings import destination
-from dpicl.run.results import Result
-from dpicl.run.selection import Selection
+from dpicl.plan.selection import Selection
+from dpicl.results.schema import Result
 
 
 class LiveWandb(Live):

@@ -19,8 +19,8 @@ from dpicl.leaderboards.publish import payload, tracker, wandb_settings, weave_b
 from dpicl.leaderboards.publish.publish import plan as plan_of
 from dpicl.leaderboards.publish.publish import publish
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.results import Result
-from dpicl.run.store import Store
+from dpicl.results.schema import Result
+from dpicl.results.store import Store
 
 MODES = ("online", "offline")
 #: Folders of a results folder that hold no suite.

@@ -22,7 +22,7 @@ from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.history import removed_check
 from dpicl.leaderboards.gate.report import Examination
 from dpicl.leaderboards.model import text
-from dpicl.run import manifest
+from dpicl.results import manifest
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"

@@ -15,7 +15,7 @@ from dpicl.leaderboards.compare.sides import Side, read_results
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.render import track
 from dpicl.leaderboards.render.page import refuse_among
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 def add(subparsers: Subparsers) -> None:

@@ -19,7 +19,7 @@ from dpicl.leaderboards.compare.sides import Side, by_seed, check_one_model, lis
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of
 from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.leaderboards.model.text import counted
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 @dataclass(frozen=True, order=True)

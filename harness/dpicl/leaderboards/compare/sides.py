@@ -15,8 +15,8 @@ from typing import TypeVar
 from dpicl.core import json_text
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.leaderboards.model.comparability import weights
-from dpicl.run.results import Result, from_text
-from dpicl.run.store import QUARANTINE
+from dpicl.results.schema import Result, from_text
+from dpicl.results.store import QUARANTINE
 
 #: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
 _EVIDENCE = "attack"

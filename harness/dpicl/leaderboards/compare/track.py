@@ -23,7 +23,7 @@ from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
 from dpicl.leaderboards.model.text import counted
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 By = Literal["commit", "model"]
 ReleaseKey = tuple[str, str, str, str, str]

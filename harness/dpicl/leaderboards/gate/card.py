@@ -23,9 +23,9 @@ from dpicl.core.plugins import shadows
 from dpicl.core.strict_yaml import Document, Place, parse, read
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import names_text
-from dpicl.run.results import lines, read_part
-from dpicl.run.suite import Suite
-from dpicl.run.suite_rows import number
+from dpicl.plan.suite import Suite
+from dpicl.plan.suite_rows import number
+from dpicl.results.schema import lines, read_part
 
 CARD, README = "submission.yaml", "README.md"
 REPRODUCED = "reproduced.json"

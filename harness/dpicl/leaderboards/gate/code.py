@@ -15,7 +15,7 @@ from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, 
 from dpicl.leaderboards.gate.ledgers import events_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.events import from_json, to_json
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 def announcement(contents: Contents) -> str:

@@ -19,7 +19,7 @@ from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 _ROUNDING = 1e-9
 #: Metrics whose outcomes are right or wrong.

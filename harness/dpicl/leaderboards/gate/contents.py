@@ -22,8 +22,8 @@ from dpicl.leaderboards.gate.findings import fault
 from dpicl.leaderboards.gate.folder import survey
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import visible
-from dpicl.run.results import Result, from_text
-from dpicl.run.store import Store
+from dpicl.results.schema import Result, from_text
+from dpicl.results.store import Store
 
 
 @dataclass(frozen=True)

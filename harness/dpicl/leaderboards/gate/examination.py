@@ -21,8 +21,8 @@ from dpicl.leaderboards.gate.rerun import RerunCell, reproduced_check, rerun, re
 from dpicl.leaderboards.gate.settings import data_check, load_reference, seeds_check, suite_check
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import visible
-from dpicl.run.results import Result
-from dpicl.run.suite import Suite, load_suite
+from dpicl.plan.suite import Suite, load_suite
+from dpicl.results.schema import Result
 
 #: The submissions that ship with the project.
 ROOT = (CLONE or PACKAGE) / "leaderboards" / "submissions"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dpicl.core.plugins import shadows
 from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, reserved
-from dpicl.run.store import QUARANTINE
+from dpicl.results.store import QUARANTINE
 
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE = 200_000

@@ -11,8 +11,8 @@ from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, not_checked, verdict
 from dpicl.leaderboards.gate.folder import survey
 from dpicl.leaderboards.model.comparability import is_retired
-from dpicl.run.results import Result, from_text
-from dpicl.run.suite import Suite
+from dpicl.plan.suite import Suite
+from dpicl.results.schema import Result, from_text
 
 #: A score may move by this much without a new version.
 TOLERANCE = 1e-3

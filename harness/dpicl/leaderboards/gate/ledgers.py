@@ -30,7 +30,7 @@ from dpicl.privacy import accountants
 from dpicl.privacy.events import ParallelDpEvent, flatten, from_json, to_json
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.time_limit import TookTooLong, within
-from dpicl.run.results import LedgerRow, Result
+from dpicl.results.schema import LedgerRow, Result
 
 #: Relative difference between two numbers that are one and the same.
 SAME = 1e-6

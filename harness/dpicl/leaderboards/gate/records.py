@@ -33,14 +33,14 @@ from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, verdict
 from dpicl.leaderboards.model.text import names_text
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.
 RUN, WHOLE, BOILERPLATE = 8, 4, 3
 _WORD = re.compile(r"\w+")
 #: Fields that other checks pin: a hash, a time, and the ids of the reference's test records.
 _PINNED = {("cell_id",), ("created",)}
-#: Harness's record seed: see dpicl.run.fingerprints.
+#: Harness's record seed: see dpicl.results.fingerprints.
 _SEED = 0
 
 

@@ -18,7 +18,7 @@ from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text, visible
 from dpicl.leaderboards.render.comparison_text import markdown_table
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5

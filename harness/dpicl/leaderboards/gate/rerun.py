@@ -32,7 +32,7 @@ from dpicl.leaderboards.gate.ledgers import SAME
 from dpicl.leaderboards.model.rows import score_of
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.run.results import Result, from_text, to_text
+from dpicl.results.schema import Result, from_text, to_text
 
 #: Smallest difference of scores that counts on another machine.
 SLACK = 0.02

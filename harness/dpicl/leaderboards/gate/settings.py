@@ -3,7 +3,7 @@
 A version that is no longer the shipped one is retired: its results stay as they were, and none is added
 (`dpicl.leaderboards.gate.history`). The reference baselines of record (`zero_shot`, `real_demonstrations`) set the
 standard: every recovery on the board is a place between those two. Records do not depend on the seed
-(dpicl.run.fingerprints), so one result stands for all.
+(dpicl.results.fingerprints), so one result stands for all.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import names_text, seeds_text, visible
-from dpicl.run.expand import declared_sizes
-from dpicl.run.results import Result
-from dpicl.run.store import Store
-from dpicl.run.suite import Suite
+from dpicl.plan.expand import declared_sizes
+from dpicl.plan.suite import Suite
+from dpicl.results.schema import Result
+from dpicl.results.store import Store
 
 #: Fewest seeds of a row at one epsilon on one task.
 SEEDS = 5

@@ -37,9 +37,9 @@ from dpicl.leaderboards.model.standings import (
 )
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
 from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, queries_words
-from dpicl.run.expand import Cell
-from dpicl.run.headroom import measure_headroom
-from dpicl.run.results import Result
+from dpicl.plan.expand import Cell
+from dpicl.plan.headroom import measure_headroom
+from dpicl.results.schema import Result
 
 
 @dataclass(frozen=True)

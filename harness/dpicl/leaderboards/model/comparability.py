@@ -18,8 +18,8 @@ from dpicl.attacks.results import AttackResult
 from dpicl.core.cell import Cell, Options
 from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.data.config import NOT_EVERYWHERE
-from dpicl.run.results import Result
-from dpicl.run.suite import Suite
+from dpicl.plan.suite import Suite
+from dpicl.results.schema import Result
 
 ZERO_SHOT = "zero_shot"
 REAL_DATA = "real_demonstrations"

@@ -27,7 +27,7 @@ from dpicl.leaderboards.model.notes import Note, Weight
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import counted, epsilon_text
-from dpicl.run.expand import Cell
+from dpicl.plan.expand import Cell
 
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.

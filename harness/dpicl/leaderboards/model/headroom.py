@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import score_text, signed_text
-from dpicl.run.headroom import PUBLIC, REAL, Headroom
+from dpicl.plan.headroom import PUBLIC, REAL, Headroom
 
 TITLE = f"Headroom: {REAL} − {PUBLIC}, before any private method"
 COLUMNS = ("task", "metric", "shots", "public → real", "headroom (95%)", "seeds × records", "ranks")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpicl.privacy.slack import LARGEST
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 @dataclass(frozen=True)

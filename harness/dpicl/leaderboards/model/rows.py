@@ -20,7 +20,7 @@ from dpicl.leaderboards.model.families import Difference
 from dpicl.leaderboards.model.marks import FIXED_DRAW, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import epsilon_text, queries_text, score_text, seeds_text
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 #: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
 MINIMUM_GAIN = 0.05

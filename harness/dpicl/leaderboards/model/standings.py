@@ -27,8 +27,8 @@ from dpicl.leaderboards.model.rows import (
     title_of,
 )
 from dpicl.leaderboards.model.text import counted, names_text, score_text, seeds_text, signed_text
-from dpicl.run.headroom import Headroom
-from dpicl.run.results import Result
+from dpicl.plan.headroom import Headroom
+from dpicl.results.schema import Result
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from dpicl.leaderboards.model.comparability import BASELINES
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 @dataclass(frozen=True)

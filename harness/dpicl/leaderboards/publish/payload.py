@@ -25,8 +25,8 @@ from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, visible
 from dpicl.leaderboards.render.as_json import board_json, submission_json
-from dpicl.run.results import Result, finite, to_text
-from dpicl.run.store import Store
+from dpicl.results.schema import Result, finite, to_text
+from dpicl.results.store import Store
 
 #: Numbers of a row that are epsilons; they are published as NAME_epsilon.
 _EPSILONS = ("proved", "claimed", "audited", "per_query")

@@ -13,7 +13,7 @@ from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.publish.payload import Published, PublishedBoard, published_board, published_rows
 from dpicl.leaderboards.publish.tracker import Sink
-from dpicl.run.results import Result
+from dpicl.results.schema import Result
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking
-from dpicl.run.results import finite
+from dpicl.results.schema import finite
 
 
 def audit_json(audit: Audit) -> dict[str, Any]:

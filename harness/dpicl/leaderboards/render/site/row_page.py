@@ -19,8 +19,8 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import names_text, queries_words
 from dpicl.leaderboards.render.site.addresses import Addresses
-from dpicl.run.results import LedgerRow, Result
-from dpicl.run.store import Store
+from dpicl.results.schema import LedgerRow, Result
+from dpicl.results.store import Store
 
 #: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others. Fewer
 #: where the table of its task is so long that these tables would be most of the site.
@@ -104,7 +104,7 @@ def short_view(section: Section, row: Row, addresses: Addresses, rivals: Sequenc
 def command(group: Group, row: Row) -> str:
     """The command that reproduces a row. That of a submitted row runs the submitted code.
 
-    Options from the command line are part of the label, as 'row+name=value' (see dpicl.run.expand).
+    Options from the command line are part of the label, as 'row+name=value' (see dpicl.plan.expand).
     """
     cell, submission = row.results[0].cell, row.submission
     said = ["dpicl", "run", group.asked]

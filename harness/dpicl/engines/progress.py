@@ -1,0 +1,115 @@
+"""Showing how far a run has come: a bar on a terminal, plain lines elsewhere, both on stderr."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from tqdm.std import tqdm
+
+from dpicl.core.messages import count, duration, message
+from dpicl.core.printable import printable
+from dpicl.engines.worker import CellProgress, Done, Report
+
+#: Plain output says at most this often how far the running cells are.
+_QUIET_SECONDS = 30.0
+
+
+class TimeLeft:
+    """How long the rest will take, from the estimates of a plan, corrected by what the finished cells really took.
+
+    estimates: cell id -> seconds in one process (None: nothing is known).
+    """
+
+    def __init__(self, estimates: Mapping[str, float | None], workers: int) -> None:
+        self._waiting = dict(estimates)
+        self._workers = workers
+        self._expected = self._spent = 0.0
+        self._seconds: list[float] = []
+
+    def finish(self, done: Done) -> None:
+        expected = self._waiting.pop(done.cell.id, None)
+        if done.status != "done":
+            return
+        self._seconds.append(done.seconds)
+        if expected is not None:
+            self._expected += expected
+            self._spent += done.seconds
+
+    def seconds(self) -> float | None:
+        """Wall-clock seconds; None while nothing is known."""
+        pace = self._spent / self._expected if self._expected else 1.0
+        mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
+        total = 0.0
+        for estimate in self._waiting.values():
+            known = mean if estimate is None else estimate * pace
+            if known is None:
+                return None
+            total += known
+        return total / min(self._workers, max(1, len(self._waiting)))
+
+    def text(self) -> str:
+        left = self.seconds()
+        return "time left: known after the first cell" if left is None else f"about {duration(left)} left"
+
+
+@contextmanager
+def show_progress(total: int, left: TimeLeft) -> Iterator[Report]:
+    """The function that an engine reports to: a line for each finished cell, and how far the running ones are, which is
+    a bar on a terminal and now and then a line elsewhere."""
+    tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind when the process is killed
+    finished, last = 0, time.monotonic()
+    with tqdm(total=total, unit=" cells", leave=False, disable=not sys.stderr.isatty(), file=sys.stderr) as bar:
+
+        def say(text: str) -> None:
+            nonlocal last
+            last = time.monotonic()
+            message(text) if bar.disable else bar.write(text, file=sys.stderr)
+
+        def report(event: CellProgress | Done) -> None:
+            nonlocal finished
+            if isinstance(event, Done):
+                left.finish(event)
+                finished += event.status != "busy"
+                bar.update(event.status != "busy")
+                say(f"[{finished}/{total}] {describe_outcome(event)}{f'; {left.text()}' if finished < total else ''}")
+                return
+            running = printable(f"{event.cell}: {event.done} of {event.total} {event.unit}")
+            bar.set_postfix_str(running)
+            if bar.disable and time.monotonic() - last > _QUIET_SECONDS:
+                say(f"    {running}")
+
+        say(f"{count(total, 'cell')} to do, {left.text()}.")
+        yield report
+
+
+def describe_outcome(done: Done) -> str:
+    match done.status:
+        case "done":
+            said = f"{done.score:.3f} in {duration(done.seconds)}"
+        case "failed" | "skipped":
+            said = f"{done.status}: {done.message}"
+        case "busy":
+            said = "another run is at it"
+        case _:
+            said = "already there"
+    return printable(f"{done.cell}: {said}")
+
+
+def count_progress() -> Callable[[int, int, str], None]:
+    """A function of (done, total, unit) that rewrites a line on a terminal, and says one now and then elsewhere."""
+    terminal, last = sys.stderr.isatty(), [time.monotonic()]
+
+    def report(done: int, total: int, unit: str) -> None:
+        now = time.monotonic()
+        if terminal:
+            sys.stderr.write(f"\r\033[K{done}/{total} {unit}{'' if done < total else chr(13) + chr(27) + '[K'}")
+        elif now - last[0] >= _QUIET_SECONDS:
+            last[0] = now
+            sys.stderr.write(f"dpicl: {done}/{total} {unit}\n")
+        sys.stderr.flush()
+
+    return report

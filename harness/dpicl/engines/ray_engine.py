@@ -1,0 +1,296 @@
+"""Cells on a Ray cluster: each is a task of Ray's, which schedules it, and runs it again where its worker or node dies.
+
+This process alone has the results folder: it locks cells, hands them out, and writes what comes back through the object
+store. So the nodes need no shared folder, and a node that is lost leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from dpicl.core.cell import Cell
+from dpicl.core.errors import DpiclError, PluginError, UsageError, one_line
+from dpicl.core.interrupts import undisturbed
+from dpicl.core.messages import count
+from dpicl.core.plugins import version_of
+from dpicl.core.together import together
+from dpicl.engines.attempts import TRIES, lost
+from dpicl.engines.settings import EngineSettings
+from dpicl.engines.worker import AT_ONCE, Job, Outcome, Recorder, Report, Worker, limit_threads
+from dpicl.engines.worker_process import make_portable
+from dpicl.results import manifest
+
+_log = logging.getLogger(__name__)
+#: Cores of a task where nothing else is asked for.
+_CPUS = 2
+_POLL_SECONDS, _ANSWER_SECONDS, _QUIET_SECONDS = 1.0, 5.0, 60.0
+#: What the driver's process tells of its surroundings: where records, caches and models are.
+_CARRIED = ("DPICL_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_")
+_FOLDERS = ("DPICL_DATA", "DPICL_CACHE", "HF_HOME", "HF_HUB_CACHE")
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Tasks on a Ray cluster, or on a local one that is started here. workers: tasks at once; None: as many as the
+    cluster holds."""
+
+    workers: int | None = None
+    settings: EngineSettings = field(default_factory=EngineSettings)
+
+    def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
+        with connected(self.settings.address) as ray:
+            run = _Run(ray, self, cells, job, report, wait_for_locks)
+            try:
+                run.work()
+            finally:
+                with undisturbed():
+                    run.end()
+
+
+def ray_engine(workers: int | None, settings: EngineSettings) -> Ray:
+    """Raises UsageError where Ray is not installed."""
+    import_ray()
+    return Ray(workers, settings)
+
+
+class _Run:
+    """waiting: portions of cells of one model. running: a task's reference -> its cells, with their locks."""
+
+    def __init__(self, ray: Any, engine: Ray, cells: Sequence[Cell], job: Job, report: Report, wait: bool) -> None:
+        self.ray, self.report, self.wait = ray, report, wait
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        most_cpus = max((int(node.get("CPU", 0)) for node in nodes), default=0)
+        gpus = engine.settings.gpus
+        self.gpus = int(any(node.get("GPU", 0) for node in nodes)) if gpus is None else gpus
+        self.cpus = engine.settings.cpus or max(1, min(_CPUS, most_cpus))
+        slots = sum(_holds(node, self.cpus, self.gpus) for node in nodes)
+        if not slots:
+            asked = count(self.cpus, "CPU") + (f" and {count(self.gpus, 'GPU')}" if self.gpus else "")
+            raise UsageError(f"No node of the Ray cluster holds a worker of {asked}; change --cpus or --gpus.")
+        self.workers = engine.workers or slots
+        self.recorder, self.payload = Recorder(job), ray.put(WorkerPayload.packed(job))
+        self.waiting = deque(self._portions(cells))
+        self.running: dict[Any, list[tuple[Cell, ExitStack]]] = {}
+        self.said = time.monotonic()
+
+    def work(self) -> None:
+        while self.waiting or self.running:
+            for _ in range(len(self.waiting)):
+                if len(self.running) < self.workers:
+                    self._submit(self.waiting.popleft())
+            if not self.running:  # another run has the cells that are left
+                time.sleep(_POLL_SECONDS)
+                continue
+            ready, _ = self.ray.wait(list(self.running), timeout=_POLL_SECONDS)
+            for task in ready:
+                self._collect(task, self.running.pop(task))
+            self._say_that_nothing_happens(bool(ready))
+
+    def end(self) -> None:
+        """Ends the tasks, and frees the cells that they had."""
+        for task, cells in self.running.items():
+            self.ray.cancel(task, force=True)
+            for _, lock in cells:
+                lock.close()
+
+    def _portions(self, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+        """Cells of one model together, fewer where there are few, so that all workers end at about the same time."""
+        size = min(AT_ONCE, max(1, len(cells) // (4 * self.workers)))
+        for model in dict.fromkeys(cell.model for cell in cells):
+            own = [cell for cell in cells if cell.model == model]
+            yield from (own[start : start + size] for start in range(0, len(own), size))
+
+    def _submit(self, portion: Sequence[Cell]) -> None:
+        taken, elsewhere = [], []
+        for cell in portion:
+            lock = ExitStack()
+            over = lock.enter_context(self.recorder.taken(cell))
+            if over is None:
+                taken.append((cell, lock))
+                continue
+            lock.close()
+            if over.status == "busy" and self.wait:
+                elsewhere.append(cell)
+            else:
+                self.report(over)
+        if elsewhere:
+            self.waiting.append(elsewhere)
+        if taken:
+            retries = TRIES - 1 if len(taken) == 1 else 0  # of several, each is then tried alone
+            options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": retries}
+            task = self.ray.remote(scheduling_strategy="SPREAD", **options)(_attempt)
+            self.running[task.remote(self.payload, [cell for cell, _ in taken], self.cpus, self.gpus)] = taken
+
+    def _collect(self, task: Any, cells: Sequence[tuple[Cell, ExitStack]]) -> None:
+        """Keeps what a task gives. Raises what it raised; its cells are tried again where its worker died."""
+        with ExitStack() as locks:
+            for _, lock in cells:
+                locks.enter_context(lock)
+            try:
+                node, outcomes = self.ray.get(task)
+            except self.ray.exceptions.RayTaskError as error:
+                if isinstance(cause := error.cause, DpiclError):
+                    raise UsageError(one_line(cause)) from None
+                raise
+            except self.ray.exceptions.RayError as error:  # of its worker, its node, its memory
+                _log.warning("A worker was lost with %s: %s", count(len(cells), "cell"), one_line(error, 200))
+                self._lose([cell for cell, _ in cells])
+                return
+            for outcome in outcomes:
+                self.report(self.recorder.keep(outcome, node))
+
+    def _lose(self, cells: Sequence[Cell]) -> None:
+        if len(cells) > 1:
+            self.waiting.extend([cell] for cell in cells)
+            return
+        message = (
+            f"{cells[0]}: its worker was lost {TRIES} times, most often for want of memory; finished cells are kept."
+            " Run again with fewer --workers."
+        )
+        self.report(lost(cells[0], message))
+
+    def _say_that_nothing_happens(self, something: bool) -> None:
+        now = time.monotonic()
+        if something or now - self.said > _QUIET_SECONDS:
+            if not something and self.ray.available_resources().get("CPU", 0) < self.cpus:
+                _log.warning("The Ray cluster is busy: no %s are free; waiting.", count(self.cpus, "CPU"))
+            self.said = now
+
+
+def _holds(resources: Mapping[str, float], cpus: int, gpus: int) -> int:
+    """How many tasks of that size a node holds."""
+    most = int(resources.get("CPU", 0)) // cpus
+    return min(most, int(resources.get("GPU", 0)) // gpus) if gpus else most
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Ray, connected to a cluster: that of an address, of RAY_ADDRESS, one that runs on this machine, or else one that
+    is started here. One that the program is connected to stays connected.
+
+    Raises UsageError where the cluster does not answer or refuses us.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    address = (os.environ.get("RAY_ADDRESS") or None) if address is None else address
+    if address not in (None, "local"):
+        _require_answer(address)
+    how: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **how)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise UsageError(f"Ray cannot be used: {one_line(error, 500)}") from error
+    try:
+        with redirect_stdout(sys.stderr):  # what Ray says of its nodes is not the answer of a command
+            yield ray
+    finally:
+        with undisturbed():
+            ray.shutdown()
+
+
+def import_ray() -> Any:
+    """Raises UsageError where Ray is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise UsageError("Ray is not installed; run `pip install 'dpicl-bench[ray]'` or use --engine local.") from None
+    return ray
+
+
+def _require_answer(address: str) -> None:
+    """Raises UsageError unless something listens at HOST:PORT: Ray itself waits for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        if not host or "/" in host:
+            raise ValueError("it is not HOST:PORT")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise UsageError(
+            f"No Ray cluster answers at the address '{address}' ({one_line(error, 100)}); give HOST:PORT of its head"
+            " (usually port 6379) with --address or RAY_ADDRESS, or --address local for a cluster of this machine."
+        ) from None
+
+
+@dataclass(frozen=True)
+class WorkerPayload:
+    """What a worker on another node must know. environment: variables; it may hold tokens. plugins: content of plug-in
+    files by their path here; folders are not among them. code: version and commit, the same on all nodes."""
+
+    job: Job
+    environment: Mapping[str, str] = field(repr=False)
+    plugins: Mapping[Path, bytes] = field(repr=False)
+    code: tuple[str | None, str | None]
+
+    @classmethod
+    def packed(cls, job: Job) -> WorkerPayload:
+        """What the workers of a job need of this machine. The results folder is not among it."""
+        found = {name: value for name, value in os.environ.items() if name.startswith(_CARRIED) and value}
+        found |= {name: str(Path(found[name]).expanduser().absolute()) for name in _FOLDERS if name in found}
+        paths = tuple(path.absolute() for path in job.plugins)
+        job = replace(job, results=Path(os.devnull), plugins=paths)
+        files = {path: path.read_bytes() for path in paths if path.is_file()}
+        return cls(job, found, files, _code_here())
+
+
+def _code_here() -> tuple[str | None, str | None]:
+    return version_of("dpicl-bench"), manifest.commit()[0]
+
+
+def _attempt(payload: WorkerPayload, cells: Sequence[Cell], cpus: int, gpus: int) -> tuple[str, list[Outcome]]:
+    """On a node: runs the cells; gives its name and their outcomes."""
+    node = socket.gethostname()
+    try:
+        os.environ.update(payload.environment)
+        if not gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        limit_threads(cpus)
+        worker = _prepared(payload.job, tuple(payload.plugins.items()), payload.code, node)
+        calls = [partial(worker.compute, cell, lambda event: None) for cell in cells]
+        outcomes = together(calls, AT_ONCE) if len(calls) > 1 else [calls[0]()]
+    except Exception as error:
+        raise make_portable(error) from None
+    return node, outcomes
+
+
+@lru_cache(maxsize=1)
+def _prepared(
+    job: Job, files: tuple[tuple[Path, bytes], ...], code: tuple[str | None, str | None], node: str
+) -> Worker:
+    """The worker of this process, with the plug-in files that came with it; it keeps models between tasks.
+
+    Folders of tasks must be here already: they may hold records, which are not sent around.
+    """
+    if code != _code_here():
+        here, there = (" at ".join(str(part) for part in each) for each in (code, _code_here()))
+        raise UsageError(f"Node {node} has dpicl {there}, this machine {here}; install the same on every node.")
+    plugins, folder = dict(files), Path(tempfile.mkdtemp(prefix="dpicl-plugins-"))
+    try:
+        paths = []
+        for number, path in enumerate(job.plugins):
+            if path in plugins:
+                paths.append(folder / str(number) / path.name)
+                paths[-1].parent.mkdir()
+                paths[-1].write_bytes(plugins[path])
+            elif path.is_dir():
+                paths.append(path)
+            else:
+                raise PluginError(f"Node {node} has no folder {path}; a plug-in folder must be on every node there.")
+        return Worker(replace(job, plugins=tuple(paths)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,216 @@
+"""What every engine's workers do: run one cell after the other in one process, keeping tasks and models between them.
+
+A cell has two halves. `Worker.compute` runs it and touches no results folder, so it may happen on any machine.
+`Recorder` is beside the results folder: it takes the cell's lock, looks whether the cell is finished already, and
+writes what came out. So any number of runs may share a results folder. An error ends its cell only; one of the results
+folder, which is the same for all cells, ends the run.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+from dpicl.core.cell import Cell
+from dpicl.core.errors import DataError, DpiclError, ResultError, one_line
+from dpicl.core.together import clock
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result, SuiteReference
+from dpicl.results.store import Store
+from dpicl.run.pipeline import Skipped, run_cell
+from dpicl.run.workbench import Workbench
+
+Status = Literal["done", "present", "busy", "skipped", "failed"]
+
+#: Cells of a process that run at the same time, at most. Each holds its records, and what it has read.
+AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class CellProgress:
+    """A cell has come so far: `done` of `total` units."""
+
+    cell: Cell
+    done: int
+    total: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """A cell is over.
+
+    message: the error or the reason of a skip. busy: another run has its lock. worker_died: why it failed.
+    """
+
+    cell: Cell
+    status: Status
+    seconds: float = 0.0
+    message: str = ""
+    score: float | None = None
+    worker_died: bool = False
+
+
+Report = Callable[[CellProgress | Done], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default."""
+
+    suite: SuiteReference
+    results: Path
+    plugins: tuple[Path, ...] = ()
+    threads: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell ended that was run, and its result, which is not written yet. fingerprint: of the records that it
+    read; it tells neighbouring sets apart and is shown to nobody."""
+
+    done: Done
+    result: Result | None = None
+    fingerprint: str = field(default="", repr=False)
+
+
+@dataclass
+class Worker:
+    """Runs one cell after the other in one process, keeping tasks and models between them."""
+
+    job: Job
+    bench: Workbench = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bench = Workbench(load_mechanisms(self.job.plugins))
+
+    def compute(self, cell: Cell, report: Report) -> Outcome:
+        """Runs a cell. Reads and writes no results folder."""
+        start = clock()
+
+        def spent() -> float:
+            return clock() - start
+
+        def progress(done: int, total: int, unit: str) -> None:
+            report(CellProgress(cell, done, total, unit))
+
+        try:
+            result = run_cell(cell, self.job.suite, self.bench, progress)
+            score = result.scores[result.main_metric].value
+            return Outcome(Done(cell, "done", spent(), score=score), result, self.bench.task(cell).fingerprint)
+        except Skipped as reason:
+            return Outcome(Done(cell, "skipped", message=str(reason)))
+        except ResultError:
+            raise  # the folder is the same for every cell
+        except DpiclError as error:
+            return Outcome(Done(cell, "failed", spent(), message=one_line(error)))
+        except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
+            return Outcome(Done(cell, "failed", spent(), message=unknown_failure(error)))
+
+
+@dataclass
+class Recorder:
+    """Beside the results folder: what is finished, who is at what, and what came out."""
+
+    job: Job
+    store: Store = field(init=False)
+    records: Fingerprints = field(default_factory=Fingerprints)
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.job.results, self.job.suite.name)
+
+    @contextmanager
+    def taken(self, cell: Cell, wait: bool = False) -> Iterator[Done | None]:
+        """Holds a cell that is to be run; yields how it ended where there is nothing to do or another run has it."""
+        with self.store.lock(cell, wait=wait) as mine:
+            yield self._present(cell) if mine else Done(cell, "busy")
+
+    def keep(self, outcome: Outcome, node: str = "") -> Done:
+        """Writes what came out, while the cell is held. node: the other machine that has run it; where it has read
+        other records than there are here, nothing is written, and the cell has failed."""
+        done, result = outcome.done, outcome.result
+        try:
+            if result is None:
+                return done
+            if node and self.records.at_hand(done.cell).fingerprint != outcome.fingerprint:
+                raise DataError(
+                    f"Node {node} has other records of {done.cell.task} than this machine, so its result was not kept;"
+                    " give every node the same records under the same DPICL_DATA."
+                )
+            return done if self.store.write_first(result) else Done(done.cell, "present")
+        except ResultError:
+            raise  # the folder is the same for every cell
+        except DpiclError as error:
+            return replace(done, status="failed", score=None, message=one_line(error))
+
+    def _present(self, cell: Cell) -> Done | None:
+        """How the cell ended in another run, None where it is to be done."""
+        found = self.store.read(cell)
+        if found is None:
+            return None
+        try:
+            if reason := self.records.difference(found):
+                raise DataError(
+                    f"Another run has just written this result from other records ({reason}); give each set of records"
+                    " a --results folder of its own."
+                )
+        except ResultError:
+            raise
+        except DpiclError as error:
+            return Done(cell, "failed", message=one_line(error))
+        return Done(cell, "present")
+
+
+@dataclass
+class LocalWorker:
+    """A worker that has the results folder: both halves of a cell."""
+
+    job: Job
+    worker: Worker = field(init=False)
+    recorder: Recorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.worker, self.recorder = Worker(self.job), Recorder(self.job)
+
+    def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
+        """Runs a cell that no other worker has finished or is running, and reports its end."""
+        with self.recorder.taken(cell, wait_for_lock) as over:
+            done = over or self.recorder.keep(self.worker.compute(cell, report))
+        report(done)
+        return done
+
+
+def unknown_failure(error: Exception) -> str:
+    """One sentence on an error that is none of ours, and where it was raised."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return (
+        f"{type(error).__name__}: {one_line(error, 300)} ({Path(last.filename).name}, line {last.lineno}); where this"
+        " is no code of your own (functions of a task, a model), please report it."
+    )
+
+
+def portions(cells: Sequence[Cell], most: int | None = None) -> Iterator[list[Cell]]:
+    """The cells in portions that may run together (`together`, at most `AT_ONCE`), so that their model reads full
+    passes: those of one model, at most so many."""
+    for _, group in groupby(cells, key=lambda cell: cell.model):
+        several = list(group)
+        size = most or len(several)
+        yield from (several[start : start + size] for start in range(0, len(several), size))
+
+
+def limit_threads(threads: int) -> None:
+    """Threads for arithmetic in this process; 0 changes nothing. Works best before torch is loaded."""
+    if not threads:
+        return
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    import torch
+
+    torch.set_num_threads(threads)

@@ -1,0 +1,262 @@
+"""The budget of private records: every release with secure noise is charged before it reads one.
+
+A *private set* is what its ledger on this machine knows (dpicl.own.private_ledger). A release is charged to the
+set that it names, and to **every set that has one of its records**: the same file under another name, or with some
+records more, pays where it paid before. What is charged is all that the release may cause at most, written and synced
+before a record is read or noise is drawn, and nothing is ever given back: a crash, a failure or a retry costs budget,
+and no noise is drawn that is on no ledger. One lock serialises what happens to all ledgers.
+
+A limit is of the **sum** of the epsilons of a set, which holds at the sum of their deltas for releases whose settings
+were chosen in any way (Rogers, Roth, Ullman & Vadhan 2016). What they cost by composition (`total`) is smaller and said
+beside it, and admits nothing: it is proved for settings that were chosen before anybody looked at an earlier release,
+and whether they were, a ledger cannot know.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dpicl.core.errors import BudgetExceeded, ResultError, UsageError, unknown
+from dpicl.core.files import own_folder
+from dpicl.core.json_text import plain
+from dpicl.core.locks import held
+from dpicl.core.messages import count, rounded_up
+from dpicl.core.paths import private_folder, uncounted_budgets
+from dpicl.core.vocabulary import Record
+from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
+from dpicl.privacy.events import to_json
+from dpicl.privacy.over_releases import total
+from dpicl.releasing.release import NewRelease
+
+_log = logging.getLogger(__name__)
+
+#: Rounding only.
+_ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class ChargeTo:
+    """Whom a release is charged to, besides every set that has one of its records.
+
+    name: a set that the user named. default: of a new set where none was named and none has one of the records.
+    total_epsilon: what all releases of a set may add up to; None: what was stated before, if anything was.
+    """
+
+    name: str | None = None
+    default: str = "records"
+    total_epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class SetStanding:
+    """What the releases of a private set cost.
+
+    epsilon: of all of them together at delta, where their settings were chosen beforehand. sum_epsilon, sum_delta: the
+    sums, which hold whatever later settings were chosen for. limit: of sum_epsilon; None where none was stated.
+    """
+
+    private_set: str
+    releases: int
+    epsilon: float
+    delta: float
+    sum_epsilon: float
+    sum_delta: float
+    limit: float | None
+
+    @property
+    def left(self) -> float | None:
+        """The epsilon of what may still follow; None where no limit was stated."""
+        return None if self.limit is None else max(0.0, self.limit - self.sum_epsilon)
+
+
+def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tuple[str, ...]:
+    """Puts a release on the ledger of every set that it concerns, and returns their names.
+
+    Raises BudgetExceeded where the releases of one of them would add up to more than its limit, UsageError for a limit
+    above the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be
+    released.
+    """
+    if release.free:
+        return ()
+    hashes, known = _hashes(records)
+    with _alone():
+        ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), known, to)]
+        entry = _entry(release)
+        charged = [ledger.charged(entry, hashes) for ledger in ledgers]
+        if refused := next(filter(None, map(_refusal, charged)), ""):
+            raise BudgetExceeded(refused)
+        for ledger in charged:
+            ledger.write()
+    return tuple(ledger.name for ledger in charged)
+
+
+def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> SetStanding:
+    """States what all releases of a known set may add up to, from here on; infinity lifts the limit.
+
+    delta: at which their composition is said (None: the one that stands). may_rise: whether it may be above the one
+    that was stated.
+    Raises UsageError for a set that is not known and for a limit that rises unasked.
+    """
+    with _alone():
+        ledger = _known(name)
+        at = delta or standing(ledger).delta
+        if may_rise:
+            ledger = ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
+        else:
+            ledger = _limited(ledger, total_epsilon, at)
+        stands = standing(ledger)  # refuses a delta at which nothing can be said
+        ledger.write()
+    return stands
+
+
+def warn_of_uncounted() -> None:
+    """Says which budgets of this user's releases do not count, before anything is charged to others."""
+    for folder in uncounted_budgets():
+        _log.warning(
+            "DPICL_CACHE is set: budgets are those in %s, and those in %s do not count.", private_folder(), folder
+        )
+
+
+def read_standings() -> list[tuple[PrivateLedger, SetStanding]]:
+    """Every private set of this machine. Raises ResultError for a damaged ledger."""
+    return [(ledger, standing(ledger)) for ledger in read_all()]
+
+
+def standing(ledger: PrivateLedger) -> SetStanding:
+    """What a ledger says: its composition at the delta of its limit, or else at the smallest delta of its releases."""
+    charges, limit = ledger.charges, ledger.limit
+    deltas = [limit.delta] if limit else [charge.delta for charge in charges]
+    delta = min(deltas, default=1e-5)
+    bounds = total([charge.dp_event for charge in charges], delta)
+    sum_epsilon, sum_delta = _sums(ledger)
+    return SetStanding(
+        private_set=ledger.name,
+        releases=len(charges),
+        epsilon=bounds.upper,
+        delta=delta,
+        sum_epsilon=sum_epsilon,
+        sum_delta=sum_delta,
+        limit=_limit(ledger),
+    )
+
+
+def document(ledger: PrivateLedger, stands: SetStanding) -> dict[str, Any]:
+    """A private set as JSON, with every release and limit: what may leave the machine. No hash of a record is in it."""
+    return {
+        "private_set": ledger.name,
+        "releases": stands.releases,
+        "epsilon": stands.epsilon,
+        "delta": stands.delta,
+        "sum_epsilon": stands.sum_epsilon,
+        "sum_delta": stands.sum_delta,
+        "total_epsilon": stands.limit,
+        "left": stands.left,
+        "entries": [
+            {"kind": "charge" if isinstance(entry, Charge) else "limit", **entry.model_dump(exclude={"records"})}
+            for entry in ledger.entries
+        ],
+    }
+
+
+def _entry(release: NewRelease) -> Charge:
+    return Charge(
+        when=_now(),
+        what=plain(release.what),
+        event=to_json(release.event),
+        epsilon=release.epsilon,
+        delta=release.delta,
+    )
+
+
+def _hashes(records: Sequence[Record]) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Those that a ledger gets, and those by which one may know the records."""
+    texts = [record.text for record in records]
+    return hashes_of(texts), hashes_of(texts, earlier=True)
+
+
+def _chosen(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:
+    """The sets that pay: the named one and all that have one of the records; a new one where there is none."""
+    chosen = [ledger for ledger in there if ledger.name == to.name or not hashes.isdisjoint(ledger.hashes)]
+    wanted = to.name or (None if chosen else to.default)
+    if wanted is None or any(ledger.name == wanted for ledger in chosen):
+        return chosen
+    known = [ledger for ledger in there if ledger.name.casefold() == require_name(wanted).casefold()]
+    if known and known[0].name != wanted:
+        raise UsageError(
+            f"There is a private set '{known[0].name}' already, which some file systems do not tell from '{wanted}';"
+            " give another name with --private-set."
+        )
+    return [*chosen, *(known or [PrivateLedger.begun(wanted, _now())])]
+
+
+def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -> PrivateLedger:
+    """With a limit that is new or lower. Raises UsageError for a higher one."""
+    stated = ledger.limit
+    if total_epsilon is None:
+        return ledger
+    if stated is not None and total_epsilon > stated.total_epsilon:
+        raise UsageError(
+            f"All releases of private set '{ledger.name}' may add up to epsilon = {stated.total_epsilon:g}, and"
+            f" --total-epsilon {total_epsilon:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name}"
+            f" --total-epsilon {total_epsilon:g} --raise"
+        )
+    if stated is not None and total_epsilon == stated.total_epsilon:
+        return ledger
+    deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
+    return ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
+
+
+def _sums(ledger: PrivateLedger) -> tuple[float, float]:
+    return (
+        math.fsum(charge.epsilon for charge in ledger.charges),
+        math.fsum(charge.delta for charge in ledger.charges),
+    )
+
+
+def _limit(ledger: PrivateLedger) -> float | None:
+    """What its epsilons may add up to; None where nothing was stated, or the limit was lifted."""
+    stated = ledger.limit
+    return None if stated is None or math.isinf(stated.total_epsilon) else stated.total_epsilon
+
+
+def _refusal(ledger: PrivateLedger) -> str:
+    """Why a set is not to stand so; '' where it may."""
+    limit, (epsilon, delta) = _limit(ledger), _sums(ledger)
+    if limit is None or epsilon <= limit * _ROUNDING:
+        return ""
+    return (
+        f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to epsilon ="
+        f" {rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged; ask"
+        f" for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left)."
+    )
+
+
+def _known(name: str) -> PrivateLedger:
+    there = {ledger.name: ledger for ledger in read_all()}
+    if name not in there:
+        raise unknown("private set", name, there)
+    return there[name]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else reads or writes a ledger to charge it meanwhile. Raises ResultError."""
+    try:
+        lock = own_folder() / "budget.lock"
+        with held(lock, wait=True, private=True):
+            yield
+    except OSError as error:
+        raise ResultError(
+            f"{private_folder()} cannot be used ({error.strerror}); fix that (another folder would begin another"
+            " budget)."
+        ) from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

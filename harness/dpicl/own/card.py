@@ -1,0 +1,228 @@
+"""The privacy card of a release: what was done, what is proved of it, what is not covered. Markdown and JSON.
+
+It may be published beside what was released: it holds settings, public numbers and proofs, no released text and nothing
+that follows from the records without noise. So it does not say which private sets were charged: these are the ones that
+have records in common with this one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from pydantic import Field, model_validator
+
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.json_text import plain
+from dpicl.core.messages import rounded_up
+from dpicl.core.vocabulary import NOTIONS, model_name
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.releasing.release import UP_TO_ROUNDING, Release
+from dpicl.results.schema import Free, KnobValue, Manifest, Moment, Part, Privacy
+from dpicl.run.pipeline import embedding_of, now, privacy_of
+
+SCHEMA_VERSION: Final = 1
+SEEDED = (
+    "NOT PRIVATE: the noise came from a seed, so whoever knows the seed can take it away. This release is for trying on"
+    " public records; publish nothing of it that was made from private ones."
+)
+
+_NOT_COVERED = (
+    "The guarantee is for one record: that of somebody with k records in the set is k times epsilon at k"
+    " e^((k-1) epsilon) times delta, and records that tell about each other (families, edited copies) are protected as"
+    " single ones only.",
+    "The set is that of the file after texts that differ in case, blanks, punctuation and Unicode form alone were taken"
+    " once: where the file repeats texts, one line more or less may change the set by two records (k = 2).",
+    "How long the release ran, how much memory it took and whether it failed: withheld, and not proved.",
+    "What the model knew before: records that it was trained on are not protected by any of this.",
+    "Every other release from the same records: what they cost adds up with this one. Whoever made this release keeps a"
+    " budget of them (`dpicl budget`), which knows the releases of one machine and recognises records by their texts"
+    " (case, blanks, punctuation and Unicode form aside); an edited or translated copy is another record to it.",
+    "Declared sizes, labels, prompts, options and queries are public inputs. If they were chosen by looking at the"
+    " records, they tell about them; a declared size far below the truth (more than 2^17 records in one sum) voids the"
+    " margins that pay for floating point.",
+    "Code in the same process (the mechanism, the model's library) is trusted to read records only in its samples.",
+)
+
+
+class CardTask(Part):
+    name: str
+    kind: str
+    labels: list[str]
+
+
+class CardPrivacy(Privacy):
+    """As in a result, with the notion always said."""
+
+    notion: str
+
+
+class PrivacyCard(Part):
+    """A privacy card. state_sha256: of the file that answers follow from, where they were made from one and cost
+    nothing more (missing else)."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    private: bool
+    warning: str | None
+    mechanism: str
+    source: str
+    kind: str
+    options: Free
+    task: CardTask
+    noise: str
+    privacy: CardPrivacy
+    manifest: Manifest
+    not_covered: list[str]
+    created: Moment
+    state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
+
+    @model_validator(mode="after")
+    def _warns(self) -> PrivacyCard:
+        if self.private is not (self.warning is None):
+            raise ValueError("a card warns where the release is not private, and only there")
+        return self
+
+
+def card(
+    mechanism: Mechanism,
+    options: Mapping[str, Any],
+    task: Task,
+    made: Release,
+    manifest: Manifest,
+    config: ReleaseConfig,
+) -> PrivacyCard:
+    """manifest: from before the release."""
+    privacy = privacy_of(mechanism, made, config)
+    return PrivacyCard(
+        private=config.secure,
+        warning=None if config.secure else SEEDED,
+        mechanism=mechanism.name,
+        source=mechanism.source,
+        kind=str(mechanism.kind),
+        options=plain(options),
+        task=CardTask(name=task.name, kind=task.kind, labels=list(task.labels)),
+        noise=config.noise,
+        privacy=CardPrivacy(**{**privacy.model_dump(), "notion": privacy.notion}),
+        manifest=manifest.model_copy(update={"embedding": embedding_of(mechanism, None)}),
+        not_covered=[*_of_notion(mechanism), *_of_rounding(made), *_NOT_COVERED],
+        created=now(),
+    )
+
+
+def card_json(content: Mapping[str, Any]) -> str:
+    return json.dumps(plain(content), indent=1) + "\n"
+
+
+def card_markdown(content: Mapping[str, Any]) -> str:
+    privacy, manifest = content["privacy"], content["manifest"]
+    knob = "" if privacy["knob"] is None else f", {KnobValue(**privacy['knob'])}"
+    version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
+    state = content.get("state_sha256")
+    rows = [
+        ("mechanism", f"{content['mechanism']} ({content['source']})" if content["source"] else content["mechanism"]),
+        ("options", _json(content["options"])),
+        ("task", f"{content['task']['name']}, {content['task']['kind']}"),
+        ("labels", ", ".join(content["task"]["labels"][:50])),
+        (
+            "model",
+            f"{model_name(manifest['model']['name'])}, {manifest['dtype']}, sha256 {manifest['model']['sha256']}",
+        ),
+        *([("embedding model", _json(manifest["embedding"]))] if manifest.get("embedding") else []),
+        *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
+        (
+            "epsilon",
+            f"{_upper(privacy['epsilon_proved'])} {describe_proof(privacy)},"
+            f" {_number(privacy['epsilon_target'])} asked for",
+        ),
+        ("delta", _number(privacy["delta"])),
+        ("neighbours", privacy["neighbours"]),
+        ("notion", privacy["notion"]),
+        ("queries covered", "any number" if privacy["queries"] is None else str(privacy["queries"])),
+        ("noise", content["noise"] + knob),
+        ("declared sizes", _json(manifest["data"]["sizes"])),
+        ("dpicl", f"commit {version}, {_json(manifest['packages'])}"),
+        ("created", content["created"]),
+    ]
+    parts = [
+        f"# Privacy card: {_safe(content['mechanism'])}",
+        *([f"**{content['warning']}**"] if content["warning"] else [_promise(privacy)]),
+        _table(("", ""), rows),
+        "## What was charged",
+        _table(
+            ("group of records", "times", "event"),
+            [(row["partition"] or "all", str(row["count"]), _json(row["event"])) for row in privacy["ledger"]],
+        )
+        or "Nothing: no private record was read.",
+        f"Accountants: {_code(_json(privacy['accountants']))}",
+        *(f"- {_safe(note)}" for note in privacy["notes"]),
+        "## What is not covered",
+        "\n".join(f"- {_safe(each)}" for each in content["not_covered"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _promise(privacy: Mapping[str, Any]) -> str:
+    rounding = ", up to rounding," if _up_to_rounding(privacy["notes"]) else ""
+    return (
+        f"This release is{rounding} ({_upper(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially"
+        " private:"
+        f" for two data sets that differ as *{_safe(privacy['neighbours'])}* says, every outcome has probabilities"
+        " within a factor e^epsilon, up to delta."
+    )
+
+
+def describe_proof(privacy: Mapping[str, Any]) -> str:
+    """In what sense a card's epsilon is proved."""
+    return "proved up to rounding" if _up_to_rounding(privacy["notes"]) else "proved"
+
+
+def _up_to_rounding(notes: Sequence[str]) -> bool:
+    """Also of a card whose note has the words of an earlier version."""
+    return any(note.startswith(UP_TO_ROUNDING.partition(":")[0]) for note in notes)
+
+
+def _of_notion(mechanism: Mechanism) -> list[str]:
+    said = NOTIONS[mechanism.notion.name].said
+    return [f"{said}."] if said else []
+
+
+def _of_rounding(made: Release) -> list[str]:
+    if not _up_to_rounding(made.bounds.notes):
+        return []
+    return ["How the model rounds: the proof is about real numbers (see the notes)."]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; '' for no rows."""
+    if not rows:
+        return ""
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(_safe, row))} |" for row in rows)])
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _upper(value: Any) -> str:
+    """A bound that holds as it stands here; infinity is a text in JSON."""
+    return rounded_up(value, 6) if isinstance(value, int | float) else str(value)
+
+
+def _json(value: Any) -> str:
+    """As people read it: letters of any language as they are, what cannot be seen escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('`', chr(39))}`"
+
+
+def _safe(text: str) -> str:
+    """Text that Markdown and HTML show as it is, in one line: names and options are not always ours."""
+    one_line = "".join(character if character.isprintable() else " " for character in str(text))
+    return re.sub(r"([\\`*_\[\]|<>&])", r"\\\1", one_line)

@@ -1,0 +1,209 @@
+"""A task of the user's own for one release: records from a file, labels from the command line or from a known task.
+
+What a label is called, what a text is, how many records there are: these words and numbers are public, and the user
+says them. With secure noise a record that cannot be read is one fixed sentence, whatever is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpicl.core.errors import DataError, UsageError
+from dpicl.core.vocabulary import Query
+from dpicl.data.concealed import concealed
+from dpicl.data.config import classes, load_config, source_spec
+from dpicl.data.reading import SourceSpec, read_records
+from dpicl.data.tables import fields_of, open_table, require_file
+from dpicl.data.task import Task
+
+#: The name of a task that is made of --labels.
+NAME = "own"
+_UNREADABLE = (
+    "The private records cannot be read: one of them has no text, or a label that is none of those given. With secure"
+    " noise nothing more is said, since it may tell about one of them; --noise seeded names the line, where nobody else"
+    " reads the screen."
+)
+
+
+@dataclass(frozen=True)
+class OwnRecords:
+    """What is public of them. labels: as a file has it -> label word, in public order; or task: the name of a known
+    task. text_field, label_field: of a row (None: as the task's file says, else those with a usual name). text_is: what
+    a text is, in a word or two."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    task: str | None = None
+    text_field: str | None = None
+    label_field: str | None = None
+    text_is: str = "text"
+
+    def config(self) -> Mapping[str, Any]:
+        """Their task file. Raises UsageError for words that do not fit."""
+        if (self.task is None) is (not self.labels):
+            raise UsageError(
+                "Say what the labels are: --labels billing,technical,refund; or --task T, the name of a known task"
+                " whose labels and prompts fit (one of the two)."
+            )
+        if self.task is None:
+            return written_config(list(dict.fromkeys(self.labels.values())), self.text_is)
+        if self.text_is != "text":
+            raise UsageError(f"--text-is goes with --labels: {self.task} has prompts of its own; leave it out.")
+        config = load_config(self.task)
+        if "codes" in config["metadata"]:
+            raise UsageError(f"{self.task} has secret codes for labels, which is for benchmarks; use its base task.")
+        return config
+
+    def spec(self, path: Path) -> SourceSpec:
+        """How a row of a file becomes a record. Raises DataError for a file that is no table or has not the fields."""
+        own = source_spec(self.config())
+        local = {key: value for key, value in own.local.items() if key not in ("train", "test")}
+        if "reader" in local:
+            if self.text_field or self.label_field:
+                raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
+        elif self.task is None:
+            text, label = fields_of(path, self.text_field, self.label_field)
+            local = {"text": text, "label": label, "labels": dict(self.labels)}
+        else:
+            local |= {"text": self.text_field or local["text"], "label": self.label_field or local["label"]}
+        open_table(path, () if "reader" in local else (local["text"], local["label"]))
+        return SourceSpec(own.name, own.labels, local, {}, {}, {}, own.max_words, own.line_separator)
+
+
+def load_own(
+    own: OwnRecords, data: Path, sizes: Mapping[str, int] | None, secure: bool, public: Path | None = None
+) -> Task:
+    """The task with the records of a file, all of them private.
+
+    sizes: declared n of every class ('' for a task without classes); None: they are counted. public: a file of records
+    that everybody may know, for tasks whose mechanisms need some.
+    Raises UsageError for what does not fit, DataError for a file that is not there or has not the fields, Concealed for
+    records that cannot be read with secure noise.
+    """
+    config = own.config()
+    if config["metadata"]["data"].get("public") and public is None:
+        raise UsageError(
+            f"Mechanisms on {config['metadata']['name']} use records that everybody knows, and those of --data are"
+            " private; give --public FILE with such records."
+        )
+    known = read_records(public, own.spec(public)).checked() if public is not None else []
+    spec = own.spec(data)
+    with concealed(secure, _UNREADABLE):
+        records = read_records(data, spec).checked()
+    if not records:
+        raise DataError(f"{data} holds no record, so there is nothing to release from; `dpicl data {data}` says more.")
+    return Task.of_records(config, records, sizes, known)
+
+
+def declared_sizes(given: Sequence[tuple[str | None, int]], config: Mapping[str, Any]) -> dict[str, int] | None:
+    """n of every class ('' without classes), from one number for all or a number for each label; None for none given.
+
+    Raises UsageError for numbers that do not fit the labels.
+    """
+    labels = classes(config)
+    if not given:
+        return None
+    if len(given) == 1 and given[0][0] is None:
+        return dict.fromkeys(labels or [""], given[0][1])
+    named = {label: number for label, number in given if label is not None}
+    if set(named) != set(labels) or len(named) < len(given):
+        form = (
+            f"--size N for all classes, or {' '.join(f'--size {label}=N' for label in labels)}"
+            if labels
+            else "--size N"
+        )
+        raise UsageError(f"The declared sizes do not fit the labels; write {form}.")
+    return {label: named[label] for label in labels}
+
+
+def queries_of(path: Path, own: OwnRecords) -> list[Query]:
+    """The queries of a file, in order: a text file with one a line, or a table with the field of texts (and `id`, if it
+    has one that is not null). Raises DataError."""
+    name = own.text_field or (None if own.task is None else source_spec(own.config()).local.get("text")) or "text"
+    if path.suffix.lower() == ".txt":
+        rows: list[tuple[int, Mapping[str, Any]]] = list(enumerate(({name: line} for line in _lines(path)), start=1))
+    else:
+        table = open_table(path)
+        rows = [(row.number, {} if row.fault else row.values) for row in table.rows]
+    queries = []
+    for at, (number, row) in enumerate(rows, start=1):
+        text, key = row.get(name), row.get("id")
+        key = at if key is None else key
+        if not isinstance(text, str) or not text.strip() or isinstance(key, bool) or not isinstance(key, str | int):
+            raise DataError(
+                f"{path} line {number} has no text in the field '{name}', or an `id` that is neither text nor number;"
+                " repair it, or name the field with --text-field."
+            )
+        queries.append(query_of(str(key), text))
+    if not queries:
+        raise DataError(f"{path} holds no query; write one a line.")
+    if len({query.id for query in queries}) < len(queries):
+        raise DataError(f"Two queries of {path} have one `id`; give each its own, or none.")
+    return queries
+
+
+def query_of(name: str, text: str) -> Query:
+    """A query in one line, of characters that every tokenizer accepts."""
+    return Query(*(" ".join(part.encode("utf-8", "replace").decode().split()) for part in (name, text)))
+
+
+def written_config(labels: Sequence[str], text_is: str) -> Mapping[str, Any]:
+    """The task file of a classification with these labels. Raises UsageError for words that no prompt can hold."""
+    for label in labels:
+        if not label or label != " ".join(label.split()) or len(label) > 200:
+            raise UsageError(f"The label '{label[:60]}' must be words in one line, with single spaces.")
+    if len(labels) < 2 or len(set(labels)) < len(labels):
+        raise UsageError("A classification needs at least two labels, each of them once.")
+    if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
+        raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
+    listed = f"{', '.join(labels[:-1])} or {labels[-1]}"
+    title = text_is[0].upper() + text_is[1:]
+    return {
+        "task": f"dpicl_{NAME}",
+        "output_type": "multiple_choice",
+        "description": f"Classify each {text_is} as {listed}.\n\n",
+        "doc_to_text": f"{title}: {{{{text}}}}\nCategory:",
+        "doc_to_target": "gold",
+        "doc_to_choice": list(labels),
+        "target_delimiter": " ",
+        "fewshot_delimiter": "\n\n",
+        "metadata": {
+            "version": 1,
+            "name": NAME,
+            "kind": "classification",
+            "main_metric": "acc_calibrated",
+            "prompts": {
+                "stop": ["\n", " END"],
+                "completion": {
+                    "instruction": f"Given a category, write one {text_is} of it.\n\n",
+                    "example": f'Category: "{{label}}"\n{title}: "{{text}} END"\n',
+                    "separator": "",
+                    "open": f'Category: "{{label}}"\n{title}: "',
+                },
+                "chat": {
+                    "example": "{text}",
+                    "separator": "\n\n",
+                    "public": f"Generate only one {text_is} of the category {{label}}.",
+                    "public_prefix": f"{title}:",
+                    "private": f"Examples of the category {{label}}, each one {text_is}.\n\n{{examples}}\n\n"
+                    "Please give me another one.",
+                    "private_prefix": f"{title}:",
+                },
+            },
+            "data": {"local": {"text": "text", "label": "label"}, "hub": {}, "synthetic": {}},
+        },
+    }
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        require_file(path, "queries")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); give a file with queries.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8; save it as UTF-8.") from None
+    return [line for line in lines if line.strip()]

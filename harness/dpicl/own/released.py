@@ -1,0 +1,167 @@
+"""What `dpicl.release` and `dpicl.answer` return, and how it becomes files: JSONL, a prompt, the messages of a chat.
+
+Released texts are whatever a model wrote. JSON is written in ASCII alone, and a prompt without characters that move a
+cursor or turn the reading.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpicl.core.errors import ResultError, UsageError, require_known
+from dpicl.core.files import put_whole
+from dpicl.core.printable import printable
+from dpicl.core.vocabulary import Query, ReleasedPrompt
+from dpicl.data.task import PublicTask
+from dpicl.own.card import card_json, card_markdown
+
+FORMATS = ("jsonl", "prompt", "chat")
+#: Stands for the text that is asked about.
+PLACE = "{text}"
+
+
+@dataclass(frozen=True)
+class PrivateRelease:
+    """What came out of one release, and its privacy card (a dictionary, as the card's JSON file has it).
+
+    answers: id of the query -> its answer; empty for demonstrations and for a state. state: the content of the file
+    from which `dpicl.answer_from` answers any query; None but for a prepared mechanism that was given no queries.
+    charged_to: names of the private sets that paid.
+    """
+
+    card: Mapping[str, Any]
+    task: PublicTask = field(repr=False)
+    prompt: ReleasedPrompt = field(default=ReleasedPrompt(None), repr=False)
+    queries: Sequence[Query] = field(default=(), repr=False)
+    answers: Mapping[str, str] = field(default_factory=dict)
+    state: str | None = field(default=None, repr=False)
+    charged_to: tuple[str, ...] = ()
+
+    @property
+    def demonstrations(self) -> list[dict[str, str]]:
+        """{"text", "label"} of each released demonstration."""
+        return [{"text": each.text, "label": each.label} for each in self.prompt.demonstrations]
+
+    @property
+    def instruction(self) -> str | None:
+        return self.prompt.instruction
+
+    def text(self, format: str = "jsonl") -> str:
+        """The content of a file: "jsonl", or for demonstrations "prompt" and "chat"; the state, where there is one."""
+        if self.state is not None:
+            return self.state
+        if self.queries:
+            return answered_text(self.queries, self.answers)
+        return released_text(self.prompt, self.task, format)
+
+    def save(self, out: Path | str, format: str = "jsonl") -> list[Path]:
+        """Writes the file, and its card beside it as Markdown and JSON; returns the paths. Raises UsageError for a file
+        that is there already, ResultError where it cannot be written."""
+        paths = check_places(Path(out))
+        contents = (lambda: self.text(format), lambda: card_markdown(self.card), lambda: card_json(self.card))
+        for path, content in zip(paths, contents, strict=True):
+            try:
+                put_whole(path, content())  # what was paid for comes first
+            except OSError as error:
+                raise ResultError(
+                    f"{path} cannot be written ({error.strerror}); fix that, or save it elsewhere."
+                ) from error
+        return paths
+
+
+class UnsavedRelease(ResultError):
+    """A release that was made, paid for, and could not be written: it is in `release`."""
+
+    def __init__(self, said: str, release: PrivateRelease) -> None:
+        super().__init__(said)
+        self.release = release
+
+
+def check_places(out: Path) -> list[Path]:
+    """The file, and the two of its card. Raises UsageError for what is no file's name, and for one that is there: a
+    release is not made twice."""
+    if not out.name or "\0" in str(out):
+        raise UsageError(f"Invalid file name '{out}'; give another --out.")
+    paths = [out, out.with_name(f"{out.stem}.card.md"), out.with_name(f"{out.stem}.card.json")]
+    try:
+        there = next((path for path in paths if path.exists() or path.is_symlink()), None)
+    except OSError as error:  # too long a name, a folder that may not be entered
+        raise UsageError(f"{out} cannot be written ({error.strerror}); give another --out.") from error
+    if there is not None:
+        raise UsageError(f"{there} already exists and is not overwritten; give another --out.")
+    return paths
+
+
+def try_places(out: Path) -> None:
+    """Raises UsageError where the output could not be written after the records have paid for it."""
+    paths = check_places(out)
+    try:
+        for path in paths:
+            put_whole(path, "")
+    except OSError as error:
+        raise UsageError(
+            f"{out} cannot be written ({error.strerror}); give another --out. Nothing was charged."
+        ) from error
+    finally:
+        for path in paths:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def save_release(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
+    """The release, written where ``out`` names a file. Raises UnsavedRelease where it cannot be."""
+    try:
+        if out is not None:
+            made.save(out, format)
+    except (ResultError, UsageError) as error:
+        raise UnsavedRelease(f"{error} What was released, and paid for, is not lost.", made) from error
+    return made
+
+
+def released_text(prompt: ReleasedPrompt, task: PublicTask, form: str) -> str:
+    """A file's content. jsonl: {"text", "label"} a line, and {"instruction"} first where one was released; prompt: what
+    a model reads, with `PLACE` where the query goes; chat: {"messages": [...]}, with `PLACE` in the last one.
+
+    Raises UsageError for a format that there is not, and for a chat about texts that are no answers.
+    """
+    check_format(form, task)
+    match form:
+        case "prompt":
+            return printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query(PLACE)) + "\n"
+        case "chat":
+            return json.dumps({"messages": messages(prompt, task)}, indent=1) + "\n"
+    rows: list[dict[str, str]] = [] if prompt.instruction is None else [{"instruction": prompt.instruction}]
+    rows += [{"text": each.text, "label": each.label} for each in prompt.demonstrations]
+    return _lines(rows)
+
+
+def messages(prompt: ReleasedPrompt, task: PublicTask) -> list[dict[str, str]]:
+    """The prompt as the messages of a chat: the instruction, a question and its answer for each demonstration, and the
+    question that is to be asked, about `PLACE`."""
+    instruction = task.icl_prefix((), prompt.instruction).strip()
+    said = [("system", instruction)] if instruction else []
+    for each in prompt.demonstrations:
+        said += [("user", task.query(each.text)), ("assistant", each.text if task.kind == "json" else each.label)]
+    said.append(("user", task.query(PLACE)))
+    return [{"role": role, "content": content} for role, content in said]
+
+
+def answered_text(queries: Sequence[Query], answers: Mapping[str, str]) -> str:
+    """{"id", "text", "answer"} a line, in the order of the queries."""
+    return _lines([{"id": query.id, "text": query.text, "answer": answers[query.id]} for query in queries])
+
+
+def check_format(form: str, task: PublicTask) -> None:
+    """Raises UsageError as `released_text` does."""
+    require_known("format", [form], FORMATS)
+    if form == "chat" and task.kind == "continuation":
+        raise UsageError(f"{task.name} goes on with a text, and a chat answers one; use --format prompt or jsonl.")
+
+
+def _lines(rows: Sequence[Mapping[str, str]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)

@@ -1,0 +1,117 @@
+"""What cells will cost: from finished cells of the same kind on this machine, else from the tokens that they read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from dpicl.core.cell import Cell
+from dpicl.core.plugins import Registered
+from dpicl.mechanism.bases import RECORD_TOKENS
+from dpicl.mechanism.options import build, option_types
+from dpicl.results.manifest import machine
+from dpicl.results.schema import Result
+
+#: Test records where a cell takes all of them.
+_ALL_RECORDS = 1000
+
+#: From the most to the least alike: finished cells that agree in these are taken as the cost of a new one.
+_KINDS: tuple[Callable[[Cell], Hashable], ...] = (
+    lambda cell: (cell.model, cell.task, cell.mechanism, repr(cell.options), cell.test_records, cell.shots),
+    lambda cell: (cell.model, cell.task, cell.mechanism),
+)
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """tokens: read by the model. seconds: None when nothing of this model has run on this machine yet."""
+
+    tokens: int
+    seconds: float | None
+
+
+class Costs:
+    """Estimates costs from the results that are there already. Loading is left out: it happens once a run."""
+
+    def __init__(self, results: Iterable[Result], mechanisms: Mapping[str, Registered]) -> None:
+        self._mechanisms = mechanisms
+        self._tokens: dict[Hashable, int] = {}
+        self._seconds: list[dict[Hashable, list[float]]] = [defaultdict(list) for _ in _KINDS]
+        self._read: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        here = machine()
+        for result in results:
+            known = result.manifest.machine
+            spent = sum(seconds for phase, seconds in result.cost.seconds.items() if phase != "load")
+            if (known.cpu, known.cores) != (here.cpu, here.cores) or not spent:
+                continue
+            for table, kind in zip(self._seconds, _KINDS, strict=True):
+                table[kind(result.cell)].append(spent)
+            self._read[result.cell.model].append((spent, self.tokens(result.cell)))
+
+    def estimates(self, cells: Iterable[Cell]) -> dict[str, CostEstimate]:
+        """Cell id -> what it will cost in one process, done in this order.
+
+        Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
+        """
+        cells = list(cells)
+        repeated = self._repeated(cells)
+        return {cell.id: self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell)) for cell in cells}
+
+    def in_order(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The first cell of every collection comes first, so that no two workers ask the model the same."""
+        cells = list(cells)
+        repeated = self._repeated(cells)
+        return sorted(cells, key=lambda cell: cell.id in repeated)
+
+    def _repeated(self, cells: Iterable[Cell]) -> set[str]:
+        """Ids of the cells that ask the model what an earlier one asks."""
+        collected: set[Hashable] = set()
+        repeated = set()
+        for cell in cells:
+            collection = self._collection(cell)
+            if collection in collected:
+                repeated.add(cell.id)
+            elif collection is not None:
+                collected.add(collection)
+        return repeated
+
+    def _collection(self, cell: Cell) -> Hashable:
+        """What cells that share their model outputs have in common; None for demonstrations."""
+        registered = self._mechanisms.get(cell.mechanism)
+        shared = None if registered is None else registered.cls.collection(cell.options)
+        if shared is None:
+            return None
+        key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
+        drawn = cell.private_share and (cell.private_share, cell.seed)
+        return (*key, drawn, shared, cell.seed if cell.options.get("sampling_seed") is None else None)
+
+    def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
+        for table, kind in zip(self._seconds, _KINDS, strict=True):
+            if found := table.get(kind(cell)):
+                return CostEstimate(tokens, fmean(found))
+        read = self._read.get(cell.model)
+        if not read:
+            return CostEstimate(tokens, None)
+        return CostEstimate(tokens, tokens * sum(seconds for seconds, _ in read) / sum(number for _, number in read))
+
+    def tokens(self, cell: Cell) -> int:
+        """Tokens that the release and the evaluation read, to within a factor of a few.
+
+        The events say how many records are read, how often, and how many tokens are drawn for each reading.
+        """
+        kind = (cell.mechanism, repr(cell.options), cell.test_records, cell.shots)
+        if kind not in self._tokens:
+            self._tokens[kind] = self._tokens_of(cell)
+        return self._tokens[kind]
+
+    def _tokens_of(self, cell: Cell) -> int:
+        evaluation = (cell.test_records or _ALL_RECORDS) * RECORD_TOKENS
+        registered = self._mechanisms.get(cell.mechanism)
+        if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
+            return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
+        try:
+            return build(registered.cls, cell.options).tokens_estimate(cell.shots, cell.test_records or _ALL_RECORDS)
+        except Exception:  # of options that are now refused, or somebody's `events`: the cell itself says so
+            return evaluation

@@ -1,0 +1,186 @@
+"""From a suite to its cells, with file and line for what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpicl import models
+from dpicl.core.cell import Cell
+from dpicl.core.errors import PluginError, UsageError, unknown
+from dpicl.core.plugins import Registered
+from dpicl.core.strict_yaml import Place
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import build, fixed_epsilon, option_types, resolve_options
+from dpicl.mechanism.outputs import named_failure
+from dpicl.plan.suite import REFERENCES, OptionChange, Suite
+from dpicl.plan.suite_rows import MechanismEntry
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What a cell needs to know of a task before its records are loaded: version, the source 'auto' stands for, and
+    the classes that are groups of records of their own (none where all records are one group)."""
+
+    version: int | str
+    source: str
+    classes: tuple[str, ...] = ()
+
+
+def expand(
+    suite: Suite,
+    mechanisms: Mapping[str, Registered],
+    tasks: Mapping[str, Callable[[str], TaskFacts]],
+    options: Sequence[OptionChange] = (),
+) -> list[Cell]:
+    """The cells of a suite, in the order in which they are run: those that measure headroom, then all others, by model,
+    task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own.
+
+    mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts.
+    Raises UsageError, with file and line where there is one, for unknown names, for options that do not fit, and for a
+    task that no model of the suite goes with.
+    """
+    _check_names(suite, mechanisms, tasks)
+    _check_changes(suite, mechanisms, options)
+    cells: list[Cell] = []
+    readers = {task: _models_of(suite, i, task) for i, task in enumerate(suite.tasks)}
+    for model in dict.fromkeys([*suite.models, *(name for names in readers.values() for name in names)]):
+        for task in (task for task in suite.tasks if model in readers[task]):
+            facts = tasks[task](suite.source)
+            sizes = declared_sizes(suite, task, facts.classes)
+            for i, entry in enumerate(suite.mechanisms):
+                if not entry.does(task, model if model in suite.models else ""):
+                    continue
+                cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes)
+    return sorted(cells, key=lambda cell: not cell.development)
+
+
+def _models_of(suite: Suite, position: int, task: str) -> list[str]:
+    try:
+        return models.of_task(task, suite.models)
+    except UsageError as error:
+        raise suite.error(("tasks", position), str(error)) from None
+
+
+def declared_sizes(suite: Suite, task: str, classes: Sequence[str]) -> dict[str, int] | None:
+    """n of every class ('' without classes) that the suite declares; None where it declares none.
+
+    Raises UsageError for sizes that do not fit the classes.
+    """
+    declared: int | dict[str, int] | None = suite.sizes.get(task)
+    form = f"{{{task}: {{{', '.join(f'{label}: N' for label in classes)}}}}}" if classes else f"{{{task}: N}}"
+    if declared is None:
+        return None
+    if isinstance(declared, int):
+        return dict.fromkeys(classes or [""], declared)
+    if set(declared) != set(classes):
+        raise suite.error(("sizes", task), f"the declared sizes do not fit the classes of {task}; write {form}.")
+    return {label: declared[label] for label in classes}
+
+
+def _cells_of(
+    suite: Suite,
+    position: int,
+    entry: MechanismEntry,
+    registered: Registered,
+    task: str,
+    facts: TaskFacts,
+    model: str,
+    changes: Sequence[OptionChange],
+    sizes: dict[str, int] | None,
+) -> Iterator[Cell]:
+    place: Place = ("mechanisms", position)
+    wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
+    given = {**entry.options, **suite.chosen(entry.row), **entry.per_task.get(task, {}), **wanted}
+    try:
+        for setting in entry.settings:
+            resolve_options(registered.cls, task, {**given, **setting})
+        options = resolve_options(registered.cls, task, given)
+        own_epsilon = _own_epsilon(build(registered.cls, options))
+    except UsageError as error:
+        raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
+    suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
+    epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
+    for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
+        seeds = [(seed, False) for seed in suite.seeds_of(task, epsilon)]
+        if entry.name in REFERENCES:
+            seeds += [(seed, True) for seed in suite.baseline_seeds]
+        for seed, development in seeds:
+            yield Cell(
+                suite=suite.name,
+                suite_version=suite.version,
+                task=task,
+                task_version=facts.version,
+                source=facts.source,
+                mechanism=entry.name,
+                label=entry.row + suffix,
+                options=options,
+                model=model,
+                epsilon=epsilon,
+                delta=suite.delta,
+                seed=seed,
+                shots=suite.task_shots.get(task, suite.shots),
+                test_records=suite.records_of(task),
+                train_records=suite.train_records,
+                private_share=suite.private_share,
+                noise=suite.noise,
+                mode=suite.mode,
+                plugin=registered.plugin_hash,
+                queries=registered.cls.query_budget(suite.queries),
+                sizes=sizes,
+                development=development,
+            )
+
+
+def _own_epsilon(mechanism: Mechanism) -> float | None:
+    """`fixed_epsilon`; 0 where the mechanism's `events` fail, so that its cells end with that error, one by one. (If
+    they do not fail then, what costs more than 0 is refused.)"""
+    try:
+        with named_failure(mechanism):
+            return fixed_epsilon(mechanism)
+    except PluginError:
+        return 0.0
+
+
+def _applies(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) -> bool:
+    return change.target in (entry.row, entry.name) or (change.target is None and change.name in option_types(cls))
+
+
+def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str, Any]) -> None:
+    for name in suite.models:
+        models.require_sound(name)
+    for i, task in enumerate(suite.tasks):
+        if task not in tasks:
+            raise suite.error(("tasks", i), str(unknown("task", task, tasks)))
+    for key in ("task_shots", "task_test_records", "task_seeds", "sizes"):
+        for task in getattr(suite, key):
+            if task not in tasks:
+                raise suite.error((key, task), str(unknown("task", task, tasks)))
+    for i, entry in enumerate(suite.mechanisms):
+        if entry.name not in mechanisms:
+            raise suite.error(("mechanisms", i, "name"), str(unknown("mechanism", entry.name, mechanisms)))
+        for task, given in entry.per_task.items():
+            place: Place = ("mechanisms", i, "per_task", task)
+            if task not in tasks:
+                raise suite.error(place, str(unknown("task", task, tasks)))
+            _check_option_names(suite, place, mechanisms[entry.name].cls, given)
+        for key, names in (("options", entry.options), ("tune", suite.tuned_options(entry))):
+            _check_option_names(suite, ("mechanisms", i, key), mechanisms[entry.name].cls, names)
+
+
+def _check_option_names(suite: Suite, place: Place, cls: type[Mechanism], given: Iterable[str]) -> None:
+    types = option_types(cls)
+    for name in given:
+        if name not in types:
+            raise suite.error((*place, name), str(unknown(f"option of {cls.name}", name, types)))
+
+
+def _check_changes(suite: Suite, mechanisms: Mapping[str, Registered], changes: Sequence[OptionChange]) -> None:
+    for change in changes:
+        if any(_applies(change, entry, mechanisms[entry.name].cls) for entry in suite.mechanisms):
+            continue
+        if change.target is not None:
+            raise unknown("mechanism", change.target, (entry.row for entry in suite.mechanisms))
+        choices = {name for entry in suite.mechanisms for name in option_types(mechanisms[entry.name].cls)}
+        raise unknown("option", change.name, choices)

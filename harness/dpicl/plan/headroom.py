@@ -1,0 +1,137 @@
+"""Headroom: what real demonstrations gain over those that the model writes from the public prompt, with the same
+reader, length and shots. Without it no private method can be told from one that reads no record, so it is measured
+first (`baseline_seeds` of a suite), and a table whose interval includes 0 ranks nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpicl.data.config import load_config, task_folders
+from dpicl.evaluation.inference import LEVEL, analyse
+from dpicl.plan.suite import REFERENCES
+from dpicl.results.schema import Documents, Result
+
+#: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞).
+PUBLIC, REAL, ZERO_SHOT = REFERENCES[:3]
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """Of one metric on one task with one model.
+
+    public, real: mean scores over the same seeds and test records. gain: real - public, or the other way where lower is
+    better; low, high: its 95% interval, with seeds and test records as samples (of one seed: test records alone).
+    development: whether it was measured on seeds and test records of its own; else on those of the rows. real_row,
+    public_row: the rows that it is the difference of: real demonstrations of matched length, where a suite has them.
+    """
+
+    task: str
+    model: str
+    source: str
+    metric: str
+    shots: int
+    public: float
+    real: float
+    gain: float
+    low: float
+    high: float
+    seeds: tuple[int, ...]
+    documents: int
+    development: bool
+    public_row: str
+    real_row: str
+
+    @property
+    def rewards(self) -> bool:
+        """Whether the task rewards private data with this model."""
+        return self.low > 0
+
+
+def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
+    """Metric -> headroom, of results of one task and model that may be compared; the main metric first.
+
+    Those of `baseline_seeds` where both ends have one, else those of the rows' own seeds. Empty where an end has no
+    result at a seed of the other.
+    """
+    results = list(results)
+    for development in (True, False):
+        own = [result for result in results if result.cell.development is development]
+        public, real = _end(own, PUBLIC, 0.0), _end(own, REAL, math.inf)
+        if not public and own and _writes_texts(own[0].cell.task):
+            public = _end(own, ZERO_SHOT, 0.0)  # which releases the texts of the public prompt there
+        if seeds := sorted(public.keys() & real.keys()):
+            pairs = [(public[seed], real[seed]) for seed in seeds]
+            first = pairs[0][0]
+            metrics = [first.main_metric, *(name for name in first.scores if name != first.main_metric)]
+            found = (_headroom(metric, pairs) for metric in metrics)
+            return {one.metric: one for one in found if one is not None}
+    return {}
+
+
+def headrooms(results: Iterable[Result]) -> list[Headroom]:
+    """Of every task and model, source of records and number of shots, all metrics, in the order of the results."""
+    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for result in results:
+        cell = result.cell
+        groups[cell.task, cell.task_version, cell.model, cell.source, cell.shots].append(result)
+    return [one for own in groups.values() for one in measure_headroom(own).values()]
+
+
+def _writes_texts(task: str) -> bool:
+    """Whether released texts themselves are scored."""
+    return task in task_folders() and load_config(task)["metadata"]["kind"] == "json"
+
+
+def _end(results: Sequence[Result], mechanism: str, epsilon: float) -> Mapping[int, Result]:
+    """Seed -> result of the row of a mechanism: of matched length where there is one, else the one named like it."""
+    rows: dict[str, dict[int, Result]] = defaultdict(dict)
+    for result in results:
+        if result.cell.mechanism == mechanism and result.cell.epsilon == epsilon:
+            rows[result.cell.label][result.cell.seed] = result
+
+    def place(label: str) -> tuple[bool, bool, str]:
+        matched = next(iter(rows[label].values())).cell.options.get("matched_tokens")
+        return matched is None, label != mechanism, label
+
+    return rows[min(rows, key=place)] if rows else {}
+
+
+def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom | None:
+    """None where a result lacks the metric, or fewer than two test records are shared."""
+    if any(metric not in result.documents for pair in pairs for result in pair):
+        return None
+    outcomes = [[dict(zip(one.ids, one.outcomes, strict=True)) for one in _documents(metric, pair)] for pair in pairs]
+    shared = sorted(set.intersection(*(set(own) for pair in outcomes for own in pair)))
+    if len(shared) < 2:
+        return None
+    public, real = np.array([[[own[name] for name in shared] for own in pair] for pair in outcomes]).transpose(1, 0, 2)
+    first, last = pairs[0]
+    differences = (public - real) if first.lower_is_better(metric) else (real - public)
+    gain, half = float(differences.mean()), float(analyse(differences).half_width(1 - LEVEL))
+    return Headroom(
+        task=first.cell.task,
+        model=first.cell.model,
+        source=first.cell.source,
+        metric=metric,
+        shots=first.cell.shots,
+        public=float(public.mean()),
+        real=float(real.mean()),
+        gain=gain,
+        low=gain - half,
+        high=gain + half,
+        seeds=tuple(pair[0].cell.seed for pair in pairs),
+        documents=len(shared),
+        development=first.cell.development,
+        public_row=first.cell.label,
+        real_row=last.cell.label,
+    )
+
+
+def _documents(metric: str, pair: tuple[Result, Result]) -> list[Documents]:
+    return [result.documents[metric] for result in pair]

@@ -1,0 +1,152 @@
+"""Which cells of a suite are there: a result counts where its cell and its records are those of a run now.
+
+The id of a cell says what is done with the records and not which ones they are. So a result may be *stale*: of this
+very cell, from records that are not at hand any more. It is never counted and never overwritten.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dpicl.core.cell import Cell
+from dpicl.core.errors import DpiclError, PluginError
+from dpicl.core.messages import count
+from dpicl.core.plugins import Registered
+from dpicl.data.config import load_config, source_spec
+from dpicl.data.sources import check_there
+from dpicl.data.task import Task
+from dpicl.mechanism.options import build
+from dpicl.mechanism.outputs import named_failure, skip_reason
+from dpicl.results.fingerprints import Fingerprints, NotRead
+from dpicl.results.schema import Result
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A cell whose result was made from other records. reason: in a few words."""
+
+    cell: Cell
+    result: Result
+    reason: str
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The cells of a selection, each in one of the three, in their order."""
+
+    there: list[Cell]
+    stale: list[Stale]
+    missing: list[Cell]
+
+
+def find_presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerprints) -> Presence:
+    """Raises DataError where the source of a cell is missing, whether it has a result or not."""
+    check_sources(cells)
+    known = {(result.cell_id, result.cell.label): result for result in results}
+    found = Presence([], [], [])
+    for cell in cells:
+        result = known.get((cell.id, cell.label))
+        if result is None:
+            found.missing.append(cell)
+        elif reason := records.difference(result):
+            found.stale.append(Stale(cell, result, reason))
+        else:
+            found.there.append(cell)
+    return found
+
+
+def find_skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
+    """Cell id -> why its mechanism does not do its task, which is asked without records.
+
+    A cell whose mechanism fails when it is asked is left in: it ends with that error, and the others go on.
+    """
+    asked: dict[tuple[str, str, str], str | None] = {}
+    found = {}
+    for cell in cells:
+        key = (cell.mechanism, repr(cell.options), cell.task)
+        if key not in asked:
+            mechanism, task = build(mechanisms[cell.mechanism].cls, cell.options), Task.without_records(cell.task)
+            try:
+                with named_failure(mechanism):
+                    asked[key] = skip_reason(mechanism, task)
+            except PluginError:
+                asked[key] = None
+        if reason := asked[key]:
+            found[cell.id] = reason
+    return found
+
+
+def describe_completeness(
+    suite: str, cells: Sequence[Cell], results: Iterable[Result], left_out: Container[str]
+) -> str | None:
+    """How many of the cells have a result, by epsilon, as a sentence; None where all have one.
+
+    left_out: ids of cells that their mechanisms skip. Records may be of any source.
+    """
+    there = {_which(result.cell) for result in results}
+    wanted = {_which(cell): cell.epsilon for cell in cells if cell.id not in left_out}
+    done = [which for which in wanted if which in there]
+    if len(done) == len(wanted):
+        return None
+    all_of, done_of = Counter(wanted.values()), Counter(wanted[which] for which in done)
+    split = "; ".join(f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf)
+    by_epsilon = f" ({split})" if split else ""
+    return f"Incomplete: {len(done):,} of {count(len(wanted), 'cell')} of {suite} done{by_epsilon}."
+
+
+def _which(cell: Cell) -> Hashable:
+    return cell.model, cell.task, cell.label, cell.epsilon, cell.seed
+
+
+def check_sources(cells: Iterable[Cell]) -> None:
+    """Raises DataError where the records of a cell are not here."""
+    for task, source in dict.fromkeys((cell.task, cell.source) for cell in cells):
+        check_there(source_spec(load_config(task)), source)
+
+
+def describe_stale(stale: Sequence[Stale]) -> str:
+    """'agnews: the test records changed; trec: ...', each task and reason once."""
+    return "; ".join(dict.fromkeys(f"{each.cell.task}: {each.reason}" for each in stale))
+
+
+def select_current(results: Sequence[Result], records: Fingerprints) -> tuple[list[Result], list[str]]:
+    """(the results that may stand on one board, notes): of a task that has results from the records at hand, those
+    alone. A task whose records are not here keeps what it has: then the results say which records they are from.
+    """
+    by_task: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        by_task[result.cell.task, result.cell.source].append(result)
+    kept, notes = [], []
+    stale: dict[str, list[str]] = defaultdict(list)
+    for (task, _), own in by_task.items():
+        others: dict[int, str] = {}
+        try:
+            check_sources(result.cell for result in own)
+        except DpiclError:  # not here
+            kept += own
+            continue
+        try:
+            others = {id(result): reason for result in own if (reason := records.difference(result))}
+        except NotRead:
+            pass
+        except DpiclError as error:
+            notes.append(f"{task}: cannot tell whether these results were computed on the present data. {error}")
+        said = ", ".join(dict.fromkeys(others.values()))
+        if len(others) == len(own):
+            kept += own
+            if {str(result.cell.task_version) for result in own} == {str(load_config(task)["metadata"]["version"])}:
+                stale[said].append(task)  # of an earlier version of the task other data is no news
+            continue
+        kept += [result for result in own if id(result) not in others]
+        if others:
+            lost = count(len(others), "result")
+            notes.append(f"{task}: left out {lost} computed on different data (fingerprint mismatch: {said}).")
+    notes += [
+        f"{', '.join(tasks)}: results computed on different data (fingerprint mismatch: {said}); `dpicl run"
+        " --rerun-stale` makes new ones."
+        for said, tasks in stale.items()
+    ]
+    return kept, notes

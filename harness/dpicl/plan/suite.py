@@ -1,0 +1,390 @@
+"""A suite: a YAML file that says what is compared, read strictly (docs/quickstart.md#suites has every key).
+
+What `dpicl tune` chose is beside it, in SUITE.tuned.yaml, which only that command writes. Unknown keys are errors that
+name file, line and the closest known key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+)
+
+from dpicl.core.cell import Mode, Options
+from dpicl.core.errors import UsageError, unknown
+from dpicl.core.messages import capitalized
+from dpicl.core.paths import real_path
+from dpicl.core.plain_words import place_words, problem_words
+from dpicl.core.strict_yaml import Document, Place, read
+from dpicl.models.server_settings import settings_of
+from dpicl.plan.suite_rows import (
+    MechanismEntry,
+    ModelName,
+    ScoredSetting,
+    Seed,
+    TargetEpsilon,
+    Tuned,
+    Whole,
+    Word,
+    number,
+)
+
+Source = Literal["auto", "hub", "local", "synthetic"]
+
+
+def proper_delta(value: float) -> float:
+    if not 0 < value < 1:
+        raise ValueError(f"delta must lie between 0 and 1, both excluded, not {value:g}")
+    return value
+
+
+#: Shots, records, queries: no data set and no service has more, and every number made from them stays exact.
+_MOST_RECORDS = 10**9
+
+
+def _declared(value: Any) -> int | dict[str, int]:
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not numbers or not all(type(number) is int and 0 < number <= _MOST_RECORDS for number in numbers):
+        raise ValueError(f"must be a whole number from 1 to {_MOST_RECORDS:,}, or one for each class")
+    return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
+
+
+def _not_secure(value: Any) -> Any:
+    if value == "secure":
+        raise ValueError(
+            "cannot be secure in a suite, whose results are published: release from records of your own with"
+            " `dpicl release` (docs/quickstart.md), and write `noise: seeded` here"
+        )
+    return value
+
+
+TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
+DeclaredSize = Annotated[Any, PlainValidator(_declared)]
+Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
+
+#: Shots of one prompt; cells of one suite.
+_MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
+#: A part of the records: above 0, below 1.
+Share = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)]
+Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
+
+Reason = Annotated[str, Field(min_length=1, max_length=300)]
+
+#: Folders beside those of suites (dpicl.attacks.store), and words that stand for a suite in `dpicl board`.
+_RESERVED = ("attacks", "external", "all")
+#: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
+REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records")
+_SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
+#: In the hash where they are set, so that suites of before they existed keep theirs.
+_SHARED_IF_SET = ("private_share",)
+
+
+def _entry(value: Any) -> Any:
+    """`tang` is short for `{name: tang}`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Suite(BaseModel):
+    """A parsed suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Word
+    version: int | str
+    description: str = ""
+    source: Source = "auto"
+    models: Annotated[list[ModelName], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    baseline_seeds: list[Seed] = []
+    epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]
+    delta: TargetDelta = 1e-5
+    shots: Shots = 4
+    noise: Annotated[Literal["seeded"], BeforeValidator(_not_secure)] = "seeded"
+    mode: Mode = "proved"
+    test_records: Number | None = None
+    train_records: Number | None = None
+    private_share: Share | None = None
+    queries: Number | None = None
+    task_shots: dict[str, Shots] = {}
+    task_test_records: dict[str, Number] = {}
+    task_seeds: dict[str, Number] = {}
+    epsilon_seeds: dict[TargetEpsilon, Number] = {}
+    sizes: dict[str, DeclaredSize] = {}
+    margin: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 0.03
+    superseded: dict[int | str, Reason] = {}
+    tasks: Annotated[list[Word], Field(min_length=1)]
+    mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
+
+    #: What SUITE.tuned.yaml says.
+    _tuned: Tuned | None = PrivateAttr(default=None)
+    _document: Document | None = PrivateAttr(default=None)
+    #: Keys that the command line has set; the file is not to be blamed for them.
+    _from_flags: frozenset[str] = PrivateAttr(default=frozenset())
+    _listed: list[int] = PrivateAttr(default=[])
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value in _RESERVED:
+            raise ValueError(f"'{value}' is a results folder of its own or a word of the command line; choose another")
+        return value
+
+    @property
+    def hash(self) -> str:
+        """sha256 over what all cells share. The lists (tasks, mechanisms, seeds ...) are not in it: a suite that grows
+        keeps its results comparable; a change of what is shared starts a new board."""
+        content = {key: getattr(self, key) for key in _SHARED}
+        content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key)) is not None}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def records_of(self, task: str) -> int | None:
+        """How many test records of a task count; None: all."""
+        return self.task_test_records.get(task, self.test_records)
+
+    def seeds_of(self, task: str, epsilon: float) -> list[int]:
+        """The seeds of a task at an epsilon: the first of the file's list where `task_seeds` or `epsilon_seeds` say
+        how many. A seed that the command line asks for and that list does not have is never left out."""
+        listed = self._listed or self.seeds
+        most = min(self.task_seeds.get(task, len(listed)), self.epsilon_seeds.get(epsilon, len(listed)))
+        return [seed for seed in self.seeds if seed not in listed[most:]]
+
+    def chosen(self, row: str) -> Options:
+        """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
+        entries = {entry.row: entry for entry in self.mechanisms}
+        if row in entries and isinstance(shared := entries[row].tune, str):
+            row = shared
+        scored = [setting.options for setting in self.tuned.rows.get(row, [])] if self.tuned and row in entries else []
+        return scored[0] if scored and all(one in scored for one in entries[row].settings) else {}
+
+    @property
+    def tuned(self) -> Tuned | None:
+        """What `dpicl tune` chose; None where it never ran."""
+        return self._tuned
+
+    def tuned_options(self, entry: MechanismEntry) -> Sequence[str]:
+        """The options of an entry that are tuned: of its own grid, or of the one whose choice it shares."""
+        grids = {other.row: [*other.settings[0]] for other in self.mechanisms if other.settings}
+        return grids.get(entry.tune if isinstance(entry.tune, str) else entry.row, [])
+
+    @property
+    def untuned(self) -> list[str]:
+        """Rows with a grid from which nothing is chosen yet."""
+        return [entry.row for entry in self.mechanisms if entry.tune and not self.chosen(entry.row)]
+
+    def error(self, place: Place, message: str) -> UsageError:
+        """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
+        if self._document is None or (place and place[0] in self._from_flags):
+            return UsageError(capitalized(message))
+        return self._document.error(place, message)
+
+
+def load_suite(path: Path) -> Suite:
+    """Reads a suite file, and what was chosen for its rows. Raises UsageError naming file, line and key for anything
+    that is not as it should be."""
+    document = read(path)
+    if not isinstance(document.data, dict):
+        raise document.error((), "a suite is a set of keys; see docs/quickstart.md for an example.")
+    data = dict(document.data)
+    if "model" in data:
+        if "models" in data:
+            raise document.error(("model",), "give either 'model' or 'models', not both.")
+        data["models"] = [data.pop("model")]
+    suite = make_suite(data, document)
+    for model in suite.models:
+        if model.startswith("server:") and "://" in model and (key := settings_of(model.removeprefix("server:")).key):
+            raise document.error(
+                ("models",),
+                f"a suite file does not send the environment variable {key} to an address of its own; give the model by"
+                " --model, or write server:NAME here and set DPICL_SERVER_NAME to the address.",
+            )
+    if os.path.lexists(choice := choice_path(path)):
+        try:
+            document = read(choice)
+            suite._tuned = Tuned.model_validate(document.data)
+        except ValidationError as problem:
+            raise _to_remove(_explain(problem, document.error, Tuned)) from None
+        except UsageError as error:
+            raise _to_remove(error) from None
+    return suite
+
+
+def _to_remove(error: UsageError) -> UsageError:
+    return UsageError(f"{error} Remove that file, and run `dpicl tune` again.")
+
+
+def choice_path(path: Path) -> Path:
+    """The file beside a suite file that says what `dpicl tune` chose."""
+    return real_path(path).with_suffix(".tuned.yaml")
+
+
+def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Suite:
+    """A suite of these keys and values; document: the file that they come from. Raises UsageError as `load_suite`."""
+
+    def error(place: Place, message: str) -> UsageError:
+        return document.error(place, message) if document else UsageError(capitalized(message))
+
+    try:
+        suite = Suite.model_validate(data)
+    except ValidationError as problem:
+        raise _explain(problem, error, Suite) from None
+    _check_unique(suite, error)
+    _check_counts(suite, error)
+    suite._document, suite._listed = document, suite.seeds
+    _check_size(suite)
+    return suite
+
+
+def _check_size(suite: Suite) -> None:
+    """Raises UsageError for a suite with more cells than a machine can list."""
+    lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons, suite.seeds]
+    if (cells := math.prod(len(one) for one in lists)) > _MOST_CELLS:
+        raise suite.error(
+            ("seeds",), f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
+        )
+
+
+def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
+    rows = [entry.row for entry in suite.mechanisms]
+    keys = ("seeds", "baseline_seeds", "epsilons", "tasks", "models")
+    lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in keys}
+    for key, values in {**lists, "mechanisms": rows}.items():
+        seen: set[Any] = set()
+        for i, value in enumerate(values):
+            if value in seen:
+                hint = "; give one of them a 'label' of its own" if key == "mechanisms" else ""
+                raise report((key, i), f"{value} occurs twice in '{key}'{hint}.")
+            seen.add(value)
+
+
+def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
+    """Raises UsageError for more seeds, records or queries than there are, for tasks, models, epsilons or rows that the
+    suite lacks, and for seeds of headroom that cannot tell it."""
+    if shared := sorted({*suite.seeds} & {*suite.baseline_seeds}):
+        raise report(
+            ("baseline_seeds",),
+            f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom.",
+        )
+    names = [entry.name for entry in suite.mechanisms]
+    if suite.baseline_seeds and (absent := [name for name in REFERENCES[:2] if name not in names]):
+        said = f"'baseline_seeds' needs {' and '.join(absent)} among 'mechanisms'; add it."
+        raise report(("baseline_seeds",), said)
+    _check_queries(suite, report)
+    grids = {entry.row: entry.settings for entry in suite.mechanisms}
+    counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
+    for key, given in counts.items():
+        for name, count in given.items():
+            if count > len(suite.seeds):
+                raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
+    for i, entry in enumerate(suite.mechanisms):
+        if isinstance(entry.tune, str) and not grids.get(entry.tune):
+            said = f"{entry.row} is to share the choice of {entry.tune}, which has no grid."
+            raise report(("mechanisms", i, "tune"), said)
+        of_models = entry.tasks if isinstance(entry.tasks, dict) else {}
+        tasks = [task for own in of_models.values() for task in own] or list(entry.tasks)
+        for key, own in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
+            if lacking := [value for value in own if value not in getattr(suite, key)]:
+                said = f"{entry.row} names {lacking[0]}, which '{key}' does not list."
+                raise report(("mechanisms", i, "epsilons" if key == "epsilons" else "tasks"), said)
+    for epsilon in suite.epsilon_seeds:
+        if epsilon not in suite.epsilons:
+            raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")
+
+
+def _check_queries(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
+    """Raises UsageError for more test records than the queries that epsilon covers."""
+    most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
+    if suite.queries is not None and most > suite.queries:
+        raise report(("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it.")
+
+
+def _explain(error: ValidationError, report: Callable[[Place, str], UsageError], model: type[BaseModel]) -> UsageError:
+    """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
+    problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    place: Place = tuple(problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        parts: dict[str, type[BaseModel]] = {"mechanisms": MechanismEntry, "rows": ScoredSetting}
+        inner = parts.get(str(place[0]), model)
+        fields = {**inner.model_fields, **({"model": None} if inner is Suite else {})}
+        return report(place, str(unknown("key", str(place[-1]), fields)))
+    if problem["type"] == "missing":
+        inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
+        return report(place, f"the key '{place[-1]}' is missing{inside}.")
+    if not place:
+        return report(place, f"{problem_words(problem)}.")
+    return report(place, f"'{place_words(place)}' {problem_words(problem)}.")
+
+
+@dataclass(frozen=True)
+class OptionChange:
+    """One `--option`: for every mechanism that has the option, or for the row or mechanism named before the dot."""
+
+    target: str | None
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the command line asks for instead of what the suite says. Empty means: as the suite says."""
+
+    tasks: Sequence[str] = ()
+    mechanisms: Sequence[str] = ()
+    models: Sequence[str] = ()
+    epsilons: Sequence[float] = ()
+    seeds: Sequence[int] = ()
+    source: Source | None = None
+    test_records: int | None = None
+    options: Sequence[OptionChange] = ()
+
+
+def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
+    """The suite with the command line's lists in place of its own.
+
+    A mechanism is named by its row in the suite, or by a registered name (``known``), which is then added with its own
+    defaults. Raises UsageError for a mechanism that is neither, and for numbers out of range.
+    """
+    update: dict[str, Any] = {}
+    for key in ("tasks", "models", "epsilons", "seeds"):
+        if getattr(changes, key):
+            update[key] = list(dict.fromkeys(getattr(changes, key)))
+    if "seeds" in update:
+        update["baseline_seeds"] = [seed for seed in suite.baseline_seeds if seed in update["seeds"]]
+        update["seeds"] = [seed for seed in update["seeds"] if seed not in suite.baseline_seeds]
+    if changes.mechanisms:
+        update["mechanisms"] = [
+            entry for name in dict.fromkeys(changes.mechanisms) for entry in _entries(suite, name, known)
+        ]
+    if changes.source is not None:
+        update["source"] = changes.source
+    if changes.test_records is not None:
+        update["test_records"] = changes.test_records
+    new = suite.model_copy(update=update)
+    new._from_flags = suite._from_flags | update.keys()
+    _check_size(new)
+    _check_queries(new, new.error)
+    return new
+
+
+def _entries(suite: Suite, name: str, known: Mapping[str, Any]) -> list[MechanismEntry]:
+    rows = [entry for entry in suite.mechanisms if entry.row == name]
+    rows = rows or [entry for entry in suite.mechanisms if entry.name == name]
+    if not rows and name not in known:
+        raise unknown("mechanism", name, {*known, *(entry.row for entry in suite.mechanisms)})
+    return rows or [MechanismEntry(name=name)]

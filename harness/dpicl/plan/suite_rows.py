@@ -1,0 +1,167 @@
+"""The rows of a suite, and what tuning chose for them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
+
+from dpicl.core.cell import Options
+from dpicl.core.field_types import Finite, parse_number
+from dpicl.core.json_text import WHOLE
+from dpicl.models.server_settings import name_of
+
+#: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
+SETTINGS = 6
+
+
+def number(value: Any) -> Any:
+    """A float from a number or from a text like '1/30000'; other values are left to the schema."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    if isinstance(value, str):
+        try:
+            return parse_number(value)
+        except ValueError:
+            raise ValueError(f"must be a number, not '{value[:40]}'") from None
+    return value
+
+
+def positive_epsilon(value: float) -> float:
+    """Epsilon > 0; infinity is allowed (no noise), NaN is not."""
+    if not value > 0:
+        raise ValueError(f"epsilon must be above 0 (.inf for no privacy), not {value:g}")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError("must be a whole number")
+    return value
+
+
+def _grid(value: Any) -> Any:
+    lists = isinstance(value, dict) and all(isinstance(each, list) and each for each in value.values())
+    if not lists and not isinstance(value, str):
+        raise ValueError("must list values of options, as in {alpha: [1, 2], top_k: [5, 10, 20]}, or name another row")
+    return value
+
+
+def _tasks(value: Any) -> Any:
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    if not all(isinstance(tasks, list) and all(isinstance(task, str) for task in tasks) for tasks in lists):
+        raise ValueError("must be a list of tasks, or one for each model, as in {embedded: [trec]}")
+    if value == {} or (isinstance(value, dict) and not all(lists)):
+        raise ValueError("names no task of a model; leave it out for all tasks")
+    return value
+
+
+def _model(value: Any) -> Any:
+    """A model's name; the settings of a model server stand in its name."""
+    return name_of(value) if isinstance(value, dict) else value
+
+
+ModelName = Annotated[str, BeforeValidator(_model)]
+TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positive_epsilon)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
+TasksOfRow = Annotated[list[str] | dict[str, list[str]], PlainValidator(_tasks)]
+Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]
+
+
+class MechanismEntry(BaseModel):
+    """One mechanism of a suite: a row of the board.
+
+    tasks (of each model, where a mapping says so), epsilons: which of the suite's it has; [] means all. tune: option ->
+    the values of its paper's grid; or the row of the same mechanism whose choice it shares.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Word
+    label: Word = ""
+    options: Options = {}
+    per_task: dict[str, Options] = {}
+    tasks: TasksOfRow = []
+    epsilons: list[TargetEpsilon] = []
+    tune: Grid = {}
+
+    @property
+    def row(self) -> str:
+        return self.label or self.name
+
+    def does(self, task: str, model: str) -> bool:
+        """Whether the row has a task on a model of the suite; that of a task with a model of its own is ''."""
+        if isinstance(self.tasks, list):
+            return not self.tasks or task in self.tasks
+        return any(task in tasks for name, tasks in self.tasks.items() if model in ("", name))
+
+    @property
+    def settings(self) -> list[Options]:
+        """Every combination of the values of ``tune``, in their order; none where nothing is tuned."""
+        if not self.tune or isinstance(self.tune, str):
+            return []
+        return [dict(zip(self.tune, values, strict=True)) for values in itertools.product(*self.tune.values())]
+
+    @model_validator(mode="after")
+    def _fair_grid(self) -> MechanismEntry:
+        if isinstance(self.tune, str):
+            return self
+        listed = math.prod(map(len, self.tune.values()))
+        if self.tune and listed != SETTINGS:
+            raise ValueError(f"lists {listed:,} settings, and every tuned row has {SETTINGS}")
+        if any(one in self.settings[:number] for number, one in enumerate(self.settings)):
+            raise ValueError("lists one setting twice")
+        for name in self.tune:
+            if name in self.options or any(name in own for own in self.per_task.values()):
+                raise ValueError(f"tunes {name}, which its options or per_task set already; leave it out there")
+        return self
+
+
+class ScoredSetting(BaseModel):
+    """What tuning saw of one setting. score: the mean of ``tasks``, of the main metric of each, over seeds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    options: Options
+    score: Finite
+    tasks: dict[str, Finite]
+
+
+class Tuned(BaseModel):
+    """Which settings `dpicl tune` chose, and from what: the file SUITE.tuned.yaml beside a suite.
+
+    command, commit: what was run, and of which code. records: task -> fingerprint of the public records. rows: row ->
+    its settings with the best one first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str
+    commit: str | None
+    model: str
+    epsilon: TargetEpsilon
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    records: dict[str, str]
+    rows: dict[str, Annotated[list[ScoredSetting], Field(min_length=SETTINGS, max_length=SETTINGS)]]
+
+    @field_validator("rows")
+    @classmethod
+    def _best_first(cls, rows: dict[str, list[ScoredSetting]]) -> dict[str, list[ScoredSetting]]:
+        for row, settings in rows.items():
+            scores = [setting.score for setting in settings]
+            if scores != sorted(scores, reverse=True):
+                raise ValueError(f"must list the settings of {row} with the best score first")
+        return rows

@@ -1,0 +1,315 @@
+"""One release: calibrate, execute the mechanism on its records (execution.py), prove what the ledger holds.
+
+Demonstrations, and what a prepared mechanism answers from, are released once; an answer mechanism answers every test
+record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent, NoOpDpEvent
+
+from dpicl.core.cell import ReleaseConfig, large_delta
+from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.core.seeds import streams
+from dpicl.core.vocabulary import RECORD_CENTRAL, Demonstration, Query, ReleasedPrompt, Report, Sizes, silent
+from dpicl.data.concealed import concealed
+from dpicl.data.task import Task
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.needs import unmet_needs
+from dpicl.mechanism.options import option_types
+from dpicl.mechanism.outputs import check_claim, named_failure, require_noise
+from dpicl.models import incompatibility
+from dpicl.models.base import LanguageModel
+from dpicl.privacy import accountants, calibration_cache
+from dpicl.privacy.bounds import Bounds
+from dpicl.privacy.calibration import Calibration, calibrate
+from dpicl.privacy.events import notion_of
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.secure_release import require_share
+from dpicl.releasing.execution import NOTHING, Answering, Execution, require_budget, sampling_of
+from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.reader import embed_texts
+
+Phase = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class NewRelease:
+    """A release that is to be charged. event: all that it may cause. epsilon, delta: proved for it alone. what: its
+    settings, for the ledger; nothing private."""
+
+    event: DpEvent
+    epsilon: float
+    delta: float
+    what: Mapping[str, Any]
+
+    @property
+    def free(self) -> bool:
+        return isinstance(self.event, NoOpDpEvent)
+
+
+#: Charges a release to private sets and returns their names.
+Charger = Callable[[NewRelease], tuple[str, ...]]
+#: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
+_ROUNDING = 1 + 1e-9
+#: A note on a proof whose rows were not read alone.
+UP_TO_ROUNDING = "proved up to rounding: a record may change how the model rounds the rows of others, or nobody knows"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What is said of a release before its mechanism sees a record.
+
+    claimed: epsilon by the authors' formula, None without one. per_query: proved epsilon of one answer alone, None
+    where any number of queries is free.
+    """
+
+    claimed: float | None
+    per_query: float | None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, calibration: Calibration, sizes: Sizes) -> Stated:
+        """Raises PluginError for a claim that is no number."""
+        claimed: float | None = calibration.epsilon
+        if mechanism.knob is not None and math.isfinite(calibration.epsilon):
+            claims = [
+                check_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
+                for knob, own in (
+                    [(value, sizes.only(label)) for label, value in calibration.by_label.items()]
+                    or [(calibration.knob, sizes)]
+                )
+            ]
+            claimed = None if None in claims else max(claim for claim in claims if claim is not None)
+        return cls(claimed, per_query_epsilon(mechanism, calibration.knob, sizes, calibration.delta))
+
+
+@dataclass(frozen=True)
+class Release:
+    """What came out of a mechanism, and what it cost.
+
+    prompt: of a demonstration mechanism; empty for answers. answers: query id -> answer; None for demonstrations.
+    more: answers to further queries at no cost, of a prepared mechanism; else None. state: what it prepared, by which
+    they can be answered later; None where it cannot be saved. charged_to: the names of the private sets that paid
+    (secure noise).
+    """
+
+    calibration: Calibration
+    sizes: Sizes
+    stated: Stated
+    ledger: Ledger
+    bounds: Bounds
+    prompt: ReleasedPrompt = NOTHING
+    answers: dict[str, str] | None = None
+    more: Answering | None = None
+    state: dict[str, np.ndarray] | None = None
+    charged_to: tuple[str, ...] = ()
+
+    @property
+    def demonstrations(self) -> Sequence[Demonstration]:
+        return self.prompt.demonstrations
+
+
+def calibrate_mechanism(
+    mechanism: Mechanism,
+    sizes: Sizes,
+    epsilon: float,
+    delta: float,
+    mode: str = "proved",
+    cache: Path | None = calibration_cache.DEFAULT,
+) -> Calibration:
+    """The mechanism's knob for a run of these sizes; see `dpicl.privacy.calibration.calibrate`.
+
+    A mechanism with `knob_per_label` gets one for each label, calibrated to the whole epsilon with that label's own
+    sizes: labels are disjoint, so they compose in parallel, and the epsilon of all is that of the worst one.
+    """
+
+    def of(own: Sizes) -> Calibration:
+        return calibrate(
+            lambda knob: mechanism.events(knob, own),
+            mechanism.knob,
+            epsilon,
+            delta,
+            name=mechanism.name,
+            paper=lambda knob: mechanism.paper_epsilon(knob, own, delta),
+            mode=mode,
+            cache=cache,
+        )
+
+    if mechanism.knob is None or not mechanism.knob_per_label or None in sizes.shots or not sizes.shots:
+        return of(sizes)
+    alike: dict[tuple[int, int], Calibration] = {}
+    for label, shots in sizes.shots.items():
+        if (own := (sizes.records[label], shots)) not in alike:
+            alike[own] = of(sizes.only(label))
+    each = {str(label): alike[sizes.records[label], shots] for label, shots in sizes.shots.items()}
+    knobs = {label: own.knob for label, own in each.items()}
+    return Calibration.of_labels(each, mechanism.events_of(0.0, knobs, sizes))
+
+
+def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
+    """Proved epsilon of one answer, had it been the only one, as many papers report it; None where any number is
+    free."""
+    if sizes.queries is None:
+        return None
+    return accountants.epsilon(mechanism.events(knob, replace(sizes, queries=1)), delta).upper
+
+
+def release(
+    mechanism: Mechanism,
+    task: Task,
+    model: LanguageModel,
+    config: ReleaseConfig,
+    queries: Sequence[Query] | None = None,
+    *,
+    outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
+    report: Report = silent,
+    phase: Phase = lambda _: nullcontext(),
+    charge: Charger | None = None,
+) -> Release:
+    """Calibrates to the config's epsilon and releases once; with an answer mechanism, or a prepared one, the answers to
+    ``queries`` (None: the test records).
+
+    outputs: opens the cache of what slots answered and of embeddings; not called with secure noise, nor for
+        demonstrations of a mechanism that embeds nothing.
+    report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
+    charge: charges a private set before a record is read; secure noise needs it.
+    Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
+    target: then nothing is returned. With secure noise raises UsageError without declared sizes or a private set to
+    charge, for an infinite epsilon, and where the part of delta that is set aside does not pay for floating point;
+    what ``charge`` raises; Concealed for every error that comes after that.
+    """
+    if said := incompatibility(model.identity.name, task.name) or unmet_needs(mechanism, task.public_view(), model):
+        raise UsageError(said)
+    randomness = streams(config.seed, config.noise)
+    if config.secure:
+        report = silent  # how far a release is may depend on the records
+        config.require_small_delta(task.size)
+    shots, asked, sizes = declare(mechanism, task, config, queries)
+    calibration, stated = _calibrated(mechanism, sizes, config, phase)
+    if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
+        raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
+    sampling = sampling_of(mechanism, randomness)
+    charged_to: tuple[str, ...] = ()
+    admitted = config.epsilon
+    if config.secure:
+        if charge is None:
+            raise UsageError("Secure noise is charged to a private set; release with `dpicl release` (dpicl.release).")
+        admitted = calibration.bounds.upper  # finite: nothing but what its private set is charged for
+        charged_to = charge(new_release(mechanism, task, model.identity.name, config, calibration, sizes))
+    ledger = Ledger(calibration.event, admitted)
+    kept = cache(lambda: OutputCache(None) if config.secure else outputs())
+
+    execution = Execution(
+        mechanism,
+        task.public_view(),
+        model,
+        calibration.knob,
+        calibration.by_label,
+        records=task.train,
+        sizes=sizes,
+        ledger=ledger,
+        sampling=sampling,
+        noise=randomness.source("noise"),
+        public=randomness.public,
+        shots=shots,
+        queries=asked,
+        outputs=kept,
+        embed=lambda texts, name: embed_texts(texts, name, kept(), model.identity.name, task.name),
+        report=report,
+    )
+
+    with phase("release"), concealed(config.secure), named_failure(mechanism):
+        with model.isolated_cache():
+            out = execution.run()
+            answers, state = out.answers, out.state
+        if math.isfinite(config.epsilon):
+            require_noise(mechanism, out.texts, out.releases)
+    prompt, more = out.prompt, None if out.made is None else out.answer
+    if len(prompt.demonstrations) == len(shots) > config.shots:
+        prompt = replace(prompt, in_prompt=config.shots)
+    with phase("account"):
+        bounds = _proved(mechanism, config, ledger, model, task.size)
+    return Release(calibration, sizes, stated, ledger, bounds, prompt, answers, more, state, charged_to)
+
+
+def declare(
+    mechanism: Mechanism, task: Task, config: ReleaseConfig, queries: Sequence[Query] | None = None
+) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
+    """What is public of a release before it is calibrated: labels of the shots, queries, and the sizes it depends on.
+
+    Raises UsageError for secure noise without declared sizes, and for a mechanism that publishes texts where they are
+    to stay private, or were chosen by what it keeps private; DataError for a group without records.
+    """
+    if config.secure and task.declared is None:
+        raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give --size.")
+    if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
+        why = "secure noise keeps texts private" if config.secure else f"the records of {task.name} are restricted"
+        raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
+    if mechanism.notion != RECORD_CENTRAL and task.chosen_by_label:
+        raise UsageError(
+            f"{mechanism.name} keeps labels private, and `train_records` keeps texts by their labels, so that the shown"
+            " texts would tell them; leave `train_records` out."
+        )
+    randomness = streams(config.seed, config.noise)
+    shots = mechanism.plan_shots(task.public_view(), config.shots, randomness.stream("shots"))
+    asked = () if shots else task.queries() if queries is None else list(queries)
+    sizes = mechanism.public_sizes(task.sized(), shots, config.queries or len(asked))
+    if sizes.queries is not None:
+        require_budget(asked, sizes.queries)
+    return shots, asked, sizes
+
+
+def new_release(
+    mechanism: Mechanism, task: Task, model: str, config: ReleaseConfig, calibration: Calibration, sizes: Sizes
+) -> NewRelease:
+    """A release as its private set is charged for it: everything that was calibrated, whatever the run comes to use."""
+    proved = accountants.epsilon(calibration.event, config.accounted_delta)
+    what = {
+        "mechanism": mechanism.name,
+        "options": {name: getattr(mechanism, name) for name in option_types(type(mechanism))},
+        "task": task.name,
+        "model": model,
+        "epsilon_target": config.epsilon,
+        "shots": config.shots if sizes.shots else None,
+        "queries": sizes.queries,
+    }
+    return NewRelease(calibration.event, proved.upper, config.delta, what)
+
+
+def _calibrated(mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase) -> tuple[Calibration, Stated]:
+    epsilon, delta = config.epsilon, config.accounted_delta
+    with phase("calibrate"), named_failure(mechanism):
+        found = calibrate_mechanism(mechanism, sizes, epsilon, delta, config.mode)
+    if config.secure and math.isinf(found.bounds.upper):
+        raise UsageError(f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out.")
+    if config.secure:
+        require_share(found.event, epsilon)
+    with phase("account"), named_failure(mechanism):
+        return found, Stated.of(mechanism, found, sizes)
+
+
+def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
+    ledger.settle()
+    bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
+    if config.mode == "proved" and not bounds.upper <= config.epsilon * _ROUNDING:
+        raise BudgetExceeded(
+            f"The ledger proves epsilon={bounds.upper:.6g}, over the target {config.epsilon:g}; nothing was kept."
+            f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
+        )
+    notes = bounds.notes
+    if 0 < bounds.upper < math.inf and (said := large_delta(config.delta, records)):
+        notes = (*notes, said)
+    if 0 < bounds.upper < math.inf and model.identity.rows_alone is not True:
+        notes = (*notes, UP_TO_ROUNDING)
+    if bounds.upper > 0 and model.server is not None and mechanism.needs != "nothing":
+        notes = (*notes, *model.server.notes)
+    return replace(bounds, notes=notes)

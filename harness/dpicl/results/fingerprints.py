@@ -1,0 +1,162 @@
+"""Which records a result was made from, and which ones a run would use now.
+
+A fingerprint is a hash over all records as loaded (dpicl.data.splits). It stands in the result file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dpicl.core import json_text, seeds
+from dpicl.core.cell import Cell
+from dpicl.core.errors import DataError
+from dpicl.core.files import own_folder, put_whole, regular
+from dpicl.core.paths import private_folder
+from dpicl.data import config as task_config
+from dpicl.data import local, reading, tables, task
+from dpicl.data import sources as data_sources
+from dpicl.data import splits as record_sets
+from dpicl.data.config import TASKS, load_config, source_spec, task_folders
+from dpicl.data.task import Task
+from dpicl.results.schema import Part, Result
+
+#: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
+_RECORDS_SEED = 0
+#: 64 hexadecimal digits.
+_SHA256 = r"^[0-9a-f]{64}$"
+#: What turns files into records; with other code the same files may be other records.
+_CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config)
+
+
+class NotRead(DataError):
+    """Records of the hub that no run has read on this machine, and that are not to be fetched now."""
+
+
+def task_of(cell: Cell) -> Task:
+    """The task of a cell with its records, whose fingerprint is kept. Raises DataError."""
+    before = _kept_under(cell)
+    task = Task.load(
+        cell.task,
+        cell.source,
+        limit_train=cell.train_records,
+        limit_test=cell.test_records,
+        seed=_RECORDS_SEED,
+        sizes=cell.sizes,
+        code_seed=cell.seed,
+        last_test=cell.development,
+    )
+    if before is not None and before == _kept_under(cell):  # else the files changed while they were read
+        with suppress(OSError):  # then it is worked out again next time
+            own_folder()
+            before.unlink(missing_ok=True)
+            put_whole(before, AtHand.of(task).model_dump_json(), new=True, private=True)
+    return task
+
+
+class AtHand(Part):
+    """The records that a run would use now. test: a hash over the ids of the test records."""
+
+    fingerprint: Annotated[str, Field(pattern=_SHA256)]
+    test: Annotated[str, Field(pattern=_SHA256)]
+
+    @classmethod
+    def of(cls, task: Task) -> AtHand:
+        return cls(fingerprint=task.fingerprint, test=_hash_of(sorted(query.id for query in task.queries())))
+
+    @classmethod
+    def kept(cls, path: Path) -> AtHand | None:
+        """What a file holds of records; None where there is none, or a damaged one."""
+        try:
+            return cls.model_validate_json(json_text.text_of(path), strict=True)
+        except (OSError, ValueError):
+            return None
+
+
+@dataclass
+class Fingerprints:
+    """The fingerprints of the records at hand, each worked out once, and kept on disk under what they follow from.
+
+    download: whether records of the hub may be fetched for that; without it those that no run has read are not at hand.
+    """
+
+    download: bool = True
+    _known: dict[tuple[Any, ...], AtHand] = field(default_factory=dict)
+
+    def at_hand(self, cell: Cell) -> AtHand:
+        """Raises DataError where the source is missing (NotRead: not fetched)."""
+        key = _asked(cell)
+        if key not in self._known:
+            self._known[key] = _at_hand(cell, self.download)
+        return self._known[key]
+
+    def difference(self, result: Result) -> str:
+        """How the records of a result differ from those at hand, in a few words; "" where they are the same.
+
+        Raises as `at_hand`.
+        """
+        now = self.at_hand(result.cell)
+        if result.manifest.data.fingerprint == now.fingerprint:
+            return ""
+        ids = result.documents[result.main_metric].ids
+        return (
+            "the test records changed" if _hash_of(sorted(ids)) != now.test else "the train or public records changed"
+        )
+
+
+def _at_hand(cell: Cell, download: bool) -> AtHand:
+    path = _kept_under(cell)
+    if path is not None and (kept := AtHand.kept(path)) is not None:
+        return kept
+    if cell.source == "hub" and not download:
+        raise NotRead(f"The records of {cell.task} on the hub have not been read here.")
+    return AtHand.of(task_of(cell))
+
+
+def _asked(cell: Cell) -> tuple[Any, ...]:
+    """What a cell says of its records."""
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.development, cell.sizes is None
+
+
+def _kept_under(cell: Cell) -> Path | None:
+    """The file for the fingerprint of these records, named by everything that they follow from; None where that is not
+    known: tasks that are not built in may read what we do not see. Raises DataError where the source is missing."""
+    spec = source_spec(load_config(cell.task))
+    data_sources.check_there(spec, cell.source)
+    if not task_folders()[cell.task].built_in:
+        return None
+    content: list[Any] = []
+    if cell.source == "local":
+        places = [local.split_file(spec, split) for split in local.SPLITS]
+        content = [[[file.name, _file_hash(file)] for file in local.files_of(place)] for place in places]
+    elif cell.source == "hub":
+        content = [str(spec.hub["path"]), data_sources.hub_commit(spec)]
+    parts = [*_asked(cell), _code(), content]
+    return private_folder() / f"records-{_hash_of(parts)}.json"
+
+
+@cache
+def _code() -> str:
+    """A hash over everything of ours that makes records: task files, corpora, readers."""
+    files = [Path(str(module.__file__)) for module in _CODE]
+    files += sorted(path for path in TASKS.rglob("*") if path.suffix in (".yaml", ".txt", ".py"))
+    return _hash_of([[path.name, _file_hash(path)] for path in files])
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        with open(path, "rb", opener=regular) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; fix that.") from error
+
+
+def _hash_of(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

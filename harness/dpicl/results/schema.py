@@ -1,0 +1,432 @@
+"""What is written to disk: one JSON file a cell, versioned (docs/results.md).
+
+A result holds numbers, settings and released text. It never holds private text: a demonstration's text is stored only
+when its epsilon is finite, and test records appear by id.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from dp_accounting import DpEvent
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+
+from dpicl.core import json_text
+from dpicl.core.cell import Cell
+from dpicl.core.errors import PluginError, UnsupportedEvent
+from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
+from dpicl.core.json_text import plain as finite
+from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
+from dpicl.models.server_record import ServerRecord
+from dpicl.privacy.events import from_json, notion_of
+
+SCHEMA_VERSION: Final = 1
+#: Difference between a score and the mean of its outcomes that rounding explains.
+_ROUNDING = 1e-6
+#: Rows of a ledger.
+_MOST_ROWS = 5000
+#: Stands for the fingerprint of private records on a privacy card.
+WITHHELD: Final = "withheld"
+#: Metrics of which lower is better in files from before `Result.higher_is_better`.
+_LOWER_UNSAID = frozenset({"genre_distance", "year_distance", "word_distance", "repeats"})
+
+
+class Part(BaseModel):
+    """A part of a result file. Infinity is written as the text "Infinity", since JSON has no number for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+P = TypeVar("P", bound=BaseModel)
+
+#: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
+Free = Annotated[dict[str, Any], AfterValidator(finite)]
+
+
+def _event(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        _parsed(value)
+    except UnsupportedEvent as error:
+        raise ValueError(str(error).rstrip(".")) from None
+    return value
+
+
+def _parsed(value: dict[str, Any]) -> DpEvent:
+    """The event of this JSON. Raises UnsupportedEvent."""
+    return _from_json_text(json.dumps(value, default=repr))
+
+
+@lru_cache(maxsize=4096)
+def _from_json_text(text: str) -> DpEvent:
+    """All seeds of a row have the same events."""
+    return from_json(json.loads(text))
+
+
+#: The JSON of an event, which `dpicl.privacy.events.from_json` reads.
+Event = Annotated[dict[str, Any], AfterValidator(_event)]
+
+
+def _moment(value: str) -> str:
+    if datetime.fromisoformat(value).tzinfo is None:
+        raise ValueError("a time needs its zone, such as 2026-01-02T03:04:05+00:00")
+    return value
+
+
+#: When a file was made: ISO 8601 with a time zone.
+Moment = Annotated[str, AfterValidator(_moment)]
+
+
+class SuiteReference(Part):
+    """The suite that a cell came from. hash: sha256 over the settings that all its cells share."""
+
+    name: str
+    version: int | str
+    hash: str
+
+
+class Score(Part):
+    """A metric in [0, 1] with its 95% interval (over the documents of this one cell)."""
+
+    value: Share
+    low: Share
+    high: Share
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Score:
+        if not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
+            raise ValueError("the interval does not hold its score")
+        return self
+
+
+class Documents(Part):
+    """One outcome in [0, 1] a test record: ids and outcomes in the same order; no text."""
+
+    ids: Annotated[list[str], Field(min_length=1)]
+    outcomes: list[Share]
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Documents:
+        if len(self.ids) != len(self.outcomes):
+            raise ValueError(f"it has {len(self.ids)} documents and {len(self.outcomes)} outcomes")
+        if len(set(self.ids)) < len(self.ids):
+            raise ValueError("it has the same document twice")
+        return self
+
+
+class KnobValue(Part):
+    """The calibrated value of a mechanism's knob. by_label: of each label, where labels have values of their own; then
+    ``value`` is the largest."""
+
+    name: str
+    value: Finite
+    by_label: Annotated[dict[str, Finite], Field(max_length=_MOST_ROWS)] = Field(
+        default={}, exclude_if=lambda value: not value
+    )
+
+    def __str__(self) -> str:
+        if len(set(self.by_label.values())) < 2:
+            return f"{self.name} = {self.value:g}"
+        return f"{self.name} = {min(self.by_label.values()):g} to {self.value:g}, by label"
+
+    @model_validator(mode="after")
+    def _the_largest(self) -> KnobValue:
+        if self.by_label and max(self.by_label.values()) != self.value:
+            raise ValueError("its value is not the largest of those of its labels")
+        return self
+
+
+class LedgerRow(Part):
+    """How often one kind of event was charged. partition: the group of records that paid; None: every record."""
+
+    partition: str | None
+    event: Event
+    count: Count
+    note: str
+
+
+class Privacy(Part):
+    """What the release cost.
+
+    notion: what epsilon protects (`dpicl.core.vocabulary.NOTIONS`); the usual one in files from before it.
+    epsilon_target: of the calibration. epsilon_claimed: by the authors' own formula for this noise, None without one.
+    epsilon_proved: the accountants' upper bound for what the ledger holds. queries: None means unlimited.
+    epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
+    slack: epsilon_proved over the best lower bound that is known for the same event; None where there is none, and in
+        files from before it.
+    """
+
+    epsilon_target: Epsilon
+    epsilon_claimed: Epsilon | None
+    epsilon_proved: Epsilon
+    delta: Delta
+    knob: KnobValue | None
+    notion: str = Field(default=RECORD_CENTRAL.name, exclude_if=lambda value: value == RECORD_CENTRAL.name)
+    neighbours: str = RECORD_CENTRAL.neighbours
+    queries: Count | None
+    epsilon_per_query: Epsilon | None = None
+    slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    mode: str
+    ledger: Annotated[list[LedgerRow], Field(max_length=_MOST_ROWS)]
+    event: Event
+    accountants: Free
+    notes: list[str] = []
+
+    @model_validator(mode="after")
+    def _of_one_notion(self) -> Privacy:
+        if self.notion not in NOTIONS or self.neighbours != NOTIONS[self.notion].neighbours:
+            raise ValueError("the notion of privacy is not a known one with its neighbours")
+        events = [_parsed(one) for one in (self.event, *(row.event for row in self.ledger))]
+        if 0 < self.epsilon_proved < math.inf and any(notion_of(one).name != self.notion for one in events):
+            raise ValueError(f"its events are not of the notion of privacy that it states ({self.notion})")
+        return self
+
+
+class Released(Part):
+    text: str
+    label: str
+    tokens: Count
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
+class Answer:
+    """One released answer. id: of the test record that was asked about. There are hundreds in a result, so it is no
+    `Part`, which takes five times the memory."""
+
+    id: str
+    text: str
+
+
+class Data(Part):
+    """The records that were used. sizes: private records by label ('' where the set is not partitioned), as declared
+    or else counted."""
+
+    fingerprint: str
+    source: str
+    dropped: dict[str, Count]
+    sizes: dict[str, Count]
+    public_records: Count = 0
+    test_records: Count
+
+
+class Machine(Part):
+    """The machine, without its name."""
+
+    system: str
+    cpu: str
+    cores: Count
+    memory_mb: Count
+    gpu: str | None = None
+
+
+class Model(Part):
+    """What pins the model down, and how it read: see `ModelIdentity`; the last two are missing in old files."""
+
+    name: str
+    sha256: str | None
+    revision: str | None
+    parameters: Count
+    rows_alone: bool | None = None
+    arithmetic: str | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
+class Embedding(Part):
+    """The public embedding model that a mechanism or a metric read besides the language model."""
+
+    name: str
+    sha256: str | None
+
+
+class Manifest(Part):
+    """What a reader needs to run the cell again. commit, dirty: None outside a git checkout.
+
+    embedding: of the mechanism's option of that name, or of the metric acc_nearest; missing without one, and in files
+    from before it.
+
+    plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
+    server: what the model's server could do (docs/servers.md); missing for a model of the run's own process.
+    """
+
+    commit: str | None
+    dirty: bool | None
+    python: str
+    packages: dict[str, str]
+    model: Model
+    data: Data
+    prompts_hash: str
+    dtype: str
+    device: str
+    machine: Machine
+    plugin_checked: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
+    server: ServerRecord | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
+class Cost(Part):
+    """seconds: by phase, wall clock. peak_memory_mb: of the whole process so far."""
+
+    seconds: dict[str, Amount]
+    tokens_read: Count
+    peak_memory_mb: Amount
+
+
+class Result(Part):
+    """One finished cell.
+
+    aggregates: numbers in [0, 1] that are not means over documents. skipped_metrics: metric -> why it was not computed.
+    higher_is_better: for every score and aggregate, as the task's file says; None in files from before it.
+    released: demonstrations; instruction: one that was released, in the place of the task's own (missing without one);
+    answers: of an answer mechanism or a prepared one. None of them is stored when its epsilon is infinite.
+    prepared: whether the answers come from something that was released once, for any number of queries (missing: no).
+    released_count: how many texts were released, the instruction among them.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cell_id: str
+    suite: SuiteReference
+    cell: Cell
+    scores: dict[str, Score] = Field(min_length=1)
+    main_metric: str
+    documents: dict[str, Documents]
+    privacy: Privacy
+    released: list[Released]
+    instruction: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    released_count: Count
+    answers: list[Answer] = []
+    prepared: bool = Field(default=False, exclude_if=lambda value: not value)
+    aggregates: dict[str, Share] = {}
+    skipped_metrics: dict[str, str] = {}
+    higher_is_better: dict[str, bool] | None = Field(default=None, exclude_if=lambda value: value is None)
+    manifest: Manifest
+    cost: Cost
+    created: Moment
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Result:
+        if self.cell.id != self.cell_id:
+            raise ValueError("cell_id does not fit the cell; the file was edited")
+        if (self.suite.name, self.suite.version) != (self.cell.suite, self.cell.suite_version):
+            raise ValueError("suite and cell name different suites")
+        if self.main_metric not in self.scores:
+            raise ValueError("main_metric has no score")
+        if self.higher_is_better is not None and self.higher_is_better.keys() != {*self.scores, *self.aggregates}:
+            raise ValueError("higher_is_better is not about its scores and aggregates")
+        self._check_scores()
+        self._check_privacy()
+        self._check_texts()
+        return self
+
+    @property
+    def kind(self) -> Literal["demonstrations", "answers", "prepared"]:
+        """Of the mechanism, see `dpicl.mechanism.bases.Kind`."""
+        if self.prepared:
+            return "prepared"
+        return "demonstrations" if self.privacy.queries is None else "answers"
+
+    @property
+    def texts(self) -> list[str]:
+        told = [] if self.instruction is None else [self.instruction]
+        return [*told, *(each.text for each in self.released), *(each.text for each in self.answers)]
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Whether a lower value of a metric is the better one; a metric that it has not counts as higher is better."""
+        if self.higher_is_better is None:
+            return metric in _LOWER_UNSAID
+        return not self.higher_is_better.get(metric, True)
+
+    def _check_scores(self) -> None:
+        if self.documents.keys() != self.scores.keys():
+            raise ValueError("scores and documents are of different metrics")
+        for metric, score in self.scores.items():
+            outcomes = self.documents[metric].outcomes
+            if abs(score.value - math.fsum(outcomes) / len(outcomes)) > _ROUNDING:
+                raise ValueError(f"the score of {metric} is not the mean of its outcomes")
+
+    def _check_privacy(self) -> None:
+        privacy, cell = self.privacy, self.cell
+        if (privacy.epsilon_target, privacy.delta, privacy.mode) != (cell.epsilon, cell.delta, cell.mode):
+            raise ValueError("privacy and cell name another epsilon, delta or way of accounting")
+        if self.prepared and privacy.queries is not None:
+            raise ValueError("it says that any number of queries is covered, and how many")
+        if math.isinf(privacy.epsilon_proved) and self.texts:
+            raise ValueError("it holds texts that were released without privacy")
+        if privacy.notion != RECORD_CENTRAL.name and cell.source != "synthetic" and self.texts:
+            raise ValueError("it holds texts of records, which its notion of privacy does not protect")
+
+    def _check_texts(self) -> None:
+        stored = len(self.texts)
+        if stored and stored != self.released_count:
+            raise ValueError(f"it holds {stored} released texts and counts {self.released_count}")
+        if len({answer.id for answer in self.answers}) < len(self.answers):
+            raise ValueError("it has two answers for one test record")
+
+
+def to_text(result: Result) -> str:
+    """The content of a result file: a line a field, and a line a list of numbers or ids."""
+    return lines(json.loads(result.model_dump_json())) + "\n"
+
+
+def lines(value: Any, margin: str = "") -> str:
+    """JSON, indented, with lists of plain values on one line."""
+    inner = margin + " "
+    if isinstance(value, dict) and value:
+        items = [f"{inner}{json.dumps(key)}: {lines(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{margin}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(inner + lines(item, inner) for item in value) + f"\n{margin}]"
+    return json.dumps(value)
+
+
+def from_text(text: str) -> Result:
+    """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
+    return read_part(Result, text, SCHEMA_VERSION, "result file")
+
+
+def read_part(schema: type[P], text: str, version: int, what: str) -> P:
+    """A file's content as its schema has it; what: the kind of file. Raises ValueError, with the reason."""
+    try:
+        data = json_text.loads(text)
+    except ValueError as error:
+        raise ValueError(f"damaged: {error}") from None
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise ValueError(f"foreign: it is no {what}")
+    found = data["schema_version"]
+    if found != version:
+        age = "older" if isinstance(found, int) and found < version else "newer or unknown"
+        raise ValueError(f"{age}: schema version {found!r:.40}, this program writes {version}")
+    try:
+        return schema.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise ValueError(f"damaged: {first_problem(error)}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that a schema refused, in a few words: where, and what it should be."""
+    problem = error.errors(include_input=False)[0]
+    place = ".".join(map(str, problem["loc"]))[:100]
+    return f"{place + ': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}"
+
+
+@contextmanager
+def wrap_validation_errors() -> Iterator[None]:
+    """Raises PluginError for a result that fits no schema: every later run would set it aside and compute it again."""
+    try:
+        yield
+    except ValidationError as error:
+        raise not_storable(first_problem(error)) from error
+
+
+def not_storable(why: str) -> PluginError:
+    """The error of a result that nobody could read again."""
+    return PluginError(
+        f"The result cannot be stored: {why}; the mechanism, the task's metrics or the attack made what no result may"
+        " hold."
+    )
