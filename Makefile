@@ -80,10 +80,10 @@ test-fast: $(DEV)
 		tests/harness/privacy tests/harness/test_suite.py tests/harness/test_registry.py tests/harness/test_headroom.py \
 		tests/mechanisms tests/leaderboards/test_board.py tests/leaderboards/test_pairs.py tests/leaderboards/test_marks.py
 
-# What a change of one mechanism needs: make test-one M=pta
+# What a change of one mechanism needs: make test-one M=pta. The kit on every kind of task is the second line's.
 test-one: $(DEV)
-	$(PYTEST) -n auto --dist loadfile -k '$(M)' --hypothesis-profile fast tests/mechanisms tests/harness/conformance \
-		tests/harness/test_releasing.py
+	$(PYTEST) -n auto --dist loadfile -m "not slow" -k '$(M)' --hypothesis-profile fast tests/mechanisms \
+		tests/harness/conformance tests/harness/test_releasing.py
 	$(DPICL) check $(M)
 
 # Against a real model server, llama.cpp's, in a process of its own; skipped with the reason where a wheel is missing.

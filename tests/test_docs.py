@@ -115,7 +115,8 @@ class Session:
             case ["dpicl", *rest]:
                 self._dpicl(rest, needs)
             case ["make", *targets]:
-                assert set(targets) <= set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+                known = {*re.findall(r"^([a-z-]+):", MAKEFILE, re.M), *re.findall(r"\$\(([A-Z]+)\)", MAKEFILE)}
+                assert {target.partition("=")[0] for target in targets} <= known
             case ["python", "-m", module, *rest] if not TEMPLATE.search(module):
                 found = importlib.util.find_spec(module)
                 assert found is not None, f"there is no module {module}"

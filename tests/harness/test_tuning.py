@@ -75,34 +75,34 @@ def test_a_grid_has_six_settings_of_options_that_nothing_else_sets(tmp_path, cha
 
 def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_their_own(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES)
+    made = tuning_suite(suite, SOURCES, MECHANISMS)
     cells = expand(made, MECHANISMS, FACTS)
     assert {cell.source for cell in cells} == {"synthetic"} == {made.source}
-    assert {cell.task for cell in cells} == {"agnews", "trec"}  # shared_facts would be tuned on its own test records
+    assert {cell.task for cell in cells} == {"agnews"}  # shared_facts would be tuned on its own test records
     assert {cell.epsilon for cell in cells} == {1.0}
     assert {cell.suite for cell in cells} == {"small-tuning"}
     assert not {cell.seed for cell in cells} & set(suite.seeds)
     assert {cell.label for cell in cells} == {f"pta.{i}" for i in range(6)}
     assert {(cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"} == {(1.5, 100)}
     assert {cell.options["slots"] for cell in cells} == {4}
-    assert {cell.shots for cell in expand(tuning_suite(suite, SOURCES, shots=2), MECHANISMS, FACTS)} == {2}
+    assert {cell.shots for cell in expand(tuning_suite(suite, SOURCES, MECHANISMS, shots=2), MECHANISMS, FACTS)} == {2}
 
 
 def test_a_suite_without_real_records_or_without_grids_is_not_tuned(tmp_path):
     with pytest.raises(UsageError, match="DPICL_DATA"):
-        tuning_suite(read(tmp_path), dict.fromkeys(SOURCES, "synthetic"))
+        tuning_suite(read(tmp_path), dict.fromkeys(SOURCES, "synthetic"), MECHANISMS)
     with pytest.raises(UsageError, match="No row"):
-        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), SOURCES)
+        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), SOURCES, MECHANISMS)
 
 
-def test_the_best_mean_over_tasks_is_chosen_and_written_beside_the_suite(tmp_path):
+def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
     suite = read(tmp_path)
     assert suite.untuned == ["pta"]
-    made = tuning_suite(suite, SOURCES)
+    made = tuning_suite(suite, SOURCES, MECHANISMS)
     results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
     tuned = choose_settings(suite, made, results, "dpicl tune small")
     assert [setting.score for setting in tuned.rows["pta"]] == [0.75, 0.5, 0.25, 0.25, 0.25, 0.25]
-    assert tuned.records == {"agnews": "f" * 64, "trec": "f" * 64}
+    assert tuned.records == {"agnews": "f" * 64}
     path = tmp_path / "suite.yaml"
     (tmp_path / "suite.tuned.yaml").write_text("rows: {}  # of another time")
     assert write_choice(path, tuned) == tmp_path / "suite.tuned.yaml" and path.read_text() == TEXT
@@ -112,9 +112,20 @@ def test_the_best_mean_over_tasks_is_chosen_and_written_beside_the_suite(tmp_pat
     assert {(cell.options["alpha"], cell.options["top_k"], cell.options["slots"]) for cell in own} == {(2.0, 10, 4)}
 
 
+def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
+    text = (
+        TEXT.replace("agnews, trec", "agnews, chatdoctor") + "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"
+    )
+    sources = {"agnews": "local", "chatdoctor": "local", "shared_facts": "synthetic"}
+    rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), sources, MECHANISMS).mechanisms}
+    assert rows["pta.0"] == ["agnews"] and rows["ksa.5"] == ["chatdoctor"]
+    with pytest.raises(UsageError, match=r"ksa can do none of agnews;.*--task"):
+        tuning_suite(read(tmp_path, text), {**sources, "chatdoctor": "synthetic"}, MECHANISMS)
+
+
 def test_a_setting_without_a_result_chooses_nothing(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES)
+    made = tuning_suite(suite, SOURCES, MECHANISMS)
     with pytest.raises(UsageError, match="pta"):
         choose_settings(suite, made, results_of(made, {})[:-1], "dpicl tune small")
 
@@ -122,7 +133,7 @@ def test_a_setting_without_a_result_chooses_nothing(tmp_path):
 def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
     both = TEXT + "  - {name: pta, label: pta_large, options: {slots: 9}, tune: pta}\n"
     suite = read(tmp_path, both)
-    made = tuning_suite(suite, SOURCES)
+    made = tuning_suite(suite, SOURCES, MECHANISMS)
     assert suite.untuned == ["pta", "pta_large"] and len(made.mechanisms) == 6
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
@@ -145,7 +156,7 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
 )
 def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, said):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES)
+    made = tuning_suite(suite, SOURCES, MECHANISMS)
     choice = write_choice(
         tmp_path / "suite.yaml", choose_settings(suite, made, results_of(made, {}), "dpicl tune small")
     )
@@ -176,7 +187,7 @@ def test_what_does_not_go_together_is_told_with_its_line(tmp_path, key):
 
 def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES)
+    made = tuning_suite(suite, SOURCES, MECHANISMS)
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
@@ -185,7 +196,7 @@ def test_a_choice_among_other_settings_counts_as_none(tmp_path):
 
 def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES)
+    made = tuning_suite(suite, SOURCES, MECHANISMS)
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
     after = load_suite(path)

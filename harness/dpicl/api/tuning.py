@@ -38,9 +38,9 @@ def tune(
     """Chooses the tuned options of a suite (dpicl.plan.tuning) and writes them into the file
     SUITE.tuned.yaml beside it.
 
-    tasks: some of the suite's; none: all that have other records than synthetic ones. limit: test records of each;
-        None: as many as the suite has. shots: demonstrations; None: the suite's, by task. command: what the file says
-        was run.
+    tasks: some of the suite's, of which each row runs on the first that it can do; none: all whose own records are
+        real. limit: test records of each; None: as many as the suite has. shots: demonstrations; None: the suite's, by
+        task. command: what the file says was run.
     What is finished is kept under ``results``, and the same call goes on from there.
     Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
     failed.
@@ -51,7 +51,7 @@ def tune(
     own = select(suite, results, plugins, Changes(tasks=tasks, test_records=limit))
     facts = task_facts()
     sources = {task: facts[task](own.suite.source).source for task in own.suite.tasks}
-    made = tuning_suite(own.suite, sources, shots=shots)
+    made = tuning_suite(own.suite, sources, own.mechanisms, shots=shots)
     selection = selection_of(made, own.mechanisms, results, asked=suite)
     finished = run_selection(selection, tuple(plugins), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:

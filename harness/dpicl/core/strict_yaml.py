@@ -18,6 +18,11 @@ import yaml
 from dpicl.core.errors import UsageError
 from dpicl.core.json_text import WHOLE, text_of
 
+try:
+    from yaml import CSafeLoader as SafeLoader  # libyaml's, five times as fast
+except ImportError:  # PyYAML was built without it
+    from yaml import SafeLoader  # type: ignore[assignment]
+
 #: Keys and list positions from the top of a document to a value.
 Place = tuple[str | int, ...]
 
@@ -29,7 +34,7 @@ _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _INFINITE = re.compile(r"[-+]?\.inf", re.IGNORECASE)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(SafeLoader):
     """The safe loader, with `1e-5` read as a number (YAML 1.1 takes it for a text)."""
 
 
@@ -96,7 +101,7 @@ def parse(text: str, path: Path, functions: bool = False) -> Document:
     return Document(path, data, lines)
 
 
-def _require_plain(text: str, path: Path, kind: type[yaml.SafeLoader]) -> None:
+def _require_plain(text: str, path: Path, kind: type[SafeLoader]) -> None:
     """Raises UsageError for aliases and deep nesting, event by event, before anything is built."""
     depth = 0
     for event in yaml.parse(text, Loader=kind):
@@ -108,7 +113,7 @@ def _require_plain(text: str, path: Path, kind: type[yaml.SafeLoader]) -> None:
             raise UsageError(f"{path}, line {line}: nested deeper than {_DEEPEST} levels.")
 
 
-def _plain(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
+def _plain(loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
     lines.setdefault(place, node.start_mark.line + 1)
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
         raise UsageError(f"{path}, line {node.start_mark.line + 1}: there are no tags such as {node.tag[:60]} here.")
@@ -125,7 +130,7 @@ def _plain(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Place, l
     return _value(loader, node, path)
 
 
-def _items(loader: yaml.SafeLoader, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, int, yaml.Node]]:
+def _items(loader: SafeLoader, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, int, yaml.Node]]:
     """(key, its line, value) of a mapping."""
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
@@ -135,7 +140,7 @@ def _items(loader: yaml.SafeLoader, node: yaml.MappingNode, path: Path) -> Itera
         yield value if isinstance(value, str) else key_node.value, line, value_node
 
 
-def _value(loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
+def _value(loader: SafeLoader, node: yaml.Node, path: Path) -> Any:
     """A plain value. Raises UsageError for one that is not what its tag, or its look, says: the date 2024-13-45."""
     line, kind = node.start_mark.line + 1, str(node.tag).rpartition(":")[2]
     try:

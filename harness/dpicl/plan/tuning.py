@@ -3,8 +3,8 @@
 Every tuned row of a suite lists the same number of settings (suite_rows.SETTINGS). They run as rows of a suite of their
 own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on the project's synthetic
 records: those are public, and no row of the suite is scored on them. A task whose own records are the synthetic ones is
-left out, since its test records would choose. The setting with the best mean score over tasks (of each the mean over
-seeds) is the row's on every task, epsilon and seed.
+left out, since its test records would choose. A row runs on the first task that its mechanism does: classes for most,
+free answers for the rest. The setting with the best mean score over seeds is the row's on every task, epsilon and seed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ import yaml
 from dpicl.core.errors import UsageError
 from dpicl.core.files import put_whole
 from dpicl.core.messages import count
+from dpicl.core.plugins import Registered
+from dpicl.data.task import Task
+from dpicl.mechanism.options import build
+from dpicl.mechanism.outputs import skip_reason
 from dpicl.plan.suite import Suite, choice_path
 from dpicl.plan.suite_rows import MechanismEntry, ScoredSetting, Tuned
 from dpicl.results.manifest import commit
@@ -30,35 +34,37 @@ SEEDS = (1000, 1001)
 
 
 def tuning_suite(
-    suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] = SEEDS, shots: int | None = None
+    suite: Suite,
+    sources: Mapping[str, str],
+    mechanisms: Mapping[str, Registered],
+    seeds: Sequence[int] = SEEDS,
+    shots: int | None = None,
 ) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
     sources: task -> where the suite's own records come from. shots: demonstrations of every task, fewer than the
-    suite's where those take too long; None: the suite's. Raises UsageError where there is nothing to tune, and where no
-    task has other records than the synthetic ones.
+    suite's where those take too long; None: the suite's. Raises UsageError where there is nothing to tune, where no
+    task has other records than the synthetic ones, and where a row can do none of the tasks.
     """
-    rows = [
-        entry.model_copy(
-            update={
-                "label": label_of(entry, i),
-                "options": {**entry.options, **setting},
-                "tasks": [],
-                "epsilons": [],
-                "tune": {},
-            }
-        )
-        for entry in suite.mechanisms
-        for i, setting in enumerate(entry.settings)
-    ]
     tasks = [task for task in suite.tasks if sources[task] != "synthetic"]
-    if not rows:
+    if not any(entry.settings for entry in suite.mechanisms):
         raise UsageError(f"No row of suite {suite.name} has a grid; add `tune: {{OPTION: [VALUE, ...]}}` to one.")
     if not tasks:
         raise UsageError(
             f"All records of suite {suite.name} are synthetic here, and its own test records must not choose options;"
             " set DPICL_DATA to the folder with its real ones."
         )
+    rows = list[MechanismEntry]()
+    for entry in suite.mechanisms:
+        if entry.settings:
+            mechanism = build(mechanisms[entry.name].cls, entry.options)
+            own = next((t for t in tasks if skip_reason(mechanism, Task.without_records(t)) is None), None)
+            if own is None:
+                raise UsageError(f"{entry.row} can do none of {', '.join(tasks)}; name one that it can with --task.")
+            change = {"tasks": [own], "epsilons": [], "tune": {}}
+            for i, setting in enumerate(entry.settings):
+                options = {**entry.options, **setting}
+                rows.append(entry.model_copy(update={"label": label_of(entry, i), "options": options, **change}))
     update: dict[str, Any] = {
         "name": f"{suite.name}-tuning",
         "source": "synthetic",
