@@ -69,7 +69,7 @@ SMALL: Mapping[str, Any] = {
 GROUPS, CLASSES = (30, 120, 480), 4
 QUERIES, SHOTS, ANSWER_TOKENS = 12, 2, 8
 #: The long case: for mistakes that begin at a later query, text or token.
-LONG: Mapping[str, int] = {"queries": 24, "shots": 4, "tokens": 16}
+LONG: Mapping[str, int] = {"queries": 24, "shots": 8, "tokens": 16}
 #: The longest string that the bench puts into a query.
 _ASIDE = 60
 
@@ -296,13 +296,14 @@ def _unequal(labels: Sequence[str], group: int) -> dict[Partition, int]:
 
 
 def _odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
-    """The queries, every other one with some of the words appended."""
+    """The queries, every other one with some of the words appended; the last one asks what the first one did."""
     short = [word for word in words if len(word) <= _ASIDE and word.isprintable()]
     half = len(queries) // 2
-    return [
+    *made, last = (
         dataclasses.replace(q, text=" ".join([q.text, *short[at // 2 :: half]])) if at % 2 else q
         for at, q in enumerate(queries)
-    ]
+    )
+    return [*made, dataclasses.replace(last, text=queries[0].text)]
 
 
 def other_corpus(bench: Bench) -> tuple[Record, ...]:

@@ -117,6 +117,34 @@ class TwiceFromTheThirteenthQuery(SoundVoting):
         return super().noisy(counts * (2 if context.reader.answered >= 13 else 1), sample, context)
 
 
+class CountsOfAQueryAskedBefore(SoundVoting):
+    """The ballots for a query that was asked before are kept on the context, and averaged with the new ones."""
+
+    def answer(self, query, sample, context):
+        object.__setattr__(context, "asked", query.text)
+        return super().answer(query, sample, context)
+
+    def noisy(self, counts, sample, context):
+        kept = context.__dict__.setdefault("kept", {})
+        kept[context.asked] = np.mean([counts, kept.get(context.asked, counts)], axis=0)
+        return super().noisy(kept[context.asked], sample, context)
+
+
+class HalfTheNoiseFromTheSixthText(SoundTokens):
+    """Later demonstrations have half the noise that was charged."""
+
+    def release(self, private, context):
+        object.__setattr__(self, "texts", 0)
+        return super().release(private, context)
+
+    def write(self, label, private, context):
+        object.__setattr__(self, "texts", self.texts + 1)
+        return super().write(label, private, context)
+
+    def noisy(self, rows, sample, knob):
+        return super().noisy(rows, sample, knob if self.texts < 6 else knob / 2)
+
+
 class PrivateHeadOfALargeVocabulary(SoundTokens):
     """Of a large vocabulary only what the slots find likely can be chosen, to save time."""
 

@@ -75,6 +75,8 @@ BROKEN = {
     "true_counts_at_the_least_noise": "post-processing",
     "twice_from_the_tenth_token": "sensitivity",
     "twice_from_the_thirteenth_query": "sensitivity",
+    "counts_of_a_query_asked_before": "private-reads",
+    "half_the_noise_from_the_sixth_text": "budget",
     "private_head_of_a_large_vocabulary": "post-processing",
     "twice_for_the_second_label": "sensitivity",
     "public_answer_to_a_crowd": "post-processing",
@@ -146,6 +148,7 @@ SETTINGS = {
     "twice_from_the_tenth_token": {"long": True},
     "twice_from_the_thirteenth_query": {"long": True},
     "twice_for_the_second_label": {"long": True},
+    "half_the_noise_from_the_sixth_text": {"long": True},
     "private_head_of_a_large_vocabulary": {"words": MANY_WORDS},
 }
 
