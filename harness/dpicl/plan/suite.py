@@ -158,11 +158,13 @@ class Suite(BaseModel):
         """How many test records of a task count; None: all."""
         return self.task_test_records.get(task, self.test_records)
 
-    def seeds_of(self, task: str, epsilon: float) -> list[int]:
-        """The seeds of a task at an epsilon: the first of the file's list where `task_seeds` or `epsilon_seeds` say
-        how many. A seed that the command line asks for and that list does not have is never left out."""
+    def seeds_of(self, task: str, epsilon: float, entry: MechanismEntry | None = None) -> list[int]:
+        """The seeds of a task at an epsilon (of one row: where it has fewer): the first of the file's list where
+        `task_seeds`, `epsilon_seeds` or the row say how many. A seed that the command line asks for and that list does
+        not have is never left out."""
         listed = self._listed or self.seeds
-        most = min(self.task_seeds.get(task, len(listed)), self.epsilon_seeds.get(epsilon, len(listed)))
+        counts = (self.task_seeds.get(task), self.epsilon_seeds.get(epsilon), entry.seeds if entry else None)
+        most = min([len(listed), *filter(None, counts)])
         return [seed for seed in self.seeds if seed not in listed[most:]]
 
     def chosen(self, row: str) -> Options:
@@ -293,6 +295,9 @@ def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
             if count > len(suite.seeds):
                 raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
     for i, entry in enumerate(suite.mechanisms):
+        if (entry.seeds or 0) > len(suite.seeds):
+            said = f"{entry.row} asks for {entry.seeds} seeds, and 'seeds' lists {len(suite.seeds)}."
+            raise report(("mechanisms", i, "seeds"), said)
         if isinstance(entry.tune, str) and not grids.get(entry.tune):
             said = f"{entry.row} is to share the choice of {entry.tune}, which has no grid."
             raise report(("mechanisms", i, "tune"), said)

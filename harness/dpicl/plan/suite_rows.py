@@ -84,8 +84,8 @@ Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]
 class MechanismEntry(BaseModel):
     """One mechanism of a suite: a row of the board.
 
-    tasks (of each model, where a mapping says so), epsilons: which of the suite's it has; [] means all. tune: option ->
-    the values of its paper's grid; or the row of the same mechanism whose choice it shares.
+    tasks (of each model, where a mapping says so), epsilons: which of the suite's it has; [] means all. seeds: how many
+    of the suite's; None means all. tune: option -> the values of its paper's grid; or the row of the same mechanism whose choice it shares.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -96,6 +96,7 @@ class MechanismEntry(BaseModel):
     per_task: dict[str, Options] = {}
     tasks: TasksOfRow = []
     epsilons: list[TargetEpsilon] = []
+    seeds: Annotated[Whole, Field(ge=1)] | None = None
     tune: Grid = {}
 
     @property
