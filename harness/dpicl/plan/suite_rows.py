@@ -85,7 +85,8 @@ class MechanismEntry(BaseModel):
     """One mechanism of a suite: a row of the board.
 
     tasks (of each model, where a mapping says so), epsilons: which of the suite's it has; [] means all. seeds: how many
-    of the suite's; None means all. tune: option -> the values of its paper's grid; or the row of the same mechanism whose choice it shares.
+    of the suite's; None means all. tune: option -> the values of its paper's grid; or the row of the same mechanism
+    whose choice it shares.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
