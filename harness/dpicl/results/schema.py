@@ -1,4 +1,4 @@
-"""What is written to disk: one JSON file a cell, versioned (docs/results.md).
+"""What is written to disk: one JSON file a cell, versioned (docs/files.md).
 
 A result holds numbers, settings and released text. It never holds private text: a demonstration's text is stored only
 when its epsilon is finite, and test records appear by id.
@@ -252,7 +252,7 @@ class Manifest(Part):
     from before it.
 
     plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
-    server: what the model's server could do (docs/servers.md); missing for a model of the run's own process.
+    server: what the model's server could do (docs/servers-and-clusters.md); missing for a model of the run's own process.
     """
 
     commit: str | None
