@@ -20,5 +20,5 @@ def unmet_needs(mechanism: Mechanism, task: PublicTask, model: LanguageModel) ->
     gives = f"gives those of its {server.top_tokens} likeliest tokens only" if server.top_tokens else "gives texts only"
     return (
         f"{mechanism.name} on {task.name} needs {_WORDS[need]}, and the server of {model.identity.name} ({server.kind})"
-        f" {gives}; choose another mechanism, or a server that lists token ids (docs/servers-and-clusters.md)."
+        f" {gives}; choose another mechanism, or a server that lists token ids (docs/servers.md)."
     )

@@ -64,7 +64,7 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel) or ``qwen2.5-coder-0.5b`` (from six); with ``-float32`` at
     the end always in this precision,
     ``ginc`` (the task ginc's own, trained when it is first used; ``ginc:SIZE`` for the paper's sizes),
-    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers-and-clusters.md; device and dtype are the server's
+    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers.md; device and dtype are the server's
     business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
     ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
@@ -155,7 +155,7 @@ def known() -> list[dict[str, Any]]:
         **{f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED},
         "ginc:SIZE": "GPT-2 that has read the language of the task ginc alone; `ginc` is trained when first used",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
-        "server:URL": "a model behind a server (llama.cpp, vLLM, OpenAI-compatible); docs/servers-and-clusters.md",
+        "server:URL": "a model behind a server (llama.cpp, vLLM, OpenAI-compatible); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
     there = {"embedded": wheel, QWEN.name: qwen, "sim": {"available": True, "get": ""}}

@@ -1,4 +1,4 @@
-"""``server:URL``: a language model that a server runs (llama.cpp, vLLM, OpenAI-compatible; docs/servers-and-clusters.md).
+"""``server:URL``: a language model that a server runs (llama.cpp, vLLM, OpenAI-compatible; docs/servers.md).
 
 What a row depends on. Every prompt goes out by itself, and its row is made of the answer to it alone, so a row is a
 function of its own slot as far as the server answers so. Servers compute requests in batches and keep prefixes, which

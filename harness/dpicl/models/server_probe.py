@@ -30,7 +30,7 @@ _KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm"}
 FIXED = ("The capital of France is", "1, 2, 3, 4, 5, 6, 7,", "def add(a, b):\n    return a +", "Monday, Tuesday,")
 SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東京 🙂 Topic: Business"
 #: How many tokens of an answer are compared, and by how much the log-probabilities of one model may differ: twice what
-#: was measured with other requests in the batch (docs/servers-and-clusters.md).
+#: was measured with other requests in the batch (docs/servers.md).
 COMPARED, SLACK = 5, 0.3
 #: Seconds for which one question of a probe is repeated; tokens that a server of unknown context reads at least.
 PATIENCE, CONTEXT = 20.0, 2048

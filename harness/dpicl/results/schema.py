@@ -252,7 +252,7 @@ class Manifest(Part):
     from before it.
 
     plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
-    server: what the model's server could do (docs/servers-and-clusters.md); missing for a model of the run's own process.
+    server: what the model's server could do (docs/servers.md); missing for a model of the run's own process.
     """
 
     commit: str | None

@@ -56,7 +56,7 @@ SERVED = Mark(
     "⇄",
     "a model server read private prompts",
     "prompts that hold private records left the process for a model server, which is trusted with them and with"
-    " answering each for itself (docs/servers-and-clusters.md)",
+    " answering each for itself (docs/servers.md)",
 )
 
 
