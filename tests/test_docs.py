@@ -41,18 +41,16 @@ TYPED = [
 ]
 EXAMPLES = {"ballots": "README.md", "vote": "docs/add-a-mechanism.md"}
 
-PROGRAMS = "dpicl|make|python -m|printf|cp|git|ray|docker|lm_eval|llama-server"
+PROGRAMS = r"dpicl|make|python -m|printf|\(echo|cp|git|ray|docker|lm_eval|llama-server"
 COMMAND = re.compile(rf"(?P<env>(?:[A-Z_]+=\S+ )*)(?:\.venv/bin/)?(?P<line>(?:{PROGRAMS}) .+)")
 TEMPLATE = re.compile(r"[…\[\]|<>]|\b[A-Z][A-Z_]+\b(?!=)|I/N")
 #: What answers within a second, and what the quickstart shows of the committed results besides.
-QUICK = {"list", "new", "account", "cache", "data", "printf"}
+QUICK = {"list", "new", "account", "cache", "data", "printf", "(echo"}
 FIRST = {"quickstart.md": {"board", "compare"}}
 #: What is made small where a page leaves it open, for commands that have the flag and read no committed results.
 SMALL = {"--model": "sim", "--limit": "12", "--runs": "20", "--texts": "2", "--draws": "4"}
 READS = {"board", "plot", "compare", "track", "publish", "submit", "cache", "list", "plan"}
 SMALL_PYTHON = {"model": "sim", "source": "synthetic", "progress": False, "train_records": 60}
-#: Trains a model for minutes, or asks the network.
-LONG = {"ginc", "lm-eval"}
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,10 @@ def examples(page: Path) -> Iterator[Example]:
             text, _, comment = line.partition(" #")
             for command in text.split(" && "):
                 if found := COMMAND.fullmatch(command.strip()):
-                    asked = kind is not None and "needs" not in comment and "…" not in found["env"]
-                    yield Example(
-                        found["line"].strip(), found["env"], runs=asked and not TEMPLATE.search(found["line"])
-                    )
+                    line = found["line"].strip()
+                    given = not line.startswith("dpicl") or not TEMPLATE.search(line)
+                    runs = kind is not None and given and "needs" not in comment and "…" not in found["env"]
+                    yield Example(line, found["env"], runs=runs)
 
 
 _HELP: dict[tuple[str, ...], str] = {}
@@ -126,17 +124,19 @@ class Session:
                 assert found is not None, f"there is no module {module}"
                 source = Path(str(found.origin)).read_text("utf-8")
                 assert [word for word in rest if word.startswith("--") and word not in source] == []
-            case ["cp" | "printf", *_] if self._is_run(words[0], example):
+            case ["cp" | "printf" | "(echo", *_] if self._is_run(words[0], example):
                 subprocess.run(["sh", "-c", example.text], check=True)
 
     def _is_run(self, verb: str, example: Example) -> bool:
         return example.runs and (self.quick is None or (verb in self.quick and "--source" not in example.text))
 
     def _dpicl(self, words: list[str], example: Example) -> None:
+        if words[0] == "lm-eval":  # most flags are lm-eval's own
+            return
         known = help_of(words, self.capfd)
         flags = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words))
-        assert [flag for flag in flags if flag not in known] == [] or words[0] == "lm-eval"
-        if words[0] in LONG or not self._is_run(words[0], example):
+        assert [flag for flag in flags if flag not in known] == []
+        if words[0] == "ginc" or not self._is_run(words[0], example):  # it trains a model for minutes
             return
         reads = words[0] in READS and not {"--plugin", "--source", "--results"} & {*words}
         small = [] if reads else [pair for pair in SMALL.items() if pair[0] in known and pair[0] not in words]
