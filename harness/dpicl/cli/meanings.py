@@ -36,9 +36,9 @@ FLAGS = {
     **dict.fromkeys(("--force", "--overwrite", "--rerun"), "--rerun-stale"),
     **dict.fromkeys(("--plugins", "--include_path", "--include-path"), "--plugin"),
     **dict.fromkeys(("--noise", "--secure", "--reveal-records", "--total-epsilon"), "Secure noise and its budget are"
-                    " for records of your own: `dpicl release` (docs/quickstart.md)."),
+                    " for records of your own: `dpicl release` (docs/own-records.md)."),
     **dict.fromkeys(("--delta", "--sizes", "--train-records"), "A suite says it, under the key of that name, in its"
-                    " file (docs/quickstart.md)."),
+                    " file (docs/suites.md)."),
     **dict.fromkeys(("--device", "--gpu", "--cuda"), "The GPU is used where there is one; CUDA_VISIBLE_DEVICES= hides"
                     " it."),
     **dict.fromkeys(("--verbose", "--debug", "--quiet", "-q"), "There is no such level: messages are on stderr, and"

@@ -1,4 +1,4 @@
-"""The conformance kit: thirteen checks that any mechanism must pass. docs/add-a-method.md says what each can prove.
+"""The conformance kit: thirteen checks that any mechanism must pass. docs/add-a-mechanism.md says what each can prove.
 
 Each check runs on one small synthetic task of every kind that the mechanism does, with the hostile model, and again,
 with less effort, for every other setting of the mechanism (`variants`); a mechanism passes a check when it passes

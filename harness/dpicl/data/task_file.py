@@ -283,7 +283,7 @@ def read_task_file(text: str, place: str, name: str, built_in: bool) -> dict[str
     except UsageError as error:
         raise refused(f"A task file cannot be read: {error}") from error
     if not isinstance(document.data, dict):
-        raise refused(str(document.error((), "a task is a set of keys; see docs/add-a-method.md.")))
+        raise refused(str(document.error((), "a task is a set of keys; see docs/add-a-task.md.")))
     try:
         keys = {key: value for key, value in document.data.items() if key not in LM_EVAL_KEYS}
         found = TaskFile.model_validate(keys)
@@ -363,7 +363,7 @@ def _explain(error: ValidationError, document: Document) -> str:
         ]
         under = f" under `{place_words(place[:-1])}`" if place[:-1] else ""
         hint = "; where a source does not exist, say so: `{missing: REASON}`" if "data" in place[:-1] else ""
-        return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/add-a-method.md."))
+        return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/add-a-task.md."))
     if problem["type"] == "extra_forbidden":
         return str(document.error(place, f"the key '{place_words(place)}' has no meaning here; remove or correct it."))
     return str(document.error(place, f"'{place_words(place)}' {problem_words(problem)}."))

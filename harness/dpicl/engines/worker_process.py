@@ -74,7 +74,7 @@ class WorkerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Nothing that a worker does can be left half done by it (docs/reliability.md)."""
+        """Nothing that a worker does can be left half done by it (docs/reports/reliability.md)."""
         if self.process.pid is not None:
             self.process.kill()
             self.process.join()

@@ -86,7 +86,7 @@ def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> 
         classes = of_module(module)
         if not classes_of(module, Pluggable) and not models.loaders_of(module):
             raise PluginError(
-                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/add-a-method.md."
+                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/add-a-mechanism.md."
             )
     return [Registered(cls, f"plugin {path}", digest) for cls in classes]
 

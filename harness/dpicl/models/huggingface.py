@@ -109,7 +109,7 @@ def _explain(source: str, revision: str | None, error: Exception) -> str:
     if isinstance(error, ValueError) and "trust_remote_code" in str(error):
         return (
             f"The model {source} brings code of its own, which is not run; read it, and load the model in a file of"
-            " your own that is given with --plugin (docs/add-a-method.md)."
+            " your own that is given with --plugin (docs/add-a-task.md)."
         )
     if isinstance(error, OSError) and "safetensors" in str(error):
         return (

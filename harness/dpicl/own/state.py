@@ -99,7 +99,7 @@ def state_text(mechanism: Mechanism, made: Release, card: PrivacyCard, own: OwnR
     """The content of a state's file. Raises PluginError where a mechanism's state cannot be saved."""
     if made.state is None:
         raise PluginError(
-            f"What {mechanism.name} prepares cannot be saved, since it has no `state` (docs/add-a-method.md); answer"
+            f"What {mechanism.name} prepares cannot be saved, since it has no `state` (docs/add-a-mechanism.md); answer"
             " your queries at once: dpicl answer."
         )
     state = {name: Array.of(array) for name, array in made.state.items()}

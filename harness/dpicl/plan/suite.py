@@ -1,4 +1,4 @@
-"""A suite: a YAML file that says what is compared, read strictly (docs/quickstart.md#suites has every key).
+"""A suite: a YAML file that says what is compared, read strictly (docs/suites.md has every key).
 
 What `dpicl tune` chose is beside it, in SUITE.tuned.yaml, which only that command writes. Unknown keys are errors that
 name file, line and the closest known key.
@@ -70,7 +70,7 @@ def _not_secure(value: Any) -> Any:
     if value == "secure":
         raise ValueError(
             "cannot be secure in a suite, whose results are published: release from records of your own with"
-            " `dpicl release` (docs/quickstart.md), and write `noise: seeded` here"
+            " `dpicl release` (docs/own-records.md), and write `noise: seeded` here"
         )
     return value
 
@@ -202,7 +202,7 @@ def load_suite(path: Path) -> Suite:
     that is not as it should be."""
     document = read(path)
     if not isinstance(document.data, dict):
-        raise document.error((), "a suite is a set of keys; see docs/quickstart.md for an example.")
+        raise document.error((), "a suite is a set of keys; see docs/suites.md for an example.")
     data = dict(document.data)
     if "model" in data:
         if "models" in data:

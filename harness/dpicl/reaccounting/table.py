@@ -1,8 +1,8 @@
 """One published setting (settings.py), accounted twice: by the formula of its authors, and by what is proved here.
 
 `reaccount` answers with every accounting that fits, each with its theorem, its neighbours and whether it is a bound.
-Claims take the sensitivity that the noise was set for; proofs take the one that the code has. docs/re-accounting.md has
-the published settings.
+Claims take the sensitivity that the noise was set for; proofs take the one that the code has. The published settings
+are in docs/reports/re-accounting.md.
 """
 
 from __future__ import annotations

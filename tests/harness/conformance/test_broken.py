@@ -15,7 +15,7 @@ from dpicl.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundLabels, SoundOwnSlots, SoundTokens, SoundVoting
 
 FILES = [Path(__file__).parent / f"{name}.py" for name in ("mistakes", "rare_mistakes")]
-#: The one that docs/add-a-method.md shows.
+#: The one that docs/add-a-mechanism.md shows.
 EXAMPLE = Path(__file__).parent / "broken" / "sensitivity_one_for_root_two.py"
 #: Mistake -> the check that names it.
 BROKEN = {

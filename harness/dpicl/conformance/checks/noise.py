@@ -15,7 +15,7 @@ _SOURCE = "let the permit that `sample.spend` gives draw it"
 
 
 def noise(evidence: CheckEvidence) -> Verdict:
-    """See docs/add-a-method.md."""
+    """See docs/add-a-mechanism.md."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
     seen: set[bytes] = set()

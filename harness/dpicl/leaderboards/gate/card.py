@@ -40,7 +40,7 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNOREC
 
 
 _CARD = """\
-# What a reader must know about this submission; docs/add-a-method.md explains every key.
+# What a reader must know about this submission; docs/submit.md explains every key.
 schema_version: 1
 version: 1                # raise it when scores move
 team: {team}
@@ -130,7 +130,7 @@ class Reported(BaseModel):
 
 
 class Card(BaseModel):
-    """A parsed submission.yaml (docs/add-a-method.md). The maintainers write footnote and unreliable."""
+    """A parsed submission.yaml (docs/submit.md). The maintainers write footnote and unreliable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -205,7 +205,7 @@ def _explain(error: ValidationError, document: Document) -> UsageError:
         fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
         return document.error(place, str(unknown("key", str(place[-1]), fields)))
     if problem["type"] == "missing":
-        return document.error(place, f"the key '{place[-1]}' is missing; docs/add-a-method.md explains it.")
+        return document.error(place, f"the key '{place[-1]}' is missing; docs/submit.md explains it.")
     message = problem["msg"].removeprefix("Value error, ")
     shown = ".".join(map(str, place))
     return document.error(

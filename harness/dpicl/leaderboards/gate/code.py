@@ -1,6 +1,6 @@
 """The checks that run code: conformance and declared events. Code that was sent runs only with `--run-code`.
 
-It runs as the gate's own user, with what that user can read and reach. docs/add-a-method.md names a container for it.
+It runs as the gate's own user, with what that user can read and reach. docs/submit.md names a container for it.
 """
 
 from __future__ import annotations

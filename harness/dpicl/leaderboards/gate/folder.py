@@ -159,7 +159,7 @@ def _refused_file(folder: Path, name: str, info: os.stat_result, parts: list[str
     if parts[0] == "results":
         return "" if len(parts) == _DEPTH and name.endswith(".json") else f"{name} is not where a result is; remove it."
     if len(parts) > 1 or (name.endswith((".yaml", ".json", ".md")) and name not in (CARD, REPRODUCED, README)):
-        return f"{name} belongs to no submission; remove it, docs/add-a-method.md lists the files."
+        return f"{name} belongs to no submission; remove it, docs/submit.md lists the files."
     if name.endswith(".py") and shadows(Path(name).stem, folder):
         return f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
     return ""
