@@ -15,7 +15,7 @@ import pytest
 from dpicl.core import git as project_git
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.examination import ROOT, find_submissions, load_submissions
-from dpicl.leaderboards.gate.ledgers import account
+from dpicl.leaderboards.gate.ledgers import bounds_of
 from dpicl.privacy.events import from_json
 from dpicl.results.schema import from_text
 from tests.leaderboards.gate.conftest import World, edited, move_cell, moved, short_ledger
@@ -34,9 +34,9 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
         "conformance",
     }
     (line,) = found.lines
-    assert (line.row.label, line.row.task, line.row.seeds) == ("team_a/vote", "agnews", (0, 1, 2, 3, 4))
-    assert (line.rank, line.rivals, line.change) == (1, 1, None)
-    assert 0.98 * 2 <= line.row.proved <= 2
+    assert (line["row"], line["task"], line["seeds"]) == ("team_a/vote", "agnews", (0, 1, 2, 3, 4))
+    assert (line["rank"], line["rivals"], line["change"]) == (1, 1, None)
+    assert 0.98 * 2 <= line["proved"] <= 2
 
 
 def runs_of_eight(public: bool, records: range) -> list[str]:
@@ -89,7 +89,7 @@ def _unspent(world: World) -> None:
     short_ledger(world)
 
     def prove(data):
-        data["privacy"]["epsilon_proved"] = account(from_json(data["privacy"]["event"]), data["cell"]["delta"])[0]
+        data["privacy"]["epsilon_proved"] = bounds_of(from_json(data["privacy"]["event"]), data["cell"]["delta"]).upper
 
     world.edit(prove)
 
@@ -265,7 +265,7 @@ BROKEN = {
     "alias": (card("paper: none", "paper: &a none\ncode: *a"), "card", "line 10: .*aliases"),
     "nesting": (card("paper: none", "paper: " + "[" * 3000 + "]" * 3000), "card", "nested"),
     "no address": (card("paper: none", "paper: none\ncode: javascript:alert(1)"), "card", "https"),
-    "a path": (card("mechanism: vote.py", "mechanism: ../../vote.py"), "card", "plain name of a Python file"),
+    "a path": (card("mechanism: vote.py", "mechanism: ../../vote.py"), "card", r"mechanism.*\.py"),
     "left open": (card("tuning: none", "tuning: TODO how"), "card", "TODO"),
     "reported": (
         card("tuning: none", "tuning: none\nreported:\n  - {task: agnews, epsilon: 1, score: 1.5, where: x}"),
@@ -283,7 +283,7 @@ for _value, _kind in {**ODD, "!!timestamp abc": "timestamp"}.items():
 def test_a_broken_or_false_submission_is_refused_with_a_sentence(world: World, name: str):
     break_it, check, words = BROKEN[name]
     break_it(world)
-    (found,) = [finding for finding in world.examine().findings if finding.check == check]
+    found = world.finding(check)
     assert found.status == "failed"
     assert any(re.search(words, one) for one in (found.why, *found.others)), found
     assert found.why.endswith(".") or ". " in found.why
@@ -305,7 +305,7 @@ def test_eight_words_that_a_test_record_has_are_public(world: World):
 
 def test_eight_words_of_three_records_are_boilerplate_and_counted(world: World):
     (world.folder / "README.md").write_text(f"It writes: {runs_of_eight(public=False, records=range(3, 99))[0]}.\n")
-    (found,) = [finding for finding in world.examine().findings if finding.check == "private records"]
+    found = world.finding("private records")
     assert found.status == "ok"
     assert found.others == ("1 runs of 8 words are in 3 or more records of agnews (synthetic).",)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.leaderboards.gate.examination import read_contents
+from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
 from dpicl.leaderboards.model.text import visible
@@ -170,12 +170,12 @@ def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
 ):
     from dpicl.leaderboards.gate import contents, examination
 
-    def broken(found, request):
-        if found.name == "team_a/vote":
+    def broken(case, cells):
+        if case.contents.name == "team_a/vote":
             raise RecursionError
-        return Finding("data", "ok", "")
+        return []
 
-    monkeypatch.setattr(examination, "data_check", broken)
+    monkeypatch.setattr(examination, "lines_of", broken)
     answer = dpicl("submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--json")
     first, second = answer.json["submissions"]
     assert [one["check"] for one in first["checks"]] == ["gate"] and "as a fault" in first["checks"][0]["why"]

@@ -19,8 +19,8 @@ from typing import Any
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import epsilon_text, visible
-from dpicl.leaderboards.publish.payload import content_hash, group_name
-from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, load, reason
+from dpicl.leaderboards.publish.runs import content_hash, group_name
+from dpicl.leaderboards.publish.sink import Destination, SinkError, load, reason
 
 _PROVED = "proved_epsilon"
 #: No code, no machine, no links on the terminal.
