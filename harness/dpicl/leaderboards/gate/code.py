@@ -35,8 +35,6 @@ def may_run(contents: Contents, run_code: bool) -> str:
     """Why the mechanism's code may not run, or "". Code of the package may, on models that come with the project."""
     if contents.card is None or not contents.results:
         return "there is no card or no result"
-    if contents.size:
-        return "its files are refused; fix the size first"
     used = {result.cell.plugin for result in contents.results.values()}
     if used != {None} and contents.plugin is None:
         return "its results are of a plugin file that was not submitted"
@@ -45,6 +43,8 @@ def may_run(contents: Contents, run_code: bool) -> str:
     models = {result.cell.model.partition(":")[0] for result in contents.results.values()}
     if "server" in models:
         return "its model is behind a server, and no address that was submitted is asked"
+    if contents.size:
+        return "its files are refused; fix the size first"
     if contents.plugin is not None and not run_code:
         return "that runs the submitted code; read it, then give --run-code"
     if "hf" in models and not run_code:
