@@ -9,11 +9,11 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
+from dpicl.data.in_memory import Table
 from dpicl.data.tables import lacks, open_table, unreadable
 
 
@@ -53,11 +53,11 @@ class FileRecords:
     faults: what is wrong -> the numbers of all lines of which it is.
     """
 
-    path: Path
+    path: Table
     unit: str
     records: list[Record] = field(repr=False)
     numbers: list[int] = field(repr=False)
-    faults: Mapping[str, list[int]]
+    faults: dict[str, list[int]]
 
     def checked(self) -> list[Record]:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
@@ -82,7 +82,7 @@ def ranges(numbers: Sequence[int], most: int | None = 8) -> str:
     return ", ".join(shown) + (f" and {left} more" if left else "")
 
 
-def read_records(path: Path, spec: SourceSpec, split: str = "train") -> FileRecords:
+def read_records(path: Table, spec: SourceSpec, split: str = "train") -> FileRecords:
     """The records of a file or folder, as `spec.local` says which fields they have.
 
     split: which part of a folder of several. Raises DataError, in one sentence without a word of a record, for what is

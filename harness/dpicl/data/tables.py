@@ -1,4 +1,4 @@
-"""Reads the rows of a user's table: JSON Lines, JSON, CSV, Parquet, or a folder that `datasets` saved.
+"""Reads the rows of a user's table: JSON Lines, JSON, CSV, Excel, Parquet, or a folder that `datasets` saved.
 
 Lines are numbered by `csv` and `json`, since pandas names no line. Rows may be private: no error holds a value of a
 row, and names of columns are shown only where they look like names, since the first line of a file may be a record.
@@ -18,10 +18,11 @@ from typing import Any
 from dpicl.core import json_text
 from dpicl.core.errors import DataError
 from dpicl.core.files import content_of
+from dpicl.data.in_memory import Rows, Table
 
 _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
 #: Endings of the files that are read.
-SUFFIXES = (*_LINES, ".json", *_TABLES, ".parquet")
+SUFFIXES = (*_LINES, ".json", *_TABLES, ".parquet", ".xlsx")
 #: Characters of a row; bytes of a file, of Parquet when it is unpacked.
 LONGEST_LINE, _LARGEST = 10_000_000, 4_000_000_000
 #: Rows whose fields are looked at for those of text and label.
@@ -29,7 +30,7 @@ _FIRST_ROWS = 20
 #: How files begin that are not ours, what they are, and what to do.
 _OTHERS: tuple[tuple[tuple[bytes, ...], str, str], ...] = (
     ((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), "compressed", "unpack it, for example with `gunzip`"),
-    ((b"PK\x03\x04",), "a zip archive or an Excel workbook", "unpack it, or save the sheet as CSV"),
+    ((b"PK\x03\x04",), "a zip archive or an Excel workbook", "unpack it, or name the workbook .xlsx"),
     ((b"\xff\xfe", b"\xfe\xff"), "UTF-16 text", "save it as UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"),
     ((b"version https://git-lfs",), "a Git LFS pointer without the records", "fetch them with `git lfs pull`"),
     ((b"<!DOCTYPE", b"<html"), "a web page", "download the file itself"),
@@ -60,11 +61,13 @@ class FileTable:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def open_table(path: Path, columns: Sequence[str] = (), split: str = "train") -> FileTable:
+def open_table(path: Table, columns: Sequence[str] = (), split: str = "train") -> FileTable:
     """The rows of a file or folder. columns: those that are read, which a table must have; (): all of them.
 
     split: which part of a folder that holds several. Raises DataError, in one sentence, for what is no table.
     """
+    if isinstance(path, Rows):
+        return FileTable("row", (FileRow(number, row) for number, row in enumerate(path.rows, start=1)), path.names)
     if path.is_dir():
         return _arrow(path, columns, split)
     require_file(path, "records")
@@ -75,12 +78,14 @@ def open_table(path: Path, columns: Sequence[str] = (), split: str = "train") ->
         with path.open("rb") as file:
             head = file.read(100)
         for signs, what, way in _OTHERS:
-            if head.startswith(signs):
+            if head.startswith(signs) and kind != ".xlsx":
                 raise DataError(f"{path} is {what}; {way}.")
         if kind not in SUFFIXES:
             raise DataError(f"{path} must end in {', '.join(SUFFIXES)}, or be a folder of `datasets`.")
         if kind == ".parquet":
             return _arrow(path, columns, split)
+        if kind == ".xlsx":
+            return _excel(path, columns)
         text = _text(path)
     except OSError as error:
         raise unreadable(path, error) from error
@@ -98,7 +103,7 @@ def require_file(path: Path, what: str) -> None:
         raise DataError(f"{path} {said}; give a file with {what}.")
 
 
-def fields_of(path: Path, text: str | None = None, label: str | None = None) -> tuple[str, str]:
+def fields_of(path: Table, text: str | None = None, label: str | None = None) -> tuple[str, str]:
     """The fields of text and label: as given, else those with a usual name. Raises DataError where there is none."""
     if text is not None and label is not None:
         return text, label
@@ -120,12 +125,12 @@ def fields_of(path: Path, text: str | None = None, label: str | None = None) -> 
     return str(found[0]), str(found[1])
 
 
-def unreadable(path: Path, error: OSError) -> DataError:
+def unreadable(path: Table, error: OSError) -> DataError:
     """The error of a file that the system does not let us read."""
     return DataError(f"Cannot read {path}: {error.strerror or type(error).__name__}; fix that.")
 
 
-def lacks(path: Path, wanted: Sequence[str], found: Sequence[str]) -> DataError:
+def lacks(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError:
     """The error of a table without a column."""
     missing = next(name for name in wanted if name not in found)
     folded = {name.strip().casefold(): name for name in found}
@@ -218,6 +223,21 @@ def _csv_rows(reader: Any, names: Sequence[str]) -> Iterator[FileRow]:
         fits = len(cells) == len(names)
         said = f"has {len(cells)} fields, and the first line names {len(names)} (put a text with the mark in quotes)"
         yield FileRow(number, dict(zip(names, cells, strict=True)) if fits else {}, "" if fits else said)
+
+
+def _excel(path: Path, columns: Sequence[str]) -> FileTable:
+    """The first sheet of a workbook; its first line names the columns."""
+    import pandas
+
+    try:
+        frame = pandas.read_excel(path, engine="openpyxl", dtype=object, na_filter=False)
+    except Exception as error:  # whatever two libraries raise for what is damaged
+        raise DataError(f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again.") from None
+    names = [str(name).strip() for name in frame.columns]
+    if not set(columns) <= set(names):
+        raise lacks(path, columns, names)
+    cells = enumerate(frame.itertuples(index=False, name=None), start=2)
+    return FileTable("line", (FileRow(number, dict(zip(names, row, strict=True))) for number, row in cells))
 
 
 def _arrow(path: Path, columns: Sequence[str], split: str) -> FileTable:

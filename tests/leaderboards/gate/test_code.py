@@ -49,13 +49,6 @@ def test_a_mechanism_that_fails_is_one_sentence(world: World):
     assert found.status == "failed" and "fails to import: SystemExit" in found.why
 
 
-def test_rerun_shows_the_same_cells_again_and_records_them(world: World, dpicl):
-    words = ["submit", world.folder, "--suite", world.suite, "--results", world.results, "--rerun", 2]
-    refused = dpicl(*words)
-    assert refused.code == 2
-    assert "--run-code" in refused.err
-
-
 @pytest.mark.slow
 def test_the_whole_gate_with_code_and_a_rerun_that_is_recorded(world: World, dpicl, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(manifest, "commit", lambda: ("0" * 40, False))

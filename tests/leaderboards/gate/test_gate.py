@@ -14,7 +14,7 @@ import pytest
 
 from dpicl.core import git as project_git
 from dpicl.data.task import Task
-from dpicl.leaderboards.gate.examination import ROOT, find_submissions, load_submissions
+from dpicl.leaderboards.gate.examination import ROOT, find_submissions
 from dpicl.leaderboards.gate.ledgers import bounds_of
 from dpicl.privacy.events import from_json
 from dpicl.results.schema import from_text
@@ -172,14 +172,9 @@ def _results_of_another_file(world: World) -> None:
 
 BROKEN = {
     "edited score": (edited("scores", True, acc_calibrated=score(0.99)), "schema", "not the mean of its outcomes"),
-    "score that is no number": (edited("scores", True, acc=score("NaN")), "schema", r"scores\.acc"),
     "edited cell": (edited("cell", True, seed=9), "schema", "cell_id"),
     "key twice": (_key_twice, "schema", "one key twice"),
-    "claimed": (edited("privacy", epsilon_claimed=-5.0), "schema", "epsilon_claimed"),
     "huge": (edited("cost", tokens_read=10**400), "schema", "a whole number of 2|its cost is below 0, or 1e9 or more"),
-    "huge seconds": (edited("cost", seconds={"a": 1e308}), "schema", r"cost\.seconds\.a: .*less than"),
-    "negative cost": (edited("cost", tokens_read=-1), "schema", r"cost\.tokens_read: .*greater than"),
-    "infinite": (edited("privacy", knob={"name": "n", "value": "Infinity"}), "schema", r"privacy\.knob\.value"),
     "2^53": (edited("privacy", queries=2**53), "schema", r"2\^53"),
     "short ledger": (short_ledger, "epsilon", r"its ledger costs epsilon 1\.\d+, and the file says"),
     "lowered epsilon": (edited("privacy", epsilon_proved=1.0), "epsilon", r"epsilon 1\.99\d+.* says 1\.000000"),
@@ -204,11 +199,6 @@ BROKEN = {
     ),
     "in the mechanism": (_record_in_the_mechanism, "private records", r"^vote\.py holds words of 1 private record"),
     "as a key": (moved(options=lambda cell: {**cell.options, private(): 1}), "private records", "holds words of 1"),
-    "excused name": (
-        moved(options=lambda cell: {**cell.options, "created": private()}),
-        "private records",
-        "holds words of 1",
-    ),
     "escaped": (_escaped, "private records", r"submission\.yaml holds words of 1"),
     "four seeds": (_four_seeds, "seeds", r"at epsilon 2 \(sim\) has 4 seeds; at least 5"),
     "one noise": (_same_noise, "seeds", "the same for all 5 seeds"),
@@ -235,25 +225,21 @@ BROKEN = {
     "options by seed": (moved(True, options=lambda cell: {**cell.options, "slots": 9}), "suite", "2 sets of options"),
     "future": (edited(first=True, created="2999-01-01T00:00:00+00:00"), "consistency", "in the future"),
     "uncommitted": (edited("manifest", dirty=True), "consistency", "uncommitted"),
-    "no commit": (edited("manifest", commit=None, dirty=None), "consistency", "no commit is known"),
     "unknown changes": (edited("manifest", dirty=None), "consistency", "no commit is known"),
     "no texts": (edited(released=[]), "consistency", "counts 2 released texts and holds none"),
     "nothing released": (edited(released=[], released_count=0), "consistency", "released nothing"),
     "one query": (edited("privacy", epsilon_per_query=9.0), "consistency", "for one query, 9, is above"),
     "duplicate": (_results_of_another_file, "duplicates", "5 of its cells"),
     "too large": (wrote("README.md", "x" * 200_001), "size", r"README\.md has 200,001 bytes"),
-    "a megabyte": (edited(first=True, answers="a" * 1_000_000), "size", "bytes; 200,000 is the most"),
     "link": (lambda w: (w.folder / "notes.md").symlink_to("/etc/hostname"), "size", r"notes\.md is a link"),
     "executable": (lambda w: (w.folder / "vote.py").chmod(0o755), "size", r"vote\.py is marked as executable"),
     "hidden": (wrote(".notes.md", "x"), "size", r"\.notes\.md is hidden"),
     "pickle": (wrote("weights.pkl", "x"), "size", r"weights\.pkl is none of the kinds"),
     "further file": (wrote("other.py", "X = 1\n"), "size", r"other\.py is not the mechanism"),
     "other score": (again(reported=0.1), "reproduced", "not that of the result"),
-    "other seed": (again(seed=77), "reproduced", "not that of the result"),
     "far": (again(reproduced=1.0, identical=False), "reproduced", "1.000 does not reproduce 0"),
     "yesterday": (again(created="yesterday"), "reproduced", "`created` is no time"),
     "tomorrow": (again(created="2999-01-01T00:00:00+00:00"), "reproduced", "future"),
-    "no such cell": (again(cell_id="0" * 16), "reproduced", "not here"),
     "unknown key": (card("tuning: none", "tuning: none\ntunning: none"), "card", "line 13: .*'tunning'.*'tuning'"),
     "no licence": (card("licence: Apache-2.0", "licence: free"), "card", "line 8: .*SPDX"),
     "other team": (
@@ -263,7 +249,6 @@ BROKEN = {
     ),
     "python tag": (card("paper: none", "paper: !!python/object/apply:os.system [touch ran]"), "card", "no tags"),
     "alias": (card("paper: none", "paper: &a none\ncode: *a"), "card", "line 10: .*aliases"),
-    "nesting": (card("paper: none", "paper: " + "[" * 3000 + "]" * 3000), "card", "nested"),
     "no address": (card("paper: none", "paper: none\ncode: javascript:alert(1)"), "card", "https"),
     "a path": (card("mechanism: vote.py", "mechanism: ../../vote.py"), "card", r"mechanism.*\.py"),
     "left open": (card("tuning: none", "tuning: TODO how"), "card", "TODO"),
@@ -316,17 +301,6 @@ def test_records_that_are_not_here_are_not_checked_and_said_so(world: World):
     world.suite.write_text(world.suite.read_text().replace("synthetic", "local"))
     status, why = world.status("private records")
     assert status == "not checked" and "DPICL_DATA is not set" in why
-
-
-def test_an_honest_record_of_a_rerun_passes(world: World):
-    record_again(world)
-    assert world.status("reproduced") == ("ok", "1 recorded re-runs are of these results")
-
-
-def test_a_huge_seed_is_one_sentence_for_the_board(world: World):
-    moved(seed=lambda cell: cell.seed + 10**400)(world)
-    found, problems = load_submissions(world.root)
-    assert found == [] and "a whole number of 2^53 or more" in problems[0]
 
 
 def test_data_is_checked_without_running_what_was_sent(world: World, dpicl):

@@ -91,13 +91,6 @@ def test_a_bad_use_is_one_sentence_and_exit_code_2(
     assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1 and written() == 0
 
 
-def test_damaged_files_are_named_and_left_out(dpicl: Dpicl, results_folder: Path) -> None:
-    path = next(results_folder.rglob("*.json"))
-    path.write_text("{")
-    answer = dpicl("publish", "wandb", results_folder, "--dry-run")
-    assert answer.code == 0 and "damaged" in answer.err and path.read_text() == "{"
-
-
 def test_simulated_results_need_a_project_of_their_own_and_its_flag_needs_wandb(
     dpicl: Dpicl, tmp_path: Path, sim_suite: Path
 ) -> None:

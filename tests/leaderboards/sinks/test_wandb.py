@@ -115,8 +115,6 @@ class Run:
         return self.summary
 
     def log(self, line: Any) -> None:
-        if self.id == self.server.fails_at:
-            raise ConnectionError("the server went away")
         self.lines.append(line)
 
     def __enter__(self) -> Run:
@@ -133,7 +131,7 @@ class Server:
         import wandb
 
         self.runs: dict[str, Run] = {}
-        self.fails_at = self.loses = ""
+        self.loses = ""
         self.Table, self.Settings = wandb.Table, wandb.Settings
         self.setup = lambda settings: None
         self.Api = lambda timeout: SimpleNamespace(default_entity="somebody", runs=self.listed)
@@ -172,20 +170,6 @@ def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
         assert lines == [{name: line.get(name) for name in table.columns} for line in published.table]
 
 
-def test_online_what_was_cut_off_is_sent_again_under_its_id(
-    results: list[Result], server: Server, runs_folder: Path
-) -> None:
-    what = plan(results)
-    ids = [Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(row) for row in what.runs]
-    server.fails_at = ids[3]
-    with pytest.raises(SinkError, match="the server went away"):
-        send(what, runs_folder, "online")
-    assert list(server.runs) == ids and server.runs[ids[3]].state == "failed"
-    server.fails_at = ""
-    send(what, runs_folder, "online")
-    assert len(server.runs) == 4 and {run.state for run in server.runs.values()} == {"finished"}
-
-
 def test_online_data_that_does_not_arrive_is_an_error(
     results: list[Result], server: Server, runs_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,16 +178,6 @@ def test_online_data_that_does_not_arrive_is_an_error(
     server.loses = Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(what.runs[2])
     with pytest.raises(SinkError, match="1 of 4 runs incomplete"):
         send(what, runs_folder, "online")
-
-
-def test_what_was_written_offline_and_then_sent_is_not_synced_again(
-    results: list[Result], server: Server, runs_folder: Path
-) -> None:
-    sink = send(plan(results[:4]), runs_folder, "online")
-    folder = runs_folder / "wandb" / f"offline-run-20260101_000000-{next(iter(sink.sent))}"
-    folder.mkdir(parents=True)
-    send(plan(results[:4]), runs_folder, "online")
-    assert not folder.exists()
 
 
 def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -16,7 +15,6 @@ from dpicl.leaderboards.gate.history import scores_before
 from dpicl.leaderboards.gate.rerun import RerunCell
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text, visible
-from dpicl.leaderboards.render.comparison_text import markdown_table
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5
@@ -145,26 +143,17 @@ def ending(examination: Examination) -> str:
 
 
 def markdown(examinations: Sequence[Examination], extra: Sequence[Finding] = ()) -> str:
-    """The whole report as Markdown."""
+    """The whole report as Markdown: what strangers wrote stands in blocks of code, and is shown as it is."""
     blocks = []
     for one in examinations:
-        blocks += [f"## {_escaped(one.contents.name)}", _escaped(ending(one)), _findings(one.findings)]
         columns, rows = rows_of(one)
-        blocks += [_table(columns, rows)] if rows else []
-    if extra:
-        blocks += ["## The whole", _findings(extra)]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _findings(findings: Sequence[Finding]) -> str:
-    rows = [[one.check, _MARKS[one.status], " ".join(_sentences(one))] for one in findings]
-    return _table(["check", "", "seen"], rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return markdown_table([*map(_escaped, head)], [[*map(_escaped, row)] for row in rows])
-
-
-def _escaped(text: str) -> str:
-    """The text with everything escaped that Markdown or HTML would read."""
-    return re.sub(r"[\\`*_\[\]<>|#]", r"\\\g<0>", text).replace("@", "@\u200b")
+        lines = [
+            ending(one),
+            "",
+            findings_text(one.findings),
+            "",
+            *(" | ".join(row) for row in [columns, *rows] if row),
+        ]
+        blocks.append("\n".join(lines).rstrip())
+    blocks += [f"the whole\n\n{findings_text(extra)}"] if extra else []
+    return "".join(f"```text\n{block.replace('`', chr(39))}\n```\n" for block in blocks)
