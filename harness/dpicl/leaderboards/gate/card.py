@@ -8,7 +8,6 @@ keys are errors with file and line.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dpicl.core.errors import ResultError, UsageError, unknown
 from dpicl.core.files import write_whole
 from dpicl.core.plugins import shadows
-from dpicl.core.strict_yaml import Document, Place, parse, read
+from dpicl.core.strict_yaml import Document, parse, read
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import names_text
 from dpicl.plan.suite import Suite
@@ -117,7 +116,6 @@ class Card(BaseModel):
 def read_card(path: Path) -> Card:
     """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
     document = read(path)
-    _refuse_controls(document, document.data)
     if not isinstance(document.data, dict):
         raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
     try:
@@ -139,19 +137,6 @@ def keys_of(content: bytes) -> Mapping[str, Any]:
     except (UsageError, UnicodeDecodeError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def _refuse_controls(document: Document, value: Any, place: Place = ()) -> None:
-    """Raises UsageError for control characters and lone surrogates, which YAML's escapes can write."""
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            _refuse_controls(document, key, (*place, key))
-            _refuse_controls(document, item, (*place, key))
-    elif isinstance(value, str):
-        for character in value:
-            if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
-                odd = f"U+{ord(character):04X}"
-                raise document.error(place, f"it holds the character {odd}, which no text has; remove it.")
 
 
 def _explain(error: ValidationError, document: Document) -> UsageError:
