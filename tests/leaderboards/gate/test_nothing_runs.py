@@ -105,7 +105,11 @@ def test_what_configures_a_program_is_refused(world: World, name: str):
 
 def test_a_folder_of_locks_hides_nothing(world: World):
     locks = world.folder / "results" / "tiny" / ".locks"
+    (locks / "0123456789abcdef.lock").write_text("")  # the run was killed
     assert world.status("size")[0] == "ok"
+    (locks / "more.lock").write_text("something")
+    assert world.status("size")[0] == "failed"
+    (locks / "more.lock").unlink()
     (locks / ".gitignore").unlink()
     (locks / ".gitignore").symlink_to("/etc/passwd")
     assert world.status("size")[0] == "failed"
