@@ -14,13 +14,23 @@ import pytest
 
 from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
-from dpicl.data.reading import own_records, ranges
+from dpicl.data.reading import SourceSpec, ranges, read_records
 from dpicl.data.task import Task
 from tests.harness.helpers import assert_shown_nowhere, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
 ROWS = [('my card was charged twice,\n"again"', "0"), ("where is my refund", "1"), ("the app crashes", "0")]
+
+
+def own_records(path: Path, text: str = "text", label: str = "label", labels: dict | None = None, split: str = "train"):
+    """labels: as written there -> label word; None: any label."""
+    local = {"text": text, "label": label, "labels": labels or {}}
+    return read_records(
+        path, SourceSpec("own", tuple(dict.fromkeys((labels or {}).values())), local, {}, {}), split
+    ).checked()
+
+
 WORDS = {"0": "billing", "1": "refund"}
 RECORDS = [
     Record('my card was charged twice, "again"', "billing"),
@@ -96,23 +106,18 @@ GOOD = f'{{"text": "{SECRET} one", "label": "a"}}\n'
 FILES = {
     "UTF-16": ("a.jsonl", GOOD.encode("utf-16"), "UTF-16", "iconv"),
     "UTF-16 without its mark": ("a.csv", f"text,label\n{SECRET},a\n".encode("utf-16-le"), "UTF-8"),
-    "Latin-1 lines": ("a.jsonl", GOOD.encode() + '{"text": "é"}'.encode("latin-1"), "line 2", "Latin-1", "WINDOWS"),
-    "Latin-1 table": ("a.csv", f"text,label\n{SECRET},a\né,b\n".encode("latin-1"), "line 3", "Latin-1", "WINDOWS-1252"),
+    "Latin-1": ("a.csv", f"text,label\n{SECRET},a\né,b\n".encode("latin-1"), "line 3", "Latin-1", "WINDOWS-1252"),
     "CSV named .jsonl": ("a.jsonl", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
-    "CSV named .json": ("a.json", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
-    "a JSON document named .jsonl": ("a.jsonl", f'[\n{{"text": "{SECRET}", "label": "a"}}]', "document", "a.json"),
-    "an object over several lines": ("a.jsonl", f'{{\n"text": "{SECRET}"}}', "document", "a.json"),
     "JSON named .csv": ("a.csv", GOOD, "JSON", "a.jsonl"),
+    "an object over several lines": ("a.jsonl", f'{{\n"text": "{SECRET}"}}', "line 1", "JSON object"),
     "one object": ("a.json", GOOD, "no list"),
     "damaged JSON": ("a.json", f'[{{"text": "{SECRET}"', "not JSON"),
     "too deep": ("a.json", "[" * 100_000, "deep"),
-    "gzip": ("a.jsonl", gzip.compress(GOOD.encode()), "gunzip"),
-    "gzip by its name": ("a.jsonl.gz", gzip.compress(GOOD.encode()), "gunzip"),
+    "gzip": ("a.jsonl.gz", gzip.compress(GOOD.encode()), "gunzip"),
     "a workbook": ("a.csv", b"PK\x03\x04", "Excel"),
     "a web page": ("a.csv", f"<!DOCTYPE html>{SECRET}", "web page"),
     "a pointer of git": ("a.parquet", "version https://git-lfs.github.com/spec/v1", "git lfs pull"),
-    "no Parquet": ("a.parquet", SECRET, "no Parquet"),
-    "damaged Parquet": ("a.parquet", f"PAR1{SECRET}PAR1", "damaged"),
+    "damaged Parquet": ("a.parquet", f"PAR1{SECRET}PAR1", "Parquet"),
     "unknown ending": ("a.doc", SECRET, ".jsonl"),
     "no line of names": ("a.csv", f"{SECRET} one,a\n{SECRET} two,b\n", "no column 'text'", "2 fields"),
     "one word for a name": ("a.csv", f"{SECRET},a\n{SECRET} two,b\n", "no column 'text'", "2 fields"),
@@ -122,11 +127,9 @@ FILES = {
     "a column twice": ("a.csv", f"text,text,label\n{SECRET},b,a\n", "two columns 'text'"),
     "ragged": ("a.csv", f"text,label\nx,b\n{SECRET},a,c\n{SECRET}\n", "line 3", "3 fields", "3–4"),
     "a mark that is never closed": ("a.csv", f'text,label\nx,b\n"{SECRET}\n\ny,b\n', "line 3", "quotation"),
-    "a long line": ("a.csv", f"text,label\n{SECRET * 1_200_000},a\n", "line 2", "characters"),
+    "a long line": ("a.csv", f"text,label\n{SECRET * 1_200_000},a\n", "line 2", "limit"),
     "an object as text": ("a.jsonl", f'{{"text": {{"a": "{SECRET}"}}, "label": "a"}}', "line 1", "an object"),
-    "a list as label": ("a.jsonl", f'{{"text": "{SECRET}", "label": ["{SECRET}"]}}', "line 1", "a list"),
     "NaN": ("a.jsonl", f'{{"text": "{SECRET}", "label": NaN}}', "line 1", "NaN"),
-    "a fraction": ("a.jsonl", f'{{"text": "{SECRET}", "label": 1.5}}', "line 1", "fraction"),
     "nothing": ("a.jsonl", f'{{"text": "{SECRET}", "label": null}}', "line 1", "nothing"),
     "many wrong lines": ("a.jsonl", (GOOD + "7\n") * 9, "line 2", "9 lines", "and 1 more"),
 }  # fmt: skip
@@ -147,7 +150,12 @@ def test_places_that_are_no_files(tmp_path):
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
-    for name, word in (("loop", "link"), ("pipe", "plain file"), ("folder", "folder"), ("none", "not there")):
+    for name, word in (
+        ("loop", "link"),
+        ("pipe", "plain file"),
+        ("folder", "not a folder that"),
+        ("none", "not there"),
+    ):
         with pytest.raises(DataError, match=word):
             own_records(tmp_path / f"{name}.jsonl")
     (tmp_path / "half").mkdir()
@@ -189,23 +197,13 @@ def test_a_task_reads_whatever_kind_of_file_its_folder_has(tmp_path, monkeypatch
     assert Task.load("agnews").fingerprint == task.fingerprint
 
 
-PLACES = {
-    "the task's folder itself": ("agnews", "agnews", "set DPICL_DATA="),
-    "a folder above": ("outer/agnews", "", "set DPICL_DATA="),
-    "a folder too deep": ("agnews/agnews", "", "too deep"),
-    "a file": ("agnews", "agnews/train.csv", "a file"),
-    "nothing": ("agnews", "nowhere", "nothing that is there"),
-}
-
-
-@pytest.mark.parametrize("source", ["auto", "local"])
-@pytest.mark.parametrize("name", PLACES)
-def test_a_folder_one_level_off_is_named_with_the_way_out(dpicl, sim_suite, tmp_path, monkeypatch, name, source):
-    where, named, words = PLACES[name]
-    folder = (tmp_path / where).parent
-    put(folder, "train"), put(folder, "test")
+@pytest.mark.parametrize(("where", "named"), [("agnews", "agnews"), ("outer/agnews", ""), ("agnews/agnews", "")])
+def test_a_folder_one_level_off_is_named_with_the_way_out(tmp_path, monkeypatch, where, named):
+    put((tmp_path / where).parent, "train")
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / named))
-    refuse(dpicl("plan", sim_suite, "--source", source), str(tmp_path / named), words)
+    for source in ("auto", "local"):
+        with pytest.raises(DataError, match=rf"train records lie in {tmp_path / where};"):
+            Task.load("agnews", source)
 
 
 def test_other_files_of_the_folder_and_the_full_path_are_named(tmp_path, monkeypatch):

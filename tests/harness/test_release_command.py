@@ -10,7 +10,7 @@ import pytest
 
 import dpicl as package
 from dpicl.core.cell import large_delta
-from dpicl.core.errors import ModelError
+from dpicl.core.errors import DpiclError, ModelError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.task import Task
 from dpicl.models import simulated
@@ -337,3 +337,72 @@ def test_a_model_that_changes_costs_nothing_or_is_named_on_the_card(dpicl, desk,
     else:
         refuse(answer, "another one")
         assert not list(desk.glob("demos*"))
+
+
+def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl, desk):
+    answer = release(dpicl, "--public-test", "public.csv")
+    assert answer.code == 2 and "public.csv" in answer.err
+    write_csv(desk / "public.csv", 12)
+    answer = release(dpicl, "--public-test", "public.csv", "--json")
+    assert answer.code == 0, answer.err
+    found = answer.json["card"]["utility"]
+    assert (found["metric"], found["trained_on"], found["tested"]) == ("acc_calibrated", 18, 18)
+    names = ["tang", "zero_shot", "public_demonstrations", "public records in the prompt"]
+    assert [row["name"] for row in found["rows"]] == names
+    assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in found["rows"])
+    assert "| tang | " in (desk / "demos.card.md").read_text()
+    heads = ("loading", "measuring", "acc_calibrated on 18", "trying", "charging epsilon", "charged to 'tickets'")
+    assert all(any(line.startswith(head) for line in answer.err.splitlines()) for head in heads), answer.err
+    assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1  # the trial cost nothing
+
+
+def test_the_card_says_where_utility_was_not_measured(dpicl, desk):
+    answer = release(dpicl)
+    assert "Utility was not measured" in answer.out
+    assert "Utility was not measured" in (desk / "demos.card.md").read_text()
+
+
+def test_utility_of_answers_is_measured_for_as_many_queries(dpicl, desk):
+    write_csv(desk / "public.csv", 12)
+    (desk / "asked.txt").write_text("my bill\na crash\n")
+    words = ("--data", "tickets.csv", *ALWAYS, "--queries", "asked.txt", "--public-test", "public.csv")
+    answer = dpicl("answer", "voting", *words, "--option", "slots=4", "--out", "answers.jsonl", "--json")
+    assert answer.code == 0, answer.err
+    utility = answer.json["card"]["utility"]
+    assert utility["tested"] == 2 and utility["rows"][0]["name"] == "voting"
+
+
+@pytest.mark.parametrize("kind", ["excel", "list", "pairs", "frame", "dataset"])
+def test_a_workbook_and_tables_in_memory_are_read_as_a_file_is(desk, kind):
+    import datasets
+    import pandas
+
+    rows = pandas.read_csv("tickets.csv").to_dict("records")
+    if kind == "excel":
+        pandas.DataFrame(rows).to_excel("tickets.xlsx", index=False)
+    made = {
+        "excel": lambda: "tickets.xlsx",
+        "list": lambda: rows,
+        "pairs": lambda: [(row["text"], row["label"]) for row in rows],
+        "frame": lambda: pandas.DataFrame(rows),
+        "dataset": lambda: datasets.Dataset.from_list(rows),
+    }[kind]()
+    given = {"labels": LABELS, "model": "sim", "noise": "seeded", "options": {"slots": 4, "tokens": 3, "top_k": 10}}
+    found, wanted = (package.release("tang", data=data, size=20, **given) for data in (made, "tickets.csv"))
+    assert found.demonstrations == wanted.demonstrations
+    fingerprints = [each.card["manifest"]["data"]["fingerprint"] for each in (found, wanted)]
+    assert fingerprints[0] == fingerprints[1]
+
+
+def test_records_that_are_none_and_a_row_that_cannot_be_read_show_nothing(desk):
+    given = {"labels": LABELS, "model": "sim", "noise": "seeded", "size": 20}
+    for data, words in ((7, "Records are a file"), ([("a swordfish", "weather")] * 3, "the list row 1")):
+        with pytest.raises(DpiclError, match=words) as error:
+            package.release("tang", data=data, **given)
+        assert "swordfish" not in str(error.value)
+
+
+def test_a_set_that_is_known_under_another_name_is_named_in_the_refusal(dpicl, desk):
+    assert release(dpicl, "--total-epsilon", 1.1).code == 0
+    (desk / "copy.csv").write_text((desk / "tickets.csv").read_text())
+    refuse(release(dpicl, "--private-set", "fresh", data="copy.csv", out="x.jsonl"), "These are records of", "tickets")

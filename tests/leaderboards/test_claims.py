@@ -19,8 +19,7 @@ from dpicl.leaderboards.model import rows
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
-from dpicl.leaderboards.publish.payload import COLUMNS
-from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json
 from dpicl.leaderboards.render.terminal import render_terminal
@@ -67,7 +66,6 @@ class Made:
 def made(seed: int) -> Made:
     results = random_results(seed)
     board, section = only(results)
-    lines = plan(results).boards[0].rows
     return Made(
         results=results,
         section=section,
@@ -75,7 +73,7 @@ def made(seed: int) -> Made:
         suite=suites_json({"quick": board})[0],
         files=pages(board),
         document=board_json(board)["sections"][0],
-        published=[dict(zip(COLUMNS, line, strict=True)) for line in lines],
+        published=[*plan(results).runs[-1].table],
     )
 
 

@@ -12,8 +12,7 @@ import pytest
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import group_of, value_of
 from dpicl.leaderboards.model.marks import FIXED_DRAW, NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
-from dpicl.leaderboards.publish.payload import COLUMNS
-from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
@@ -53,10 +52,10 @@ def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
     board = build_board([*alone, *both])
     assert [(s.group.up_to_rounding, len(s.tables[0].rows)) for s in board.sections] == [(False, 2), (True, 2)]
     assert len([name for name in pages(board) if name.startswith("rows/")]) == 4
-    published = plan([*alone, *both])
-    assert len({run.row for run in published.rows}) == 4
-    assert len({run.row for run in published.boards}) == len({run.group for run in published.boards}) == 2
-    assert [run.config.get("up_to_rounding", False) for run in published.boards] == [False, True]
+    published = plan([*alone, *both]).runs
+    assert len({str(run.stands_for) for run in published}) == 6 and len({run.group for run in published}) == 2
+    boards = [run for run in published if run.job_type == "board"]
+    assert [run.config.get("up_to_rounding", False) for run in boards] == [False, True]
 
 
 def unknown(alone: bool | None = None) -> Manifest:
@@ -116,9 +115,9 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
     assert {row["label"]: row["marks"] for row in table["rows"]} == wanted
     from_csv = csv.DictReader(io.StringIO(files["board.csv"]))
     assert {line["label"]: line["marks"] for line in from_csv} == {name: "; ".join(own) for name, own in wanted.items()}
-    what = plan(results)
-    assert {row.config["row"]: row.config["marks"] for row in what.rows} == wanted
-    published = [dict(zip(COLUMNS, line, strict=True)) for line in what.boards[0].rows]
+    *rows, board_run = plan(results).runs
+    assert {run.config["row"]: run.config["marks"] for run in rows} == wanted
+    published = board_run.table
     assert {line["row"]: line["marks"] for line in published} == {name: "; ".join(own) for name, own in wanted.items()}
     page = Page(files["index.html"])
     assert "mine ≈ ‡" in page.words and "tang ≈" in page.words and "zero_shot ≈" not in page.words

@@ -29,6 +29,7 @@ from dpicl.api.values import (
 from dpicl.core.cell import Noise, ReleaseConfig
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.vocabulary import Query
+from dpicl.data.in_memory import Table, as_table
 from dpicl.mechanism.bases import PreparedMechanism
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
@@ -39,6 +40,8 @@ from dpicl.own.records import OwnRecords, queries_of, query_of
 from dpicl.own.released import PrivateRelease, check_format, save_release, try_places
 from dpicl.own.state import answers_from, public_task, read_state, require_same
 
+#: A file or a folder; a DataFrame, a dataset of `datasets`, a list of dictionaries or of (text, label).
+Data = Any
 NOISES: tuple[Noise, ...] = ("secure", "seeded")
 
 
@@ -46,7 +49,7 @@ NOISES: tuple[Noise, ...] = ("secure", "seeded")
 def release(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
-    data: Annotated[Path | str, as_it_is],
+    data: Annotated[Data, as_it_is],
     labels: Annotated[Sequence[str] | Mapping[str, str] | None, as_it_is] = None,
     task: MaybeText = None,
     model: Text = "embedded",
@@ -58,7 +61,8 @@ def release(
     text_field: MaybeText = None,
     label_field: MaybeText = None,
     text_is: Text = "text",
-    public: MaybePath = None,
+    public: Annotated[Data | None, as_it_is] = None,
+    public_test: Annotated[Data | None, as_it_is] = None,
     private_set: MaybeText = None,
     total_epsilon: MaybeEpsilon = None,
     noise: Text = "secure",
@@ -72,12 +76,14 @@ def release(
 
     A prepared mechanism releases its state instead: `answer_from` answers any number of queries from it.
 
-    data: CSV, JSON Lines, JSON or Parquet, all of it private. labels: of a classification (a list, or a dictionary from
+    data: CSV, JSON Lines, JSON, Excel, Parquet, a folder of `datasets`, or a DataFrame, a dataset, a list of rows: all
+        of it private. labels: of a classification (a list, or a dictionary from
         those in the file to better words); or task: a known task with its prompts.
     allow_large_delta: whether delta may be above one over the declared number of records; the card then says so.
     size: declared private records of each class, one number or by label, which secure noise needs. text_field,
         label_field: of a row. text_is: what a text is, such as "support ticket". public: a file with records that
-        everybody may know, for tasks that need some.
+        everybody may know, for tasks that need some. public_test: public records on which the utility is measured
+        before, at no cost in privacy: half of them stand in for the private ones, the others are asked about.
     private_set, total_epsilon: the name of the set that is charged, and what all of its releases may add up to.
     noise: "seeded" is for trying on public records: not private, and nothing is charged.
     out: a file for what is released, with its card beside it. format: of that file: jsonl (None), prompt or chat; a
@@ -92,7 +98,9 @@ def release(
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
     check_format(format or "jsonl", job.asked)
-    made = job.run(Path(data), public, _payer_of(private_set, data, total_epsilon), out=out)
+    table = as_table(data)
+    payer = _payer_of(private_set, table, total_epsilon)
+    made = job.run(table, _maybe_table(public), payer, out=out, public_test=_maybe_table(public_test))
     return save_release(made, out, format or "jsonl")
 
 
@@ -100,7 +108,7 @@ def release(
 def answer(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
-    data: Annotated[Path | str, as_it_is],
+    data: Annotated[Data, as_it_is],
     queries: Annotated[Path | str | Sequence[str], as_it_is],
     labels: Annotated[Sequence[str] | Mapping[str, str] | None, as_it_is] = None,
     task: MaybeText = None,
@@ -112,7 +120,8 @@ def answer(
     text_field: MaybeText = None,
     label_field: MaybeText = None,
     text_is: Text = "text",
-    public: MaybePath = None,
+    public: Annotated[Data | None, as_it_is] = None,
+    public_test: Annotated[Data | None, as_it_is] = None,
     private_set: MaybeText = None,
     total_epsilon: MaybeEpsilon = None,
     noise: Text = "secure",
@@ -134,7 +143,10 @@ def answer(
     given = _given_of(mechanism, plugins, ("answers", "prepared"), said)
     job = ReleaseJob.checked(given, own, model, config, size, options)
     asked = _asked_queries(queries, own)
-    return save_release(job.run(Path(data), public, _payer_of(private_set, data, total_epsilon), asked, out=out), out)
+    table = as_table(data)
+    payer = _payer_of(private_set, table, total_epsilon)
+    made = job.run(table, _maybe_table(public), payer, asked, out=out, public_test=_maybe_table(public_test))
+    return save_release(made, out)
 
 
 @check_arguments
@@ -199,8 +211,12 @@ def _config_of(
     return ReleaseConfig(epsilon=epsilon, delta=delta, **own)  # type: ignore[arg-type]
 
 
-def _payer_of(private_set: str | None, data: Path | str, total_epsilon: float | None) -> ChargeTo:
-    default = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(data).stem).lstrip("_.-")[:80] or "records"
+def _maybe_table(data: Data | None) -> Table | None:
+    return None if data is None else as_table(data)
+
+
+def _payer_of(private_set: str | None, data: Table, total_epsilon: float | None) -> ChargeTo:
+    default = re.sub(r"[^A-Za-z0-9_.-]", "_", data.stem).lstrip("_.-")[:80] or "records"
     return ChargeTo(private_set, default, total_epsilon)
 
 

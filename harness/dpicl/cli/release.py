@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.own.budget import SetStanding, read_standings
-from dpicl.own.card import describe_proof
+from dpicl.own.card import NOT_MEASURED, describe_proof
 from dpicl.own.released import FORMATS, PrivateRelease, UnsavedRelease
 
 
@@ -46,7 +47,7 @@ def add_flags(parser: Parser, required: bool = True) -> None:
         type=Path,
         required=required,
         metavar="FILE",
-        help="CSV, JSON Lines, JSON or Parquet; all of it is private",
+        help="CSV, JSON Lines, JSON, Excel or Parquet; all of it is private",
     )
     parser.share("--labels")
     parser.add_argument("--task", metavar="T", help="a known task with its labels and prompts, instead of --labels")
@@ -54,6 +55,12 @@ def add_flags(parser: Parser, required: bool = True) -> None:
     parser.share("--text-field", "--label-field")
     parser.add_argument(
         "--public", type=Path, metavar="FILE", help="records that everybody may know, where a task needs some"
+    )
+    parser.add_argument(
+        "--public-test",
+        type=Path,
+        metavar="FILE",
+        help="public records like the private ones: measures the utility on them first, at no cost in privacy",
     )
     parser.add_argument(
         "--epsilon", type=epsilon, required=required, metavar="E", help="proved epsilon of this release"
@@ -109,6 +116,7 @@ def _release(arguments: argparse.Namespace) -> int:
 
 def released(arguments: argparse.Namespace, make: Callable[[], PrivateRelease], form: str) -> int:
     """Makes the release and says what it cost. One that cannot be written is put on stdout: it was paid for."""
+    _show_stages()
     try:
         made = make()
     except UnsavedRelease as error:
@@ -118,6 +126,20 @@ def released(arguments: argparse.Namespace, make: Callable[[], PrivateRelease], 
     budgets = [stands for _, stands in read_standings() if stands.private_set in made.charged_to]
     document = {"out": arguments.out, "card": made.card, "budgets": [asdict(each) for each in budgets]}
     return output.answer(arguments, document, lambda: _show(arguments, made, budgets))
+
+
+class _Stages(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        output.message(record.getMessage())
+
+
+def _show_stages() -> None:
+    """What a release is doing, on stderr."""
+    log = logging.getLogger("dpicl.own.job")
+    if not log.handlers:
+        log.addHandler(_Stages())
+        log.setLevel(logging.INFO)
+        log.propagate = False
 
 
 def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence[SetStanding]) -> None:
@@ -130,6 +152,8 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
         f"{what} in {arguments.out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
         f" delta = {privacy['delta']:g}; card: {card}"
     )
+    if made.card["utility"] is None:
+        output.emit(f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}.")
     if made.state is not None:
         words = ["dpicl", "answer", arguments.mechanism, "--state", str(arguments.out), "--queries", "FILE"]
         words += [word for _, name, value in arguments.option for word in ("--option", f"{name}={value}")]

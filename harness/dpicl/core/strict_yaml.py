@@ -30,6 +30,8 @@ Place = tuple[str | int, ...]
 _DEEPEST, _LARGEST = 20, 1_000_000
 #: Tags of plain mappings and lists.
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+#: Control characters and halves of surrogate pairs, which YAML's escapes can write.
+_ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 #: How YAML writes the infinite; any other number that is infinite was too large to be one.
 _INFINITE = re.compile(r"[-+]?\.inf", re.IGNORECASE)
 
@@ -151,6 +153,7 @@ def _value(loader: SafeLoader, node: yaml.Node, path: Path) -> Any:
         raise UsageError(f"{path}, line {line}: this whole number is too large; 2^53 and above are not exact.")
     if isinstance(value, float) and math.isinf(value) and not _INFINITE.fullmatch(node.value):
         raise UsageError(f"{path}, line {line}: this is too large for a number; write .inf for infinity.")
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise UsageError(f"{path}, line {line}: this text holds half of a surrogate pair, which is no character.")
+    odd = _ODD.search(value) if isinstance(value, str) else None
+    if odd is not None:
+        raise UsageError(f"{path}, line {line}: this holds U+{ord(odd[0]):04X}, which no text has; remove it.")
     return value

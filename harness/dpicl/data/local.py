@@ -21,10 +21,9 @@ def data_folder() -> Path | None:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        what = "a file" if folder.is_file() else "nothing that is there"
         raise DataError(
-            f"DPICL_DATA={value} does not name a folder, but {what} ({folder.absolute()}); point it to one that holds"
-            " TASK/train.jsonl, or unset it."
+            f"DPICL_DATA={value} is not a folder ({folder.absolute()}); point it to one that holds TASK/train.jsonl, or"
+            " unset it."
         )
     return folder
 
@@ -41,8 +40,7 @@ def has_local(spec: SourceSpec) -> bool:
         return False
     if _candidates(folder / spec.name, "train") or (folder / spec.name / _SAVED).is_file():
         return True
-    if said := _one_off(folder, spec.name):
-        raise DataError(said)
+    _require_right_level(folder, spec.name)
     return False
 
 
@@ -51,9 +49,11 @@ def split_file(spec: SourceSpec, split: str) -> Path:
     if "missing" in spec.local:
         raise DataError(f"{spec.local['missing']} Use `--source synthetic`, or another task.")
     if "train" in spec.local:
-        return _named(spec, split)
+        if (given := spec.local.get(split)) is None or not Path(given).exists():
+            said = "names no file of" if given is None else f"names {given}, which is not there, for"
+            raise DataError(f"task.yaml of {spec.name} {said} the {split} records; correct metadata.data.local there.")
+        return Path(given)
     folder = data_folder()
-    wanted = f"{spec.name}/{split}.jsonl"
     if folder is None:
         raise DataError(
             f"DPICL_DATA is not set; point it to a folder that holds {spec.name}/train.jsonl and"
@@ -61,41 +61,25 @@ def split_file(spec: SourceSpec, split: str) -> Path:
         )
     own = folder.absolute() / spec.name
     found = _candidates(own, split)
-    readable = [path for path in found if path.suffix.lower() in SUFFIXES]
+    names = " and ".join(path.name for path in found)
+    readable = [path for path in found if path.suffix.lower() in SUFFIXES or path.is_dir()]
     if len(readable) == 1:
         return readable[0]
-    if len(readable) > 1:
-        names = " and ".join(path.name for path in readable)
+    if readable:
         raise DataError(f"{own} holds {names}; keep one of them, since each may be the {split} records.")
     if (own / _SAVED).is_file():
         return own
-    if said := _one_off(folder, spec.name):
-        raise DataError(said)
-    where = f"DPICL_DATA={os.environ['DPICL_DATA']} holds no {wanted} ({own / wanted.partition('/')[2]})"
-    if found:
-        names = " and ".join(path.name for path in found)
-        raise DataError(f"{where}, but {names}, which is not read; unpack it, or save it as {', '.join(SUFFIXES)}.")
+    _require_right_level(folder, spec.name)
     raise DataError(
-        f"{where}; put the file there (or one that ends in {', '.join(SUFFIXES[1:])}), or use `--source synthetic`."
+        f"DPICL_DATA={os.environ['DPICL_DATA']} holds no {spec.name}/{split}.jsonl ({own / f'{split}.jsonl'})"
+        f"{f', but {names}, which is not read' if found else ''}; put the file there (or one that ends in"
+        f" {', '.join(SUFFIXES[1:])}), or use `--source synthetic`."
     )
 
 
 def files_of(path: Path) -> list[Path]:
     """The file itself, or the files of a folder, in the order of their names."""
     return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-
-
-def _named(spec: SourceSpec, split: str) -> Path:
-    given = spec.local.get(split)
-    if given is None:
-        raise DataError(
-            f"The file of task {spec.name} names no {split} records; add `{split}: FILE` under metadata.data.local in"
-            " its task.yaml."
-        )
-    path = Path(given)
-    if not path.exists():
-        raise DataError(f"There is no {path}, which task.yaml of {spec.name} names as its {split} records; correct it.")
-    return path
 
 
 def _candidates(folder: Path, split: str) -> list[Path]:
@@ -108,18 +92,12 @@ def _candidates(folder: Path, split: str) -> list[Path]:
     return sorted(found) or ([saved] if (saved / "state.json").is_file() else [])
 
 
-def _one_off(folder: Path, name: str) -> str:
-    """What to say where the records lie one level higher or lower than $DPICL_DATA/TASK, or ""."""
-    value, full = os.environ.get("DPICL_DATA", ""), folder.absolute()
-    if any(path.suffix.lower() in SUFFIXES for path in _candidates(folder, "train")):
-        way = f"set DPICL_DATA={full.parent}" if full.name == name else f"move them to {full / name}"
-        return f"DPICL_DATA={value} holds train and test records itself, and not in a folder {name}; {way}."
-    below = sorted(path.parent.parent for path in folder.glob(f"*/{name}/train.*"))
-    if below and not (folder / name).is_dir():
-        return (
-            f"DPICL_DATA={value} holds no {name}, but {below[0].absolute()} does; set DPICL_DATA={below[0].absolute()}."
+def _require_right_level(folder: Path, name: str) -> None:
+    """Raises DataError where train records lie one level above or below $DPICL_DATA/TASK."""
+    around = [folder, *sorted(folder.glob(f"*/{name}"))]
+    if place := next((each for each in around if _candidates(each, "train")), None):
+        raise DataError(
+            f"DPICL_DATA={os.environ['DPICL_DATA']} must hold a folder {name} with the records of this task, and train"
+            f" records lie in {place.absolute()}; set DPICL_DATA one level higher or lower, or move them to"
+            f" {folder.absolute() / name}."
         )
-    inner = folder / name / name
-    if _candidates(inner, "train"):
-        return f"The records of {name} lie one level too deep, in {inner.absolute()}; move them to {full / name}."
-    return ""

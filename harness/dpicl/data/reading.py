@@ -6,18 +6,15 @@ What is wrong with rows is collected, with the numbers of all their lines, and n
 from __future__ import annotations
 
 import importlib
-import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
-from dpicl.data.tables import FileRow, FileTable, lacks, open_table, unreadable
-
-#: Texts that a label of truth values may be written as.
-_TRUTH = {"true": "true", "false": "false"}
+from dpicl.data.in_memory import Table
+from dpicl.data.tables import lacks, open_table, unreadable
 
 
 @dataclass(frozen=True)
@@ -56,11 +53,11 @@ class FileRecords:
     faults: what is wrong -> the numbers of all lines of which it is.
     """
 
-    path: Path
+    path: Table
     unit: str
     records: list[Record] = field(repr=False)
     numbers: list[int] = field(repr=False)
-    faults: Mapping[str, list[int]]
+    faults: dict[str, list[int]]
 
     def checked(self) -> list[Record]:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
@@ -85,7 +82,7 @@ def ranges(numbers: Sequence[int], most: int | None = 8) -> str:
     return ", ".join(shown) + (f" and {left} more" if left else "")
 
 
-def read_records(path: Path, spec: SourceSpec, split: str = "train") -> FileRecords:
+def read_records(path: Table, spec: SourceSpec, split: str = "train") -> FileRecords:
     """The records of a file or folder, as `spec.local` says which fields they have.
 
     split: which part of a folder of several. Raises DataError, in one sentence without a word of a record, for what is
@@ -94,61 +91,68 @@ def read_records(path: Path, spec: SourceSpec, split: str = "train") -> FileReco
     fields = () if "reader" in spec.local else (spec.local["text"], spec.local["label"])
     reader = function_of(spec.local["reader"], f"The reader of task {spec.name}") if not fields else None
     table = open_table(path, fields, split)
-    records: list[Record] = []
-    numbers: list[int] = []
-    faults: dict[str, list[int]] = {}
+    words = _label_words(spec)
+    found = FileRecords(path, table.unit, [], [], {})
     keys: list[str] = []
     try:
         for row in table.rows:
             keys = keys or list(row.values)
             try:
-                records.append(_record_of(row, table, spec, fields, reader))
-                numbers.append(row.number)
+                if row.fault:
+                    raise RowFault(row.fault)
+                if reader is not None:
+                    text, label = _text_by(reader, dict(row.values)), spec.local["label"]
+                else:
+                    text, label = _text_and_label(row.values, fields, words, table.names)
+                found.records.append(normal_record(spec, text, label))
+                found.numbers.append(row.number)
             except RowFault as fault:
-                faults.setdefault(str(fault), []).append(row.number)
+                found.faults.setdefault(str(fault), []).append(row.number)
     except OSError as error:
         raise unreadable(path, error) from error
     for name in fields:
-        if keys and not records and set(faults) <= {_absent(each) for each in fields} and _absent(name) in faults:
+        if keys and not found.records and set(found.faults) <= {_absent(each) for each in fields} and name not in keys:
             raise lacks(path, [name], keys)
-    return FileRecords(path, table.unit, records, numbers, faults)
-
-
-def own_records(
-    path: Path, text: str = "text", label: str = "label", labels: Mapping[str, str] | None = None, split: str = "train"
-) -> list[Record]:
-    """The records of a user's file (JSON Lines, JSON, CSV, Parquet) or of a folder that `datasets` saved.
-
-    text, label: the fields. labels: label as written there (whole numbers too, as texts) -> label word; then no other
-    label is accepted, but the words themselves. None: any label. split: of a folder with several.
-    Raises DataError, in one sentence that names the file and line and never shows a record, for what cannot be read.
-    """
-    words = tuple(dict.fromkeys((labels or {}).values()))
-    local = {"text": text, "label": label, "labels": dict(labels or {})}
-    return read_records(path, SourceSpec(path.name, words, local, {}, {}), split).checked()
-
-
-def _record_of(row: FileRow, table: FileTable, spec: SourceSpec, fields: Sequence[str], reader: Any) -> Record:
-    if row.fault:
-        raise RowFault(row.fault)
-    if not fields:
-        return normal_record(spec, _text_by(reader, dict(row.values)), spec.local["label"])
-    text, label = (_given(row.values, name) for name in fields)
-    if not isinstance(text, str):
-        raise RowFault(f"has {kind_of(text)} as its '{fields[0]}', not a text")
-    return normal_record(spec, text, label_word(spec, label, fields[1], table.names.get(fields[1], ())))
-
-
-def _given(values: Mapping[str, Any], name: str) -> Any:
-    if name not in values:
-        raise RowFault(_absent(name))
-    if values[name] is None:
-        raise RowFault(f"has nothing as its '{name}'")
-    return values[name]
+    return found
 
 
 def _absent(name: str) -> str:
     return f"lacks the field '{name}'"
+
+
+def _text_and_label(
+    values: Mapping[str, Any], fields: Sequence[str], words: Mapping[str, str], names: Mapping[str, Sequence[str]]
+) -> tuple[str, str]:
+    """The text and the label word of a row. names: column -> the class names that numbers stand for in this file."""
+    for name in fields:
+        if name not in values:
+            raise RowFault(_absent(name))
+        if values[name] is None:
+            raise RowFault(f"has nothing as its '{name}'")
+    text, label = (values[name] for name in fields)
+    if not isinstance(text, str):
+        raise RowFault(f"has {kind_of(text)} as its '{fields[0]}', not a text")
+    match label:
+        case str():
+            written = label
+        case bool():
+            written = str(label).lower()
+        case int():
+            written = str(label)
+        case float() if label.is_integer():
+            written = str(int(label))
+        case _:
+            raise RowFault(f"has {kind_of(label)} as its '{fields[1]}', not a word or a whole number")
+    classes = names.get(fields[1], ())
+    if written not in words and isinstance(label, int) and 0 <= label < len(classes):
+        written = classes[label]
+    return text, words.get(written, words.get(_plain(written), written))
+
+
+def _label_words(spec: SourceSpec) -> dict[str, str]:
+    """A label as written in the file -> label word."""
+    given = spec.local.get("labels", {})
+    return {_plain(key): word for key, word in given.items()} | {word: word for word in spec.labels} | dict(given)
 
 
 def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) -> str:
@@ -164,46 +168,10 @@ def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) ->
     return text
 
 
-def label_word(spec: SourceSpec, label: Any, column: str, names: Sequence[str] = ()) -> str:
-    """The label word of a label as written: a text, a whole number (also as 1.0), true or false.
-
-    names: the class names that numbers stand for in this file. Raises RowFault for anything else.
-    """
-    written = _written(label, column)
-    labels = {_plain(key): word for key, word in spec.local.get("labels", {}).items()}
-    if written in spec.local.get("labels", {}):
-        return str(spec.local["labels"][written])
-    if written in spec.labels:
-        return written
-    if (plain := _plain(written)) in labels:
-        return labels[plain]
-    if names and isinstance(label, int) and 0 <= label < len(names):
-        return label_word(spec, names[label], column)
-    return written
-
-
-def _written(label: Any, column: str) -> str:
-    if isinstance(label, str):
-        return label
-    if isinstance(label, bool):
-        return str(label).lower()
-    if isinstance(label, int):
-        return str(label)
-    if isinstance(label, float) and label.is_integer():
-        return str(int(label))
-    if isinstance(label, float):
-        said = "no number (NaN)" if math.isnan(label) else "a fraction"
-        raise RowFault(f"has {said} as its '{column}', not a word or a whole number")
-    raise RowFault(f"has {kind_of(label)} as its '{column}', not a word or a whole number")
-
-
 def _plain(label: str) -> str:
     """A label as texts of numbers and truth values are compared: '1.0' is 1, 'True' is true."""
-    said = label.strip()
-    whole, dot, rest = said.partition(".")
-    if dot and rest and not rest.strip("0") and whole.removeprefix("-").isdecimal():
-        said = whole
-    return _TRUTH.get(said.lower(), said)
+    said = re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip())
+    return said.lower() if said.lower() in ("true", "false") else said
 
 
 def kind_of(value: Any) -> str:
@@ -211,12 +179,11 @@ def kind_of(value: Any) -> str:
     kinds = {
         bool: "a truth value",
         int: "a number",
-        float: "a number",
-        str: "a text",
+        float: "a decimal number or NaN",
         dict: "an object",
         list: "a list",
     }
-    return "nothing" if value is None else kinds.get(type(value), "another kind of value")
+    return kinds.get(type(value), "another kind of value")
 
 
 def normal_record(spec: SourceSpec, text: str, label: str) -> Record:

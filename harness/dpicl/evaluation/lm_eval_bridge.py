@@ -255,6 +255,8 @@ def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, 
 
 def _as_lm_eval_task(task: Task, prefix: str) -> Any:
     """lm-eval's own object for tasks/<name>/task.yaml, with our documents (`serving`) and this prefix."""
+    if "custom_dataset" not in task.config:
+        return _unwritten(task, prefix)
     manager, own = _task_manager(), folder_of(task.name).path / "task.yaml"
     entry = manager.task_index.get(task.lm_eval_name)
     if entry is None or entry.yaml_path is None or entry.yaml_path.resolve() != own.resolve():
@@ -273,6 +275,31 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
             " functions that it names."
         ) from error
     return loaded
+
+
+def _unwritten(task: Task, prefix: str) -> Any:
+    """lm-eval's own object for a classification that has no file (`dpicl release --labels`)."""
+
+    def tasks_function(name: str) -> Any:
+        return function_of(f"dpicl.tasks.{name}", "The classification")
+
+    plain = ("task", "output_type", "doc_to_text", "doc_to_target", "doc_to_choice", "target_delimiter")
+    metrics = {"acc": "accuracy", "acc_calibrated": "calibrated_accuracy"}
+    return lm_eval.api.task.ConfigurableTask(
+        config={
+            **{key: task.config[key] for key in plain},
+            "custom_dataset": tasks_function("loaders.documents"),
+            "test_split": "test",
+            "metadata": {"name": task.name},
+            "num_fewshot": 0,
+            "description": _literal(prefix),
+            "process_results": tasks_function("metrics.classification_results"),
+            "metric_list": [
+                {"metric": name, "aggregation": tasks_function(f"metrics.{function}"), "higher_is_better": True}
+                for name, function in metrics.items()
+            ],
+        }
+    )
 
 
 def as_lm_eval_model(model: LanguageModel) -> PrefixScoring:

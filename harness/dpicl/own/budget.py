@@ -89,7 +89,7 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
         ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), known, to)]
         entry = _entry(release)
         charged = [ledger.charged(entry, hashes) for ledger in ledgers]
-        if refused := next(filter(None, map(_refusal, charged)), ""):
+        if refused := next(filter(None, (_refusal(ledger, to.name or to.default) for ledger in charged)), ""):
             raise BudgetExceeded(refused)
         for ledger in charged:
             ledger.write()
@@ -225,15 +225,16 @@ def _limit(ledger: PrivateLedger) -> float | None:
     return None if stated is None or math.isinf(stated.total_epsilon) else stated.total_epsilon
 
 
-def _refusal(ledger: PrivateLedger) -> str:
-    """Why a set is not to stand so; '' where it may."""
+def _refusal(ledger: PrivateLedger, asked: str) -> str:
+    """Why a set is not to stand so; '' where it may. asked: the name under which the records came."""
     limit, (epsilon, delta) = _limit(ledger), _sums(ledger)
     if limit is None or epsilon <= limit * _ROUNDING:
         return ""
+    known = "" if ledger.name == asked else f" These are records of private set '{ledger.name}', not only '{asked}'."
     return (
         f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to epsilon ="
         f" {rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged; ask"
-        f" for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left)."
+        f" for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left).{known}"
     )
 
 

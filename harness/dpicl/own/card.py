@@ -20,6 +20,7 @@ from dpicl.core.messages import rounded_up
 from dpicl.core.vocabulary import NOTIONS, model_name
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
+from dpicl.own.utility import Utility
 from dpicl.releasing.release import UP_TO_ROUNDING, Release
 from dpicl.results.schema import Free, KnobValue, Manifest, Moment, Part, Privacy
 from dpicl.run.pipeline import embedding_of, now, privacy_of
@@ -30,6 +31,7 @@ SEEDED = (
     " public records; publish nothing of it that was made from private ones."
 )
 
+NOT_MEASURED = "utility was not measured (`--public-test FILE` measures it on public records, at no cost in privacy)"
 _NOT_COVERED = (
     "The guarantee is for one record: that of somebody with k records in the set is k times epsilon at k"
     " e^((k-1) epsilon) times delta, and records that tell about each other (families, edited copies) are protected as"
@@ -61,8 +63,8 @@ class CardPrivacy(Privacy):
 
 
 class PrivacyCard(Part):
-    """A privacy card. state_sha256: of the file that answers follow from, where they were made from one and cost
-    nothing more (missing else)."""
+    """A privacy card. utility: None where it was not measured. state_sha256: of the file that answers follow from,
+    where they were made from one and cost nothing more (missing else)."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     private: bool
@@ -77,6 +79,7 @@ class PrivacyCard(Part):
     manifest: Manifest
     not_covered: list[str]
     created: Moment
+    utility: Utility | None = None
     state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
@@ -93,6 +96,7 @@ def card(
     made: Release,
     manifest: Manifest,
     config: ReleaseConfig,
+    utility: Utility | None = None,
 ) -> PrivacyCard:
     """manifest: from before the release."""
     privacy = privacy_of(mechanism, made, config)
@@ -109,6 +113,7 @@ def card(
         manifest=manifest.model_copy(update={"embedding": embedding_of(mechanism, None)}),
         not_covered=[*_of_notion(mechanism), *_of_rounding(made), *_NOT_COVERED],
         created=now(),
+        utility=utility,
     )
 
 
@@ -158,10 +163,23 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         or "Nothing: no private record was read.",
         f"Accountants: {_code(_json(privacy['accountants']))}",
         *(f"- {_safe(note)}" for note in privacy["notes"]),
+        "## Utility",
+        _utility(content.get("utility")),
         "## What is not covered",
         "\n".join(f"- {_safe(each)}" for each in content["not_covered"]),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _utility(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
+    rows = [(row["name"], *(f"{row[key]:.3f}" for key in ("score", "low", "high"))) for row in found["rows"]]
+    how = (
+        f"Measured before, on public records, at no cost in privacy: {_safe(found['metric'])} on {found['tested']} of"
+        f" them; {found['trained_on']} others stood in for the private ones. On these it may be better or worse."
+    )
+    return f"{how}\n\n{_table(('made by', 'score', '95% from', 'to'), rows)}"
 
 
 def _promise(privacy: Mapping[str, Any]) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpicl import models
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, ModelError, UsageError
+from dpicl.core.messages import rounded_up
 from dpicl.core.vocabulary import Query
+from dpicl.data.in_memory import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
@@ -20,11 +22,15 @@ from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
 from dpicl.own.card import PrivacyCard, card, card_json, card_markdown
-from dpicl.own.records import OwnRecords, declared_sizes, load_own
+from dpicl.own.records import OwnRecords, declared_sizes, load_own, read_public
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
-from dpicl.releasing.release import release
+from dpicl.own.utility import Utility, measure
+from dpicl.releasing.release import NewRelease, release
+from dpicl.results.schema import Manifest
 from dpicl.run.pipeline import manifest_of
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,49 +75,75 @@ class ReleaseJob:
 
     def run(
         self,
-        data: Path,
-        public: Path | str | None,
+        data: Table,
+        public: Table | None,
         payer: ChargeTo,
         queries: Sequence[Query] = (),
         *,
         out: Path | str | None,
+        public_test: Table | None = None,
     ) -> PrivateRelease:
         """Loads records and model, and releases. The place of the output, and with secure noise the whole release but
         without a record, are tried before anything is charged: what fails then says why; later it costs its epsilon.
+        Each stage is a line of this module's log, at level INFO.
 
-        queries: none for demonstrations and for the state of a prepared mechanism.
+        queries: none for demonstrations and for the state of a prepared mechanism. public_test: public records on which
+        the utility is measured before.
         """
         if out is not None:
             try_places(Path(out))
-        task = load_own(self.own, data, self.sizes, self.config.secure, None if public is None else Path(public))
+        _log.info("loading the records and %s", self.model)
+        task = load_own(self.own, data, self.sizes, self.config.secure, public)
         model = models.load(self.model, dtype="float32" if self.config.secure else None)
         manifest = manifest_of(task, model, self.config.secure, self.given.registered.plugin_hash)
-
-        def released(task: Task, config: ReleaseConfig) -> PrivateRelease:
-            pay = partial(charge, task.train, to=payer)
-            made = release(self.mechanism, task, model, config, queries, charge=pay)
-            said = _noting_a_change(card(self.mechanism, self.options, task, made, manifest, config), model)
-            state = None
-            if made.more is not None and not queries:
-                state = state_text(self.mechanism, made, said, self.own, config.seed)
-            shown = said.model_dump(mode="json")
-            return PrivateRelease(
-                shown, task.public_view(), made.prompt, queries, made.answers or {}, state, made.charged_to
-            )
-
+        utility = None
+        if public_test is not None:
+            _log.info("measuring the utility on public records")
+            utility = measure(self.mechanism, task, read_public(public_test, self.own), model, self.config, queries)
+            _log.info(utility.sentence)
         if self.config.secure:
+            _log.info("trying the release without a record")
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": self.config.accounted_delta}
-            rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings))
+            trial = self.config.model_copy(update=settings)
+            rehearsal = self._released(replace(task, train=()), trial, model, manifest, payer, queries, utility)
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
             if rehearsal.state is not None:
                 require_readable(self.mechanism, rehearsal.state)
             model.verify_unchanged()
+        else:
+            _log.info("releasing")
         try:
-            return released(task, self.config)
+            return self._released(task, self.config, model, manifest, payer, queries, utility)
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None
+
+    def _released(
+        self,
+        task: Task,
+        config: ReleaseConfig,
+        model: LanguageModel,
+        manifest: Manifest,
+        payer: ChargeTo,
+        queries: Sequence[Query],
+        utility: Utility | None,
+    ) -> PrivateRelease:
+        def pay(new: NewRelease) -> tuple[str, ...]:
+            _log.info("charging epsilon = %s at delta = %g", rounded_up(new.epsilon), new.delta)
+            names = charge(task.train, new, payer)
+            _log.info("charged to %s; releasing", ", ".join(map(repr, names)) or "no private set")
+            return names
+
+        made = release(self.mechanism, task, model, config, queries, charge=pay)
+        own_card = _noting_a_change(card(self.mechanism, self.options, task, made, manifest, config, utility), model)
+        state = None
+        if made.more is not None and not queries:
+            state = state_text(self.mechanism, made, own_card, self.own, config.seed)
+        shown = own_card.model_dump(mode="json")
+        return PrivateRelease(
+            shown, task.public_view(), made.prompt, queries, made.answers or {}, state, made.charged_to
+        )
 
 
 def _noting_a_change(said: PrivacyCard, model: LanguageModel) -> PrivacyCard:

@@ -10,18 +10,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from dpicl.core.errors import DataError, UsageError
-from dpicl.core.vocabulary import Query
+from dpicl.core.strict_yaml import read
+from dpicl.core.vocabulary import Query, Record
 from dpicl.data.concealed import concealed
 from dpicl.data.config import classes, load_config, source_spec
+from dpicl.data.in_memory import Table
 from dpicl.data.reading import SourceSpec, read_records
 from dpicl.data.tables import fields_of, open_table, require_file
 from dpicl.data.task import Task
 
-#: The name of a task that is made of --labels.
-NAME = "own"
 _UNREADABLE = (
     "The private records cannot be read: one of them has no text, or a label that is none of those given. With secure"
     " noise nothing more is said, since it may tell about one of them; --noise seeded names the line, where nobody else"
@@ -57,7 +58,7 @@ class OwnRecords:
             raise UsageError(f"{self.task} has secret codes for labels, which is for benchmarks; use its base task.")
         return config
 
-    def spec(self, path: Path) -> SourceSpec:
+    def spec(self, path: Table) -> SourceSpec:
         """How a row of a file becomes a record. Raises DataError for a file that is no table or has not the fields."""
         own = source_spec(self.config())
         local = {key: value for key, value in own.local.items() if key not in ("train", "test")}
@@ -74,7 +75,7 @@ class OwnRecords:
 
 
 def load_own(
-    own: OwnRecords, data: Path, sizes: Mapping[str, int] | None, secure: bool, public: Path | None = None
+    own: OwnRecords, data: Table, sizes: Mapping[str, int] | None, secure: bool, public: Table | None = None
 ) -> Task:
     """The task with the records of a file, all of them private.
 
@@ -89,13 +90,18 @@ def load_own(
             f"Mechanisms on {config['metadata']['name']} use records that everybody knows, and those of --data are"
             " private; give --public FILE with such records."
         )
-    known = read_records(public, own.spec(public)).checked() if public is not None else []
+    known = [] if public is None else read_public(public, own)
     spec = own.spec(data)
     with concealed(secure, _UNREADABLE):
         records = read_records(data, spec).checked()
     if not records:
         raise DataError(f"{data} holds no record, so there is nothing to release from; `dpicl data {data}` says more.")
     return Task.of_records(config, records, sizes, known)
+
+
+def read_public(data: Table, own: OwnRecords) -> list[Record]:
+    """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
+    return read_records(data, own.spec(data)).checked()
 
 
 def declared_sizes(given: Sequence[tuple[str | None, int]], config: Mapping[str, Any]) -> dict[str, int] | None:
@@ -160,42 +166,15 @@ def written_config(labels: Sequence[str], text_is: str) -> Mapping[str, Any]:
     if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
         raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
     listed = f"{', '.join(labels[:-1])} or {labels[-1]}"
-    title = text_is[0].upper() + text_is[1:]
-    return {
-        "task": f"dpicl_{NAME}",
-        "output_type": "multiple_choice",
-        "description": f"Classify each {text_is} as {listed}.\n\n",
-        "doc_to_text": f"{title}: {{{{text}}}}\nCategory:",
-        "doc_to_target": "gold",
-        "doc_to_choice": list(labels),
-        "target_delimiter": " ",
-        "fewshot_delimiter": "\n\n",
-        "metadata": {
-            "version": 1,
-            "name": NAME,
-            "kind": "classification",
-            "main_metric": "acc_calibrated",
-            "prompts": {
-                "stop": ["\n", " END"],
-                "completion": {
-                    "instruction": f"Given a category, write one {text_is} of it.\n\n",
-                    "example": f'Category: "{{label}}"\n{title}: "{{text}} END"\n',
-                    "separator": "",
-                    "open": f'Category: "{{label}}"\n{title}: "',
-                },
-                "chat": {
-                    "example": "{text}",
-                    "separator": "\n\n",
-                    "public": f"Generate only one {text_is} of the category {{label}}.",
-                    "public_prefix": f"{title}:",
-                    "private": f"Examples of the category {{label}}, each one {text_is}.\n\n{{examples}}\n\n"
-                    "Please give me another one.",
-                    "private_prefix": f"{title}:",
-                },
-            },
-            "data": {"local": {"text": "text", "label": "label"}, "hub": {}, "synthetic": {}},
-        },
-    }
+    words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
+    return {**_filled(read(Path(__file__).with_name("task.yaml.txt")).data, words), "doc_to_choice": list(labels)}
+
+
+def _filled(value: Any, words: Mapping[str, str]) -> Any:
+    """A value of the template with these words in all of its texts."""
+    if isinstance(value, dict):
+        return {key: _filled(each, words) for key, each in value.items()}
+    return Template(value).substitute(words) if isinstance(value, str) else value
 
 
 def _lines(path: Path) -> list[str]:

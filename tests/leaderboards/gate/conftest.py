@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from dpicl.core import git as project_git
-from dpicl.leaderboards.gate.examination import Examination, Request, examine, known_suites, read_contents
+from dpicl.leaderboards.gate.case import Case, Request
+from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.examination import Examination, checked, examine, known_suites
+from dpicl.leaderboards.gate.findings import Finding
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
 from dpicl.plan.selection import task_facts
@@ -74,13 +77,20 @@ class World:
         """The submission's result files."""
         return sorted(self.folder.glob("results/*/*/*/*/*.json"))
 
+    def request(self, **more: Any) -> Request:
+        return Request(suites=known_suites([self.suite]), results=self.results, **more)
+
     def examine(self, **more: Any) -> Examination:
-        suites = known_suites([self.suite])
-        return examine(read_contents(self.folder), Request(suites=suites, results=self.results, **more))
+        return examine(read_contents(self.folder), self.request(**more))
+
+    def finding(self, check: str, **more: Any) -> Finding:
+        """What one check finds, made alone."""
+        (found,) = checked(Case(read_contents(self.folder), self.request(**more)), [check])
+        return found
 
     def status(self, check: str, **more: Any) -> tuple[str, str]:
         """(status, sentence) of one check."""
-        (found,) = [finding for finding in self.examine(**more).findings if finding.check == check]
+        found = self.finding(check, **more)
         return found.status, found.why
 
     def edit(self, change: Callable[[dict[str, Any]], None], files: list[Path] | None = None) -> None:

@@ -10,9 +10,8 @@ from statistics import fmean
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.leaderboards.gate.code import conformance_check, events_check
-from dpicl.leaderboards.gate.examination import read_contents
-from dpicl.leaderboards.gate.rerun import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_check, sample
+from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.rerun import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_outcome, sample
 from dpicl.results import manifest
 from dpicl.results.schema import Result, from_text
 from tests.leaderboards.factory import make_result
@@ -20,7 +19,7 @@ from tests.leaderboards.gate.conftest import World, edited, move_cell, short_led
 
 
 def test_ledgers_are_what_the_mechanism_declares(world: World):
-    found = events_check(read_contents(world.folder), run_code=True)
+    found = world.finding("ledger", run_code=True)
     assert found.status == "ok"
     assert found.why.startswith("5 ledgers are what the mechanism declares; this trusts the submitted code")
 
@@ -29,15 +28,14 @@ def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(w
     """The epsilon is recomputed and fits; only the mechanism knows that more was charged."""
     short_ledger(world)
     edited("privacy", epsilon_proved=1.0)(world)
-    found = events_check(read_contents(world.folder), run_code=True)
+    found = world.finding("ledger", run_code=True)
     assert found.status == "failed"
     assert "(and 4 more): its ledger" in found.why
 
 
 def test_submitted_code_does_not_run_without_the_flag(world: World):
-    contents = read_contents(world.folder)
-    for check in (events_check, conformance_check):
-        found = check(contents, run_code=False)
+    for check in ("ledger", "conformance"):
+        found = world.finding(check)
         assert found.status == "not checked" and "--run-code" in found.why
 
 
@@ -47,16 +45,8 @@ def test_a_mechanism_that_fails_is_one_sentence(world: World):
     digest = read_contents(world.folder).plugin_hash
     for path in world.files:
         move_cell(path, plugin=digest)
-    contents = read_contents(world.folder)
-    found = events_check(contents, run_code=True)
+    found = world.finding("ledger", run_code=True)
     assert found.status == "failed" and "fails to import: SystemExit" in found.why
-
-
-def test_rerun_shows_the_same_cells_again_and_records_them(world: World, dpicl):
-    words = ["submit", world.folder, "--suite", world.suite, "--results", world.results, "--rerun", 2]
-    refused = dpicl(*words)
-    assert refused.code == 2
-    assert "--run-code" in refused.err
 
 
 @pytest.mark.slow
@@ -104,12 +94,11 @@ def test_allowances_collected_in_one_direction_are_refused(world: World, texts: 
     up = [again(one, range(7), texts) for one in claimed]
     down = [again(one, range(90, 97), texts) for one in claimed]
     assert not any(one.problem for one in (*up, *down))
-    found = rerun_check(contents, up, 1)
-    assert (found.status == "failed") == refused and ("lean one way" in found.why) == refused
-    assert "--rerun-seed 1" in found.others[-1]
-    assert (
-        rerun_check(contents, down, 1).status == "ok" and p_of_lean([again(one, (), texts) for one in claimed], 1) == 1
-    )
+    found = rerun_outcome(contents, up, 1)
+    assert bool(found.problems) == refused and ("lean one way" in "".join(found.problems)) == refused
+    assert "--rerun-seed 1" in found.notes[-1]
+    assert not rerun_outcome(contents, down, 1).problems
+    assert p_of_lean([again(one, (), texts) for one in claimed], 1) == 1
 
 
 def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():

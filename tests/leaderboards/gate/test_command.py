@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 
 import pytest
 
+from dpicl.cli.arguments import HELP, parse
 from dpicl.leaderboards.gate.examination import load_submissions
+from dpicl.program import build_parser
 from dpicl.results import manifest
 from tests.leaderboards.gate.conftest import World
 
@@ -47,11 +50,11 @@ def test_a_submission_among_all_of_them_is_compared_with_the_others(world: World
         assert check["status"] == "failed" and "5 of its cells are those of team_" in check["why"]
 
 
-def test_what_strangers_wrote_is_no_markdown_and_no_html(world: World, dpicl):
-    world.card("tuning: none", f'tuning: none\n"{HOSTILE}": 1')
+def test_what_strangers_wrote_is_no_markdown(world: World, dpicl):
+    world.card("tuning: none", f'tuning: none\n"```\\n{HOSTILE}": 1')
     text = dpicl(*words(world, "--markdown")).out
-    assert "## team\\_a/vote" in text and "Unknown key" in text
-    assert "<script>" not in text and "\u202e" not in text and " | `x`" not in text and "@somebody" not in text
+    assert text.startswith("```text\nteam_a/vote is refused: card") and "Unknown key" in text
+    assert text.count("```") == 2 and text.endswith("```\n") and "\u202e" not in text
 
 
 @pytest.mark.parametrize(
@@ -96,13 +99,6 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
     assert any("team_c/mine is left out" in problem for problem in problems)
 
 
-def test_a_new_submission_is_written_into_the_working_folder(tmp_path, monkeypatch, dpicl):
-    monkeypatch.chdir(tmp_path)
-    answer = dpicl("submit", "--new", "team_c/mine", "--json")
-    assert answer.json["files"] == ["team_c/mine/submission.yaml", "team_c/mine/README.md"]
-    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == set(answer.json["files"])
-
-
 def test_a_folder_of_submissions_is_not_taken_for_one(world: World, dpicl):
     for folder in (world.folder.parent, world.folder.parent.parent):
         answer = dpicl("submit", folder)
@@ -114,3 +110,18 @@ def test_trials_with_other_settings_beside_the_results_of_record_change_nothing(
     assert dpicl("run", world.suite, "--results", world.results, *ends).code == 0
     answer = dpicl(*words(world))
     assert answer.code == 0, answer.out
+
+
+def test_what_ones_own_run_left_in_the_results_folder_is_no_duplicate(world: World):
+    shutil.copytree(world.folder / "results", world.results, dirs_exist_ok=True)  # `dpicl run` without --results
+    assert world.status("duplicates")[0] == "ok"
+
+
+def test_too_few_seeds_name_the_command_that_runs_more(world: World):
+    world.files[0].unlink()
+    status, said = world.status("seeds")
+    assert status == "failed"
+    words = shlex.split(said.partition("`")[2].partition("`")[0])
+    found = parse(build_parser(), words[1:], list(HELP))
+    assert found.plugin == [world.folder / "vote.py"] and found.results == world.folder / "results"
+    assert found.seed == list(range(5)) and found.mechanism and found.task and found.epsilon

@@ -8,8 +8,9 @@ import pytest
 
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate.consistency import missing_texts
-from dpicl.leaderboards.gate.examination import known_suites, load_submissions, read_contents
-from dpicl.leaderboards.gate.ledgers import events_of, problem_of
+from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.examination import known_suites, load_submissions
+from dpicl.leaderboards.gate.ledgers import events_of, ledger_problem, recompute
 from dpicl.results.store import Store
 from tests.leaderboards.gate.conftest import World, moved
 
@@ -20,7 +21,9 @@ def test_an_answer_mechanism_without_queries_is_refused():
     """Its ledger is consistent and pays for one query, and 100 were answered."""
     results, _ = Store(RESULTS, "open").load_all()
     honest = next(result for result in results if result.cell.mechanism == "voting")
-    assert events_of([honest], []) and missing_texts(honest) == "" and problem_of(honest) == ""
+    assert (
+        events_of([honest], []) and missing_texts(honest) == "" and ledger_problem(honest) == recompute(honest)[0] == ""
+    )
     for queries in (None, 1, honest.released_count - 1):
         privacy = honest.privacy.model_copy(update={"queries": queries})
         false = honest.model_copy(update={"privacy": privacy, "answers": []})

@@ -8,9 +8,10 @@ import shutil
 import pytest
 
 from dpicl.cli.output import plain
-from dpicl.leaderboards.gate.examination import Request, examine, known_suites, load_submissions, read_contents
+from dpicl.leaderboards.gate.case import Case, Request
+from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.examination import examine, known_suites, load_submissions
 from dpicl.leaderboards.gate.report import ending, findings_text, markdown
-from dpicl.leaderboards.gate.settings import load_reference
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.text import visible
 from dpicl.leaderboards.render.as_json import board_json
@@ -25,12 +26,12 @@ def examined(world: World, suites) -> str:
     found, notes = load_submissions(world.root, suites)
     assert "team_b/vote" in [one.name for one in found]
     assert len(found) + len(notes) == 2
-    examination = examine(read_contents(world.folder), Request(suites=suites, results=world.results))
+    contents, request = read_contents(world.folder), Request(suites=suites, results=world.results)
+    examination = examine(contents, request)
     said = [*notes, findings_text(examination.findings), ending(examination), markdown([examination])]
     said.append(json.dumps(plain(examination.as_json()), ensure_ascii=False))
     if not notes:
-        reference = load_reference(world.results, "tiny", 1, None)
-        board = build_board(reference, submissions=found)
+        board = build_board(Case(contents, request).reference, submissions=found)
         said += [render_terminal(board), json.dumps(board_json(board))]
         write_html(board, world.root.parent / "site")
     return "\n".join(said)

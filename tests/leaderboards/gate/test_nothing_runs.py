@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.code import conformance_check
-from dpicl.leaderboards.gate.examination import load_submissions, read_contents
+from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.examination import load_submissions
 from tests.leaderboards.gate.conftest import World, git
 
 
@@ -103,7 +105,11 @@ def test_what_configures_a_program_is_refused(world: World, name: str):
 
 def test_a_folder_of_locks_hides_nothing(world: World):
     locks = world.folder / "results" / "tiny" / ".locks"
+    (locks / "0123456789abcdef.lock").write_text("")  # the run was killed
     assert world.status("size")[0] == "ok"
+    (locks / "more.lock").write_text("something")
+    assert world.status("size")[0] == "failed"
+    (locks / "more.lock").unlink()
     (locks / ".gitignore").unlink()
     (locks / ".gitignore").symlink_to("/etc/passwd")
     assert world.status("size")[0] == "failed"
@@ -122,6 +128,6 @@ def test_a_name_in_a_result_is_no_path_and_no_flag(world: World, started):
             name: one.model_copy(update={"cell": one.cell.model_copy(update={"mechanism": word, "plugin": None})})
             for name, one in contents.results.items()
         }
-        found = conformance_check(dataclasses.replace(contents, plugin=None, results=results), run_code=True)
-        assert found.status == "failed" and "There is no mechanism" in found.why
+        false = dataclasses.replace(contents, plugin=None, results=results)
+        assert "There is no mechanism" in conformance_check(Case(false, world.request(run_code=True))).problems[0]
     assert started == [] and not (world.root.parent / "ran").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from wandb.sdk.lib import wbauth
 
-from dpicl.leaderboards.publish import tracker, wandb_settings
+from dpicl.leaderboards.publish import sink
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
 from tests.leaderboards.factory import ends, make_result
@@ -28,8 +28,7 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HOME", "WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
         monkeypatch.setenv(name, str(home))
     wbauth.unauthenticate_session()  # a key of an earlier test
-    for module in (tracker, wandb_settings):
-        monkeypatch.setattr(module, "ASK_SECONDS", 2.0)
+    monkeypatch.setattr(sink, "ASK_SECONDS", 2.0)
 
 
 @pytest.fixture
@@ -64,4 +63,4 @@ def runs_folder() -> Iterator[Path]:
     """A folder for wandb's files whose path may be found nowhere in what is written or sent."""
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         yield Path(folder)
-        shutil.rmtree(wandb_settings.stage_files(Path(folder) / "wandb"))
+        shutil.rmtree(sink.stage_files(Path(folder) / "wandb"))

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.leaderboards.publish import tracker
-from dpicl.leaderboards.publish.publish import Plan, plan, publish
-from dpicl.leaderboards.publish.tracker import Sink
-from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, destination, stage_files
+from dpicl.leaderboards.publish import sink as sink_module
+from dpicl.leaderboards.publish.runs import Plan, plan
+from dpicl.leaderboards.publish.sink import Destination, Sink, SinkError, destination
 from dpicl.results.schema import Result
 
 
 def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leaderboard") -> Sink:
     sink = Sink(Destination(project, None, mode, folder))
-    publish(what, sink)
+    sink.publish(what.runs)
+    sink.close()
     return sink
 
 
@@ -43,13 +43,10 @@ def test_offline_everything_is_written_and_nothing_tells_of_the_machine(
     what = plan(results)
     sink = send(what, runs_folder)
     found = files(runs_folder)
-    assert set(found) == {sink.run_id(thing) for thing in (*what.rows, *what.boards)}
-    for row in what.rows:
-        for text in (row.name, row.group, row.job_type, *row.tags, *row.summary):
-            assert text.encode() in found[sink.run_id(row)], text
-    (board,) = what.boards
-    staged = {path.read_text() for path in stage_files(runs_folder / "wandb").rglob("*") if path.is_file()}
-    assert set(board.files.values()) <= staged  # by wandb's artifacts, from a folder whose path tells nothing
+    assert set(found) == {sink.run_id(run) for run in what.runs}
+    for run in what.runs:
+        for text in (run.name, run.group, run.job_type, *run.tags, *run.summary):
+            assert text.encode() in found[sink.run_id(run)], text
     for content in found.values():
         assert b"private-" not in content
         for name in {socket.gethostname(), getpass.getuser(), sys.executable, os.uname().release}:
@@ -61,7 +58,7 @@ def test_offline_a_row_has_one_folder_of_its_newest_results(
     results: list[Result], changed: list[Result], runs_folder: Path
 ) -> None:
     cut = send(plan(results), runs_folder)
-    older = runs_folder / "wandb" / f"offline-run-20260101_000000-{cut.run_id(plan(results).rows[1])}"
+    older = runs_folder / "wandb" / f"offline-run-20260101_000000-{cut.run_id(plan(results).runs[1])}"
     older.mkdir()
     assert send(plan(changed), runs_folder).sent.keys() == cut.sent.keys() == files(runs_folder).keys()
     assert not older.exists() and len(list((runs_folder / "wandb").glob("offline-run-*"))) == len(cut.sent)
@@ -111,7 +108,6 @@ class Run:
         self.summary: dict[str, Any] = {}
         self.tags: list[str] = []
         self.lines: list[Any] = []
-        self.artifacts: dict[str, Any] = {}
         self.define_metric = lambda name, **more: None
 
     @property
@@ -119,13 +115,7 @@ class Run:
         return self.summary
 
     def log(self, line: Any) -> None:
-        if self.id == self.server.fails_at:
-            raise ConnectionError("the server went away")
         self.lines.append(line)
-
-    def log_artifact(self, artifact: Any, aliases: list[str]) -> Any:
-        self.artifacts[artifact.name] = (set(artifact.manifest.entries), aliases)
-        return SimpleNamespace(wait=lambda timeout: None)
 
     def __enter__(self) -> Run:
         return self
@@ -141,8 +131,8 @@ class Server:
         import wandb
 
         self.runs: dict[str, Run] = {}
-        self.fails_at = self.loses = ""
-        self.Artifact, self.Table, self.Image = wandb.Artifact, wandb.Table, wandb.Image
+        self.loses = ""
+        self.Table, self.Settings = wandb.Table, wandb.Settings
         self.setup = lambda settings: None
         self.Api = lambda timeout: SimpleNamespace(default_entity="somebody", runs=self.listed)
 
@@ -160,7 +150,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     found = Server()
-    monkeypatch.setattr(tracker, "load_wandb", lambda: found)
+    monkeypatch.setattr(sink_module, "load_wandb", lambda: found)
     return found
 
 
@@ -170,57 +160,24 @@ def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
     for time, now in enumerate((plan(results), plan(changed))):
         sink = send(now, runs_folder, "online")
         assert len(server.runs) == 4
-        for row in now.rows:
-            run = server.runs[sink.run_id(row)]
-            table = run.lines[time]["epsilons"]
-            lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]
-            assert lines == [{name: line.get(name) for name in table.columns} for line in row.rows]
-            assert run.summary == {**row.summary, "published_content": row.content}
-            assert run.config == row.config and run.tags == list(row.tags)
-    (board,) = now.boards
-    run = server.runs[sink.run_id(board)]
-    table = run.lines[-1]["board"]
-    assert table.columns == list(board.columns) and table.data == [list(row) for row in board.rows]
-    assert {name for name in run.lines[0] if name.startswith("scores/")} == {f"scores/{name}" for name in board.charts}
-    assert len(run.lines[-1]["seeds"].data) == len(results)
-    assert run.artifacts == {
-        "quick-embedded-results": (set(board.files), ["latest", "suite-v1"]),
-        "quick-embedded-board": ({"board.json"}, ["latest", "suite-v1"]),
-    }
-
-
-def test_online_what_was_cut_off_is_sent_again_under_its_id(
-    results: list[Result], server: Server, runs_folder: Path
-) -> None:
-    what = plan(results)
-    ids = [Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(row) for row in what.rows]
-    server.fails_at = ids[1]
-    with pytest.raises(SinkError, match="the server went away"):
-        send(what, runs_folder, "online")
-    assert list(server.runs) == ids[:2] and server.runs[ids[1]].state == "failed"
-    server.fails_at = ""
-    send(what, runs_folder, "online")
-    assert len(server.runs) == 4 and {run.state for run in server.runs.values()} == {"finished"}
+        for published in now.runs:
+            run = server.runs[sink.run_id(published)]
+            assert run.summary == {**published.summary, "published_content": published.content}
+            assert run.config == published.config and run.tags == list(published.tags)
+            assert len(run.lines) == (0 if "row" in published.config else time + 1)
+        table = run.lines[time]["board"]
+        lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]
+        assert lines == [{name: line.get(name) for name in table.columns} for line in published.table]
 
 
 def test_online_data_that_does_not_arrive_is_an_error(
     results: list[Result], server: Server, runs_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracker, "ASK_SECONDS", 0.0)
+    monkeypatch.setattr(sink_module, "ASK_SECONDS", 0.0)
     what = plan(results)
-    server.loses = Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(what.rows[2])
+    server.loses = Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(what.runs[2])
     with pytest.raises(SinkError, match="1 of 4 runs incomplete"):
         send(what, runs_folder, "online")
-
-
-def test_what_was_written_offline_and_then_sent_is_not_synced_again(
-    results: list[Result], server: Server, runs_folder: Path
-) -> None:
-    sink = send(plan(results[:4]), runs_folder, "online")
-    folder = runs_folder / "wandb" / f"offline-run-20260101_000000-{next(iter(sink.sent))}"
-    folder.mkdir(parents=True)
-    send(plan(results[:4]), runs_folder, "online")
-    assert not folder.exists()
 
 
 def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> None:
@@ -230,7 +187,7 @@ def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> N
         "[default]\nbase_url = http://collector.example\ninsecure_disable_ssl = true\nhttps_proxy = http://example.org\n"
     )
     asked = (
-        "import wandb; from dpicl.leaderboards.publish.wandb_settings import destination\n"
+        "import wandb; from dpicl.leaderboards.publish.sink import destination\n"
         "to, own = destination(None, None, None, None), wandb.setup().settings\n"
         "print(to.sentence, to.mode, own.base_url, own.insecure_disable_ssl, own.https_proxy)"
     )

@@ -11,15 +11,15 @@ import pytest
 
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.publish import weave_board
-from dpicl.leaderboards.publish.publish import plan
-from dpicl.leaderboards.publish.wandb_settings import Destination
+from dpicl.leaderboards.publish.runs import plan
+from dpicl.leaderboards.publish.sink import Destination
 from dpicl.leaderboards.publish.weave_board import WeaveBoard, weave_boards
 from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
 
 
 def board_of(results: list[Result]) -> WeaveBoard:
-    (found,) = weave_boards(plan(results).made)
+    (found,) = weave_boards(plan(results).boards)
     return found
 
 
@@ -46,7 +46,7 @@ def test_distances_are_better_when_small() -> None:
 def test_without_the_package_it_says_what_to_install(results: list[Result], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weave", None)
     with pytest.raises(UsageError, match=r"dpicl-bench\[weave\]"):
-        weave_board.exporter(plan(results).made, Destination("p", None, "online", None))
+        weave_board.exporter(plan(results).boards, Destination("p", None, "online", None))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_leaderboard_is_sent_once_and_its_rows_share_evaluations(
     results: list[Result], weave: SimpleNamespace
 ) -> None:
     board = board_of(results)
-    export = weave_board.exporter(plan(results).made, Destination("p", None, "online", None))
+    export = weave_board.exporter(plan(results).boards, Destination("p", None, "online", None))
     assert "1 of 1 leaderboards" in export()
     assert weave.logged == {(one["evaluation"], one["model"]["row"]): one["summary"] for one in board.evaluations}
     columns = weave.published[board.key].columns

@@ -10,11 +10,10 @@ from dpicl.cli import output
 from dpicl.core.cell import Cell
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.cli.publish import check_simulated
-from dpicl.leaderboards.publish.publish import Live
-from dpicl.leaderboards.publish.tracker import Sink
-from dpicl.leaderboards.publish.wandb_settings import destination
+from dpicl.leaderboards.publish.live import Live
+from dpicl.leaderboards.publish.runs import Plan, plan
+from dpicl.leaderboards.publish.sink import Sink, destination
 from dpicl.plan.selection import Selection
-from dpicl.results.schema import Result
 
 
 class LiveWandb(Live):
@@ -25,17 +24,18 @@ class LiveWandb(Live):
         models = {cell.model for cell in selection.cells}
         flags = {name: getattr(arguments, f"wandb_{name}") for name in ("project", "entity", "mode")}
 
-        def load() -> list[Result]:
+        known = load_evidence(arguments.results, selection.mechanisms, output.message)
+        submitted = submissions_of(None, output.message, None)
+
+        def load() -> Plan:
             results, _ = selection.store.load_all()
-            return [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
+            own = [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
+            return plan(own, known, submitted)
 
         def failed(reason: str) -> None:
             words = ["dpicl", "publish", "wandb", str(arguments.results)]
             words += [word for name, value in flags.items() if value for word in (f"--{name}", value)]
             output.message(f"dpicl: {reason} The run goes on and no result is lost; later run `{shlex.join(words)}`.")
-
-        known = load_evidence(arguments.results, selection.mechanisms, output.message)
-        own = submissions_of(None, output.message, None)
 
         def connect() -> Sink:
             to = destination(**flags, folder=None)
@@ -43,7 +43,7 @@ class LiveWandb(Live):
                 output.message(to.sentence)
             return Sink(to)
 
-        super().__init__(missing, load, known, connect, own, failed=failed)
+        super().__init__(missing, load, connect, failed)
 
     def finish(self) -> None:
         """After the run."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from dpicl.cli import output
 from dpicl.cli.arguments import HELP, Parser, Subparsers, add_command
@@ -15,9 +15,9 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
 from dpicl.core.paths import shipped_suites
 from dpicl.leaderboards.api import load_evidence, submissions_of
-from dpicl.leaderboards.publish import payload, tracker, wandb_settings, weave_board
-from dpicl.leaderboards.publish.publish import plan as plan_of
-from dpicl.leaderboards.publish.publish import publish
+from dpicl.leaderboards.publish import runs, weave_board
+from dpicl.leaderboards.publish.runs import Plan, Published
+from dpicl.leaderboards.publish.sink import Sink, destination
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
@@ -75,45 +75,43 @@ def add_wandb_flags(parser: Parser, prefix: str = "") -> None:
 
 def _publish(arguments: argparse.Namespace) -> int:
     plan = _plan(arguments)
-    things = (*plan.rows, *plan.boards)
     if arguments.dry_run:
-        return _show(things, plan.notes, arguments.json)
-    to = wandb_settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
+        return _show(plan.runs, plan.notes, arguments.json)
+    to = destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
     if to.mode == "offline" and arguments.weave:
         raise UsageError("--weave needs --mode online: W&B keeps Weave objects on its server.")
     if to.sentence:
         output.message(to.sentence)
-    export = weave_board.exporter(plan.made, to) if arguments.weave else None
-    sink = tracker.Sink(to)
+    export = weave_board.exporter(plan.boards, to) if arguments.weave else None
+    sink = Sink(to)
     try:
-        advice = publish(plan, sink)
-        advice += [export()] if export else []
+        sink.publish(plan.runs)
+        advice = sink.close() + ([export()] if export else [])
     except DpiclError as error:
-        done = f"{len(sink.sent)} of {output.count(len(things), 'run')} published; no result is lost."
+        done = f"{len(sink.sent)} of {output.count(len(plan.runs), 'run')} published; no result is lost."
         raise type(error)(f"{error} {done} Run `{shlex.join(['dpicl', *arguments.argv])}` again later.") from error
     if arguments.json:
         known = {"tracker": "wandb", "mode": to.mode, "project": to.project}
-        output.emit_json({**known, "runs": [*sink.sent], "notes": list(plan.notes), "advice": advice})
+        output.emit_json({**known, "runs": [*sink.sent], "notes": plan.notes, "advice": advice})
         return 0
     verb = "written" if to.mode == "offline" else "sent"
-    rows, boards = output.count(len(plan.rows), "row"), output.count(len(plan.boards), "board")
-    output.emit(f"{output.count(len(things), 'run')} {verb}: {rows} and {boards}, project {to.project}.")
-    for sentence in advice:
-        output.emit(sentence)
+    boards = sum(run.job_type == "board" for run in plan.runs)
+    what = f"{output.count(len(plan.runs) - boards, 'row')} and {output.count(boards, 'board')}"
+    output.emit("\n".join([f"{output.count(len(plan.runs), 'run')} {verb}: {what}, project {to.project}.", *advice]))
     return 0
 
 
-def _show(things: Sequence[Any], notes: Sequence[str], as_json: bool) -> int:
+def _show(found: Sequence[Published], notes: Sequence[str], as_json: bool) -> int:
     if as_json:
-        output.emit_json({"runs": [payload.as_plain(thing) for thing in things], "notes": list(notes)})
+        output.emit_json({"runs": [asdict(run) for run in found], "notes": list(notes)})
         return 0
-    lines = [[thing.name, thing.group, thing.job_type, str(len(thing.rows))] for thing in things]
+    lines = [[run.name, run.group, run.job_type, str(len(run.table))] for run in found]
     output.emit_table(["run", "group", "type", "lines"], lines)
-    output.emit(f"\n{output.count(len(things), 'run')} would be sent; nothing was.")
+    output.emit(f"\n{output.count(len(found), 'run')} would be sent; nothing was.")
     return 0
 
 
-def _plan(arguments: argparse.Namespace) -> Any:
+def _plan(arguments: argparse.Namespace) -> Plan:
     """What there is to publish. Raises ResultError for nothing, UsageError for what must not be mixed."""
     folder, suites = _place(arguments)
     results: list[Result] = []
@@ -132,7 +130,7 @@ def _plan(arguments: argparse.Namespace) -> Any:
         raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
     check_simulated((result.cell for result in results), arguments.project, "--project")
     proof = load_evidence(folder, load_mechanisms(arguments.plugin), output.message)
-    plan = plan_of(results, proof, submissions_of(None, output.message, None))
+    plan = runs.plan(results, proof, submissions_of(None, output.message, None))
     for note in plan.notes:
         output.message(note)
     return plan

@@ -16,8 +16,9 @@ from dpicl.cli.apart import Alive, run_apart
 from dpicl.cli.arguments import Subparsers, add_command, whole
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.gate import card, code, examination, report
+from dpicl.leaderboards.gate.case import Request
 from dpicl.leaderboards.gate.contents import Contents, read_contents
-from dpicl.leaderboards.gate.examination import ROOT, Request, examine, known_suites, places_check
+from dpicl.leaderboards.gate.examination import ROOT, examine, known_suites, places_check
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.history import removed_check
 from dpicl.leaderboards.gate.report import Examination
@@ -120,7 +121,7 @@ def _require_runnable(arguments: argparse.Namespace, contents: list[Contents]) -
             "A record names the commit that ran the cells, and tracked files are changed; commit them first."
         )
     one = contents[0] if contents else None
-    if arguments.all or one is None or one.card is None or not one.results:
+    if arguments.all or one is None or one.size or one.card is None or not one.results:
         return
     if reason := code.may_run(one, arguments.run_code):
         raise UsageError(f"{one.name} cannot be run again: {reason}.")

@@ -8,7 +8,6 @@ keys are errors with file and line.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dpicl.core.errors import ResultError, UsageError, unknown
 from dpicl.core.files import write_whole
 from dpicl.core.plugins import shadows
-from dpicl.core.strict_yaml import Document, Place, parse, read
+from dpicl.core.strict_yaml import Document, parse, read
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import names_text
 from dpicl.plan.suite import Suite
@@ -37,38 +36,8 @@ _TO_DO = f"still says {PLACEHOLDER}"
 #: Names of teams and methods, which are folders and parts of a row's name on every system.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
-
-
-_CARD = """\
-# What a reader must know about this submission; docs/submit.md explains every key.
-schema_version: 1
-version: 1                # raise it when scores move
-team: {team}
-method: {method}
-suite: {suite}
-suite_version: {version}
-authors: [TODO names]
-licence: Apache-2.0       # of code and results, an SPDX id
-paper: TODO the address of the paper, or its citation, or none
-code: ""                  # https://..., if there is a repository
-mechanism: {method}.py  # the file beside this card; leave the key out for a mechanism of the package
-public_data: TODO what public data or models the method uses besides the suite's model, or none
-tuning: TODO how the options were chosen, on which records, how many settings were tried, or none
-contact: ""
-# Scores that the paper prints, if it has this task. They stand beside the measured ones.
-# reported:
-#   - {{task: agnews, epsilon: 1, score: 0.81, where: "table 2; another model"}}
-"""
-
-_README = """\
-# {method}
-
-TODO: the method in a few sentences, and what a reader should know about these results.
-
-| version | year | what changed |
-|---|---|---|
-| 1 | {year} | first |
-"""
+#: What a new card and README say.
+_NEW = {CARD: "new_card.txt", README: "new_readme.txt"}
 
 
 def is_name(name: str) -> bool:
@@ -79,12 +48,6 @@ def is_name(name: str) -> bool:
 def reserved(name: str) -> bool:
     """Whether Windows has a device of this name, so that no checkout there could hold the file."""
     return _RESERVED.fullmatch(name) is not None
-
-
-def _somebody(value: str) -> str:
-    if value.strip().lower() == "none":
-        raise ValueError("is nobody's name; somebody must answer for a submission")
-    return value
 
 
 def _filled(value: str) -> str:
@@ -102,19 +65,16 @@ def _licence(value: str) -> str:
         raise ValueError("is no SPDX licence id, such as Apache-2.0, MIT or CC-BY-4.0") from None
 
 
-def _address(value: str) -> str:
-    if value and not re.fullmatch(r"https://[^\s<>\"']+", value):
-        raise ValueError("must be an address that begins with https://")
-    return value
-
-
-def _python_file(value: str) -> str:
-    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\.py", value):
-        raise ValueError("must be the plain name of a Python file beside the card, such as my_method.py")
+def _somebody(value: str) -> str:
+    if value.lower() == "none":
+        raise ValueError("is nobody's name; somebody must answer for a submission")
     return value
 
 
 Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
+Address = Annotated[str, Field(max_length=LONGEST, pattern=r"^(https://[^\s<>\"']+)?$")]
+#: The plain name of a file beside the card.
+PythonFile = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*\.py)?$")]
 Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
 
 
@@ -143,8 +103,8 @@ class Card(BaseModel):
     authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
     licence: Annotated[str, AfterValidator(_licence)]
     paper: Text
-    code: Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)] = ""
-    mechanism: Annotated[str, AfterValidator(_python_file)] = ""
+    code: Address = ""
+    mechanism: PythonFile = ""
     public_data: Text
     tuning: Text
     contact: Annotated[str, Field(max_length=200)] = ""
@@ -156,7 +116,6 @@ class Card(BaseModel):
 def read_card(path: Path) -> Card:
     """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
     document = read(path)
-    _refuse_controls(document, document.data)
     if not isinstance(document.data, dict):
         raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
     try:
@@ -180,37 +139,21 @@ def keys_of(content: bytes) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _refuse_controls(document: Document, value: Any, place: Place = ()) -> None:
-    """Raises UsageError for control characters and lone surrogates, which YAML's escapes can write."""
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            _refuse_controls(document, key, (*place, key))
-            _refuse_controls(document, item, (*place, key))
-    elif isinstance(value, str):
-        for character in value:
-            if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
-                odd = f"U+{ord(character):04X}"
-                raise document.error(place, f"it holds the character {odd}, which no text has; remove it.")
-
-
 def _explain(error: ValidationError, document: Document) -> UsageError:
     """The first problem as one sentence with its line; unknown keys first, since a misspelt key is missing too."""
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    place = tuple(problem["loc"])
+    place, message = tuple(problem["loc"]), problem["msg"].removeprefix("Value error, ")
     open_keys = [str(each["loc"][0]) for each in error.errors() if _TO_DO in each["msg"]]
-    if len(open_keys) > 1 and _TO_DO in problem["msg"]:
-        said = f"{names_text(open_keys)} still say {PLACEHOLDER}; write them, or 'none' where that is the answer."
-        return document.error(place, said)
     if problem["type"] == "extra_forbidden":
         fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
-        return document.error(place, str(unknown("key", str(place[-1]), fields)))
-    if problem["type"] == "missing":
-        return document.error(place, f"the key '{place[-1]}' is missing; docs/submit.md explains it.")
-    message = problem["msg"].removeprefix("Value error, ")
-    shown = ".".join(map(str, place))
-    return document.error(
-        place, f"'{shown}' {message}." if "Value error" in problem["msg"] else f"'{shown}': {message}."
-    )
+        message = str(unknown("key", str(place[-1]), fields))
+    elif problem["type"] == "missing":
+        message = f"the key '{place[-1]}' is missing; docs/add-a-method.md explains it."
+    elif len(open_keys) > 1 and _TO_DO in message:
+        message = f"{names_text(open_keys)} still say {PLACEHOLDER}; write them, or 'none' where that is the answer."
+    else:
+        message = f"'{'.'.join(map(str, place))}' {message}."
+    return document.error(place, message)
 
 
 class _Reproduced(BaseModel):
@@ -252,7 +195,7 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     if (folder / CARD).exists():
         raise UsageError(f"{folder / CARD} already exists; choose another name, or edit it.")
     keys = {"team": team, "method": method, "suite": suite.name, "version": suite.version, "year": year}
-    files = {folder / CARD: _CARD, folder / README: _README}
-    for path, text in files.items():
-        write_whole(path, text.format(**keys), root)
-    return list(files)
+    for name, template in _NEW.items():
+        text = Path(__file__).with_name(template).read_text(encoding="utf-8")
+        write_whole(folder / name, text.format(**keys), root)
+    return [folder / name for name in _NEW]

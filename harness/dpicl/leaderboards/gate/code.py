@@ -10,8 +10,10 @@ from typing import Any
 
 from dpicl.core.errors import DpiclError, UnsupportedEvent
 from dpicl.core.plugins import theirs
+from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.findings import NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.gate.ledgers import events_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.events import from_json, to_json
@@ -41,6 +43,8 @@ def may_run(contents: Contents, run_code: bool) -> str:
     models = {result.cell.model.partition(":")[0] for result in contents.results.values()}
     if "server" in models:
         return "its model is behind a server, and no address that was submitted is asked"
+    if contents.size:
+        return "its files are refused; fix the size first"
     if contents.plugin is not None and not run_code:
         return "that runs the submitted code; read it, then give --run-code"
     if "hf" in models and not run_code:
@@ -53,20 +57,39 @@ def plugins(contents: Contents) -> list[Path]:
     return [] if contents.plugin is None else [contents.plugin]
 
 
-def conformance_check(contents: Contents, run_code: bool) -> Finding:
+def events_check(case: Case) -> Outcome:
+    """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
+    if reason := may_run(case.contents, case.request.run_code):
+        raise NotChecked(f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
+    with theirs("The mechanism's `events` fails"):
+        answers = events_of(case.results.values(), plugins(case.contents))
+    pairs = zip(case.results.items(), answers, strict=True)
+    problems = by_sentence((name, _incomplete(result, answer)) for (name, result), answer in pairs)
+    return Outcome(problems, f"{len(answers)} ledgers are what the mechanism declares{trusting(case.contents)}")
+
+
+def _incomplete(result: Result, answer: Any) -> str:
+    """Why a ledger is not the event that the mechanism declares, or ""."""
+    try:
+        wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
+    except UnsupportedEvent as error:
+        return f"the mechanism declares no event ({error}); fix its `events`."
+    if wanted == charged:
+        return ""
+    return f"its ledger is not what the mechanism declares for these sizes and this noise; {RESEND}"
+
+
+def conformance_check(case: Case) -> Outcome:
     """The conformance kit (`dpicl check`) on the mechanisms of the results."""
-    if reason := may_run(contents, run_code):
-        return not_checked("conformance", reason)
-    if not run_code:
-        return not_checked("conformance", "its mechanism is one of the package, whose tests run the kit; or --run-code")
+    if reason := may_run(case.contents, case.request.run_code):
+        raise NotChecked(reason)
+    if not case.request.run_code:
+        raise NotChecked("its mechanism is one of the package, whose tests run the kit; or --run-code")
     from dpicl.conformance.kit import check_mechanism  # loads torch
 
-    try:
-        known = load_mechanisms(plugins(contents))
-    except DpiclError as error:
-        return verdict("conformance", [str(error)])
+    known = load_mechanisms(plugins(case.contents))
     problems, passed = [], 0
-    cells = (result.cell for result in contents.results.values())
+    cells = (result.cell for result in case.results.values())
     for name, digest in dict.fromkeys((cell.mechanism, cell.plugin) for cell in cells):
         if name not in known or known[name].plugin_hash != digest:
             problems.append(f"There is no mechanism '{name}' in the {'package' if digest is None else 'file'}.")
@@ -78,29 +101,4 @@ def conformance_check(contents: Contents, run_code: bool) -> Finding:
             continue
         passed += sum(check.status == "passed" for check in checks)
         problems += [f"{name}, {one.check}: {one.why[:500]}" for one in checks if one.status == "failed"]
-    return verdict("conformance", problems, f"{passed} checks of `dpicl check` passed{trusting(contents)}")
-
-
-def events_check(contents: Contents, run_code: bool) -> Finding:
-    """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
-    if reason := may_run(contents, run_code):
-        return not_checked("ledger", f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
-    try:
-        with theirs("The mechanism's `events` fails"):
-            answers = events_of(contents.results.values(), plugins(contents))
-    except DpiclError as error:
-        return verdict("ledger", [str(error)])
-    pairs = zip(contents.results.items(), answers, strict=True)
-    problems = by_sentence((name, _incomplete(result, answer)) for (name, result), answer in pairs)
-    return verdict("ledger", problems, f"{len(answers)} ledgers are what the mechanism declares{trusting(contents)}")
-
-
-def _incomplete(result: Result, answer: Any) -> str:
-    """Why a ledger is not the event that the mechanism declares, or ""."""
-    try:
-        wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
-    except UnsupportedEvent as error:
-        return f"the mechanism declares no event ({error}); fix its `events`."
-    if wanted == charged:
-        return ""
-    return "its ledger is not what the mechanism declares for these sizes and this noise; send what `dpicl run` wrote."
+    return Outcome(problems, f"{passed} checks of `dpicl check` passed{trusting(case.contents)}")

@@ -9,60 +9,57 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from dpicl.core import git
 from dpicl.core.errors import DpiclError
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.card import REPRODUCED
-from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.findings import NotChecked, Outcome, by_sentence
+from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.results.schema import Result
 
-_ROUNDING = 1e-9
 #: Metrics whose outcomes are right or wrong.
 _BINARY = ("acc", "acc_calibrated", "acc_nearest", "acc_logistic", "exact_match")
-_RESEND = "send what `dpicl run` wrote."
+RESEND = "send what `dpicl run` wrote."
 #: What a clock may be ahead of ours.
 CLOCK = timedelta(days=1)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def consistency_check(contents: Contents, now: datetime | None = None) -> Finding:
+def consistency_check(case: Case) -> Outcome:
     """Every result against itself."""
-    now = now or datetime.now(UTC)
-    problems = by_sentence((name, contradiction(result, now)) for name, result in contents.results.items())
-    return verdict("consistency", problems, "scores are the means of their outcomes; nothing contradicts itself")
+    now = datetime.now(UTC)
+    problems = by_sentence((name, _contradiction(result, now)) for name, result in case.results.items())
+    return Outcome(problems, "scores are the means of their outcomes; nothing contradicts itself")
 
 
-def contradiction(result: Result, now: datetime) -> str:
+def _contradiction(result: Result, now: datetime) -> str:
     """Where one result does not agree with itself, or "". The schema has checked that scores are means of outcomes."""
     manifest, privacy, documents = result.manifest, result.privacy, result.documents
-    for metric in set(_BINARY) & documents.keys():
-        if any(one not in (0.0, 1.0) for one in documents[metric].outcomes):
-            return f"{metric} has an outcome out of its range; {_RESEND}"
+    odd = (m for m in _BINARY if m in documents and not {*documents[m].outcomes} <= {0.0, 1.0})
+    if metric := next(odd, ""):
+        return f"{metric} has an outcome out of its range; {RESEND}"
     if datetime.fromisoformat(result.created) > now + CLOCK:
         return f"it was created in the future ({result.created[:25]}); set the clock and run it again."
     if manifest.dirty:
         return "it was run with uncommitted changes; commit them and run it again."
     if manifest.commit is None or manifest.dirty is None:
         return "it was run outside the repository, so no commit is known; run it in a clone."
-    if not _COMMIT.fullmatch(manifest.commit):
-        return f"its commit is none; {_RESEND}"
-    if not manifest.packages.get("torch"):
-        return f"its manifest names no packages; {_RESEND}"
+    if not _COMMIT.fullmatch(manifest.commit) or not manifest.packages.get("torch"):
+        return f"its manifest names no commit, or no packages; {RESEND}"
     if problem := missing_texts(result):
         return problem
     tested, answered = documents[result.main_metric].ids, {one.id for one in result.answers}
     if manifest.data.test_records != len(tested):
-        return f"its manifest counts other test records than it has outcomes; {_RESEND}"
+        return f"its manifest counts other test records than it has outcomes; {RESEND}"
     if answered and not answered >= set(tested):
-        return f"some test records have an outcome and no answer; {_RESEND}"
+        return f"some test records have an outcome and no answer; {RESEND}"
     single = privacy.epsilon_per_query
-    if single is not None and not single <= privacy.epsilon_proved * (1 + _ROUNDING):
-        return f"its epsilon for one query, {single:g}, is above that of all; {_RESEND}"
+    if single is not None and not single <= privacy.epsilon_proved * (1 + 1e-9):
+        return f"its epsilon for one query, {single:g}, is above that of all; {RESEND}"
     return ""
 
 
@@ -72,8 +69,8 @@ def missing_texts(result: Result) -> str:
     if not result.cell.epsilon > 0 or result.texts:
         return ""
     if not count:
-        return f"it has an epsilon and released nothing; {_RESEND}"
-    return "" if _is_restricted(result) else f"it counts {count} released texts and holds none; {_RESEND}"
+        return f"it has an epsilon and released nothing; {RESEND}"
+    return "" if _is_restricted(result) else f"it counts {count} released texts and holds none; {RESEND}"
 
 
 def _is_restricted(result: Result) -> bool:
@@ -85,26 +82,26 @@ def _is_restricted(result: Result) -> bool:
     return result.cell.source != "synthetic" and bool(metadata.get("restricted", False))
 
 
-def commit_check(contents: Contents, frozen: bool) -> Finding:
+def commit_check(case: Case) -> Outcome:
     """Whether the checkout has the commits that results and records of re-runs name, and no result is older than its
-    commit. git is asked about the project's own repository alone. frozen: whether all was there before."""
-    if frozen:
-        return verdict("commit", [], "nothing was changed, and its commits were looked up when it came")
-    named = [(name, one.manifest.commit or "", one.created) for name, one in contents.results.items()]
-    named += [(REPRODUCED, one.commit or "", one.created) for one in contents.reproduced]
+    commit. git is asked about the project's own repository alone."""
+    if case.is_frozen:
+        return Outcome([], "nothing was changed, and its commits were looked up when it came")
+    named = [(name, one.manifest.commit or "", one.created) for name, one in case.results.items()]
+    named += [(REPRODUCED, one.commit or "", one.created) for one in case.contents.reproduced]
     asked = sorted({commit for _, commit, _ in named if _COMMIT.fullmatch(commit)})
     if not git.has_repository():
-        return not_checked("commit", "this is no checkout of the project, so nobody can say which commits there are")
+        raise NotChecked("this is no checkout of the project, so nobody can say which commits there are")
     try:
         answer = git.git("rev-list", "--no-walk", "--ignore-missing", "--timestamp", *asked).decode("ascii").split()
         shallow = git.git("rev-parse", "--is-shallow-repository").strip() == b"true"
     except git.GitError as error:
-        return not_checked("commit", str(error))
+        raise NotChecked(str(error)) from error
     times = {commit: int(seconds) for seconds, commit in zip(answer[::2], answer[1::2], strict=True)}
     if shallow and not times.keys() >= set(asked):
-        return not_checked("commit", "this checkout is shallow; `git fetch --unshallow` brings the commits")
+        raise NotChecked("this checkout is shallow; `git fetch --unshallow` brings the commits")
     problems = by_sentence((name, _commit_problem(commit, created, times)) for name, commit, created in named)
-    return verdict("commit", problems, f"{len(times)} commits are in this repository, and older than what they made")
+    return Outcome(problems, f"{len(times)} commits are in this repository, and older than what they made")
 
 
 def _commit_problem(commit: str, created: str, times: Mapping[str, int]) -> str:
@@ -114,30 +111,33 @@ def _commit_problem(commit: str, created: str, times: Mapping[str, int]) -> str:
             " commit of the project."
         )
     try:
-        made = datetime.fromisoformat(created).timestamp()
+        late = (datetime.fromisoformat(created) + CLOCK).timestamp() < times[commit]
     except ValueError:
         return ""  # `reproduced_check` says so
-    late = made + CLOCK.total_seconds() < times[commit]
-    return f"it was created before its commit {commit[:10]} was made; {_RESEND}" if late else ""
+    return f"it was created before its commit {commit[:10]} was made; {RESEND}" if late else ""
 
 
-def duplicates_check(contents: Contents, reference: Sequence[Result], others: Iterable[Contents]) -> Finding:
-    """Against the results of record and every other submission: no cell twice, no method under two names."""
-    rivals: dict[str, list[Result]] = {
-        "the results of record": [result for result in reference if result.cell.mechanism not in (ZERO_SHOT, REAL_DATA)]
-    }
-    rivals |= {one.name: list(one.results.values()) for one in others if one.name != contents.name}
-    own = {result.cell_id for result in contents.results.values()}
+def duplicates_check(case: Case) -> Outcome:
+    """Against the results of record (but for what the submitter's own runs left there) and every other submission: no
+    cell twice, no method under two names."""
+    own, plugin = case.results.values(), case.contents.plugin_hash
+    of_record = [
+        one
+        for one in case.reference
+        if one.cell.mechanism not in BASELINES and (one.cell.plugin is None or one.cell.plugin != plugin)
+    ]
+    others = {one.name: list(one.results.values()) for one in case.others if one.name != case.contents.name}
+    rivals = {"the results of record": of_record, **others}
     problems = []
     for name, results in rivals.items():
-        if both := own & {result.cell_id for result in results}:
+        if both := {one.cell_id for one in own} & {one.cell_id for one in results}:
             problems.append(f"{len(both)} of its cells are those of {name} already; send only what is new.")
-        elif label := _copied(contents.results.values(), results):
+        elif label := _copied(own, results):
             problems.append(
                 f"All outcomes are those of {label} in {name}, record by record; send a method of its own, or explain"
                 " it to the maintainers."
             )
-    return verdict("duplicates", problems, f"none of its cells or methods is in {len(rivals)} other sources")
+    return Outcome(problems, f"none of its cells or methods is in {len(rivals)} other sources")
 
 
 def _copied(own: Iterable[Result], results: Iterable[Result]) -> str:

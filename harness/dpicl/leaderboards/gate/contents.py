@@ -90,16 +90,10 @@ def read_contents(folder: Path) -> Contents:
 
 
 def _read(folder: Path) -> Contents:
-    found = survey(folder)
-    size, content = list(found.problems), found.files
-    results, schema = {}, []
-    for name in content:
-        if name.startswith("results/"):
-            one = _result(folder, name, content[name])
-            if isinstance(one, Result):
-                results[name] = one
-            else:
-                schema.append(one)
+    size, content = survey(folder)
+    found = {name: _result(folder, name, content[name]) for name in content if name.startswith("results/")}
+    results = {name: one for name, one in found.items() if isinstance(one, Result)}
+    schema = [one for one in found.values() if isinstance(one, str)]
     card, card_problem = _card(folder, CARD in content)
     named = card.mechanism if card else ""
     size += [
@@ -108,17 +102,17 @@ def _read(folder: Path) -> Contents:
         if card is not None and name.endswith(".py") and name != named
     ]
     reproduced: tuple[Reproduction, ...] = ()
-    if REPRODUCED in content:
-        try:
-            reproduced = read_reproduced(folder / REPRODUCED)
-        except DpiclError as error:
-            schema.append(str(error).replace(f"{folder}/", ""))
+    try:
+        reproduced = read_reproduced(folder / REPRODUCED) if REPRODUCED in content else ()
+    except DpiclError as error:
+        schema.append(str(error).replace(f"{folder}/", ""))
     plugin = folder / named if named in content else None
     return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results, plugin, reproduced)
 
 
-def _card(folder: Path, there: bool) -> tuple[Card | None, str]:
-    if not there:
+def _card(folder: Path, is_there: bool) -> tuple[Card | None, str]:
+    """(the card, "") or (None, why it cannot be read)."""
+    if not is_there:
         return None, f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
     team, method = folder.parent.name, folder.name
     for kind, name in (("team", team), ("method", method)):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dpicl.leaderboards.model.text import visible
 
@@ -31,11 +31,24 @@ class Finding:
         object.__setattr__(self, "others", tuple(map(visible, self.others)))
 
 
-def verdict(check: str, problems: Sequence[str], good: str = "", notes: Sequence[str] = ()) -> Finding:
-    """Failed with the first problem, or ok with ``good``; further problems and notes follow."""
-    if problems:
-        return Finding(check, "failed", problems[0], (*problems[1:], *notes))
-    return Finding(check, "ok", good, tuple(notes))
+class Outcome(NamedTuple):
+    """What a check returns: its problems, what is said where there is none, and notes either way."""
+
+    problems: Sequence[str]
+    good: str = ""
+    notes: Sequence[str] = ()
+
+    def finding(self, check: str) -> Finding:
+        first, *more = self.problems or [self.good]
+        return Finding(check, "failed" if self.problems else "ok", first, (*more, *self.notes))
+
+
+class NotChecked(Exception):
+    """Raised by a check that cannot be made; the text says why. notes: what was found all the same."""
+
+    def __init__(self, why: str, notes: Sequence[str] = ()) -> None:
+        super().__init__(why)
+        self.notes = notes
 
 
 def by_sentence(found: Iterable[tuple[str, str]]) -> list[str]:
@@ -45,10 +58,6 @@ def by_sentence(found: Iterable[tuple[str, str]]) -> list[str]:
         places.setdefault(problem, []).append(place)
     places.pop("", None)
     return [f"{own[0]}{f' (and {len(own) - 1} more)' if own[1:] else ''}: {problem}" for problem, own in places.items()]
-
-
-def not_checked(check: str, why: str) -> Finding:
-    return Finding(check, "not checked", why)
 
 
 def fault(error: Exception) -> str:

@@ -1,8 +1,7 @@
 """Is the epsilon of a result what its ledger costs? The ledger is read strictly and its epsilon recomputed.
 
-The file's ledger must add up to the event that the file names. `dpicl.privacy.accountants` bounds it with two
-accountants wherever two have a theorem; where one alone answers, this module adds dp_accounting's own. Whether the
-ledger is *complete* is seen with the mechanism's code (`dpicl.leaderboards.gate.code.events_check`).
+The file's ledger must add up to the event that the file names, and `dpicl.privacy.accountants` bounds that event anew.
+Whether the ledger is *complete* is seen with the mechanism's code (`dpicl.leaderboards.gate.code.events_check`).
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from dp_accounting import dp_event as dp
-from dp_accounting.pld import pld_privacy_accountant as pld
-from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
 from dpicl.core.errors import DpiclError, PluginError, UsageError
 from dpicl.core.seeds import streams
 from dpicl.data.task import Task, load_config
-from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
+from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.consistency import RESEND
+from dpicl.leaderboards.gate.findings import Outcome, by_sentence
 from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.privacy import accountants
+from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import ParallelDpEvent, flatten, from_json, to_json
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.time_limit import TookTooLong, within
@@ -36,8 +35,6 @@ from dpicl.results.schema import LedgerRow, Result
 SAME = 1e-6
 #: How much less a ledger may cost than its file says: older files have the larger one of two accountants' bounds.
 LOOSER = 0.02
-#: Relative difference between two accountants.
-AGREE = 0.01
 #: The least share of its target that a calibrated knob spends.
 SPENT = 0.98
 #: Kinds of events that the primitives of `dpicl.privacy` charge. Others, such as `epsilon_delta`, are
@@ -107,22 +104,19 @@ def sizes_of(result: Result, mechanism: Mechanism) -> Sizes:
     return mechanism.public_sizes(task.sized(), shots, result.privacy.queries or 0)
 
 
-def epsilon_check(contents: Contents, run_code: bool = False) -> Finding:
-    """Recomputes every epsilon; events that occur several times are accounted for once.
-
-    run_code: whether the mechanism's code declares its events too; without it nothing vouches for an asserted event.
-    """
-    problems, accountants_used, largest = [], set(), 0.0
-    for name, result in contents.results.items():
-        problem = ledger_problem(result) or _asserted_problem(result, run_code)
-        if not problem:
-            problem, value, used = _recomputed(result)
-            largest = max(largest, value / result.cell.epsilon if result.cell.epsilon else 0.0)
-            accountants_used.add(used)
-        problems.append((name, problem))
-    by = "; ".join(sorted(accountants_used))
-    good = f"recomputed from {len(contents.results)} ledgers by {by}; at most {100 * largest:.2f}% of the target"
-    return verdict("epsilon", by_sentence(problems), good)
+def epsilon_check(case: Case) -> Outcome:
+    """Recomputes every epsilon; events that occur several times are accounted for once. For a board: adds up alone."""
+    problems, largest = [], 0.0
+    for name, result in case.results.items():
+        problem = ledger_problem(result)
+        if not problem and not case.request.cheap:
+            problem = _asserted_problem(result, case.request.run_code)
+            if not problem:
+                problem, value = recompute(result)
+                largest = max(largest, value / result.cell.epsilon if result.cell.epsilon else 0.0)
+        problems.append((name, problem or unspent(result)))
+    good = f"recomputed from {len(case.results)} ledgers; at most {100 * largest:.2f}% of the target"
+    return Outcome(by_sentence(problems), good)
 
 
 def ledger_problem(result: Result) -> str:
@@ -131,9 +125,9 @@ def ledger_problem(result: Result) -> str:
     try:
         total, event = add_up(privacy.ledger), from_json(privacy.event)
     except DpiclError as error:
-        return f"its ledger cannot be read ({str(error).rstrip('.')}); send what `dpicl run` wrote."
+        return f"its ledger cannot be read ({str(error).rstrip('.')}); {RESEND}"
     if to_json(total) != to_json(event):
-        return "the rows of its ledger do not add up to its event; send what `dpicl run` wrote."
+        return f"the rows of its ledger do not add up to its event; {RESEND}"
     if not privacy.epsilon_proved <= cell.epsilon * (1 + 1e-9):
         return (
             f"its proved epsilon {epsilon_text(privacy.epsilon_proved)} is above the target {cell.epsilon:g}; lower it"
@@ -157,7 +151,7 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
     for group, branch in branches.items() or ((None, event),):
         records = everybody if group is None else sizes[group]
         for part in flatten(branch):
-            if isinstance(part, dp.PoissonSampledDpEvent) and not _whole(part.sampling_probability * records):
+            if isinstance(part, dp.PoissonSampledDpEvent) and not _is_whole(part.sampling_probability * records):
                 return (
                     f"its sampling rate {part.sampling_probability:.6g} expects no whole number of {records} records;"
                     " use the rate of the samplers in dpicl.privacy.private_set."
@@ -171,7 +165,7 @@ def unpaid(result: Result) -> str:
     stored = len(result.texts)
     if cell.epsilon > 0 and not privacy.ledger and (stored or result.released_count):
         count = max(stored, result.released_count)
-        return f"it released {count} texts and charged nothing; send what `dpicl run` wrote."
+        return f"it released {count} texts and charged nothing; {RESEND}"
     answers = bool(result.answers) or cell.queries is not None or privacy.queries is not None
     return queries_problem(result) if answers and not result.prepared else ""
 
@@ -183,9 +177,9 @@ def queries_problem(result: Result) -> str:
         if queries is None or queries < count:
             return f"its epsilon covers {queries or 'no'} queries, and it answered {count}; charge all."
     if wanted is not None and queries != wanted:
-        return f"its epsilon covers {queries} queries, its cell says {wanted}; send what `dpicl run` wrote."
+        return f"its epsilon covers {queries} queries, its cell says {wanted}; {RESEND}"
     if result.released_count < result.manifest.data.test_records:
-        return "it answered fewer queries than it has test records; send what `dpicl run` wrote."
+        return f"it answered fewer queries than it has test records; {RESEND}"
     return ""
 
 
@@ -195,12 +189,13 @@ def unspent(result: Result) -> str:
     if not 0 < target < math.inf or proved >= SPENT * target:
         return ""
     said = f"its ledger costs epsilon {epsilon_text(proved)}, under {SPENT:g} of the target {target:g}"
-    return f"{said}, which no calibrated knob leaves unspent; send what `dpicl run` wrote."
+    return f"{said}, which no calibrated knob leaves unspent; {RESEND}"
 
 
 def _asserted_problem(result: Result, run_code: bool) -> str:
+    """Why nothing vouches for an event, or "": with the mechanism's code the check `ledger` compares it."""
     kinds = asserted(result.privacy.event)
-    if not kinds or run_code or result.cell.plugin is None:  # then the check `ledger` compares it with the code
+    if not kinds or run_code or result.cell.plugin is None:
         return ""
     return (
         f"its ledger asserts {', '.join(sorted(kinds))}, which no primitive of the project charges; only its code can"
@@ -215,70 +210,41 @@ def asserted(event: Any) -> set[str]:
 
 def _kinds(event: Any) -> Iterator[str]:
     if isinstance(event, Mapping) and isinstance(event.get("event"), str):
-        yield event["event"]
         inside = event.get("of", ())
-        yield from _kinds(
-            list(inside.values()) if event["event"] == "parallel" and isinstance(inside, Mapping) else inside
-        )
+        yield event["event"]
+        yield from _kinds([*inside.values()] if event["event"] == "parallel" else inside)
     elif isinstance(event, list):
         for part in event:
             yield from _kinds(part)
 
 
-def _whole(expected: float) -> bool:
+def _is_is_whole(expected: float) -> bool:
     return round(expected) >= 1 and abs(expected - round(expected)) < 1e-6 * max(expected, 1)
 
 
-def _recomputed(result: Result) -> tuple[str, float, str]:
-    """(problem or "", epsilon, the accountants)."""
+def _is_whole(expected: float) -> bool:
+    return round(expected) >= 1 and abs(expected - round(expected)) < 1e-6 * max(expected, 1)
+
+
+def recompute(result: Result) -> tuple[str, float]:
+    """(what is wrong with the proved epsilon or "", what the ledger costs)."""
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     try:
         event = from_json(result.privacy.event)
-        upper, second, used = within(_SECONDS, lambda: account(event, result.cell.delta))
+        upper = within(_SECONDS, lambda: bounds_of(event, result.cell.delta)).upper
     except (DpiclError, TookTooLong) as error:
-        return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0, "no accountant"
+        return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0
     except Exception as error:  # an accountant that breaks on untrusted numbers proves nothing
-        return f"no epsilon can be proved for its ledger ({type(error).__name__}).", 0.0, "no accountant"
+        return f"no epsilon can be proved for its ledger ({type(error).__name__}).", 0.0
+    problem = ""
     if not upper <= target * (1 + SAME):
         problem = f"its ledger costs epsilon {epsilon_text(upper)}, above the target {target:g}; use more noise."
     elif not (1 - LOOSER) * proved <= upper <= (1 + SAME) * proved:
-        problem = f"its ledger costs epsilon {upper:.6f}, and the file says {proved:.6f}; send what `dpicl run` wrote."
-    elif not (problem := unspent(result)) and second is not None and second > upper * (1 + AGREE):
-        problem = f"a second accountant finds epsilon {second:.6f}, the first {upper:.6f}; report it."
-    return problem, upper, used
-
-
-def problem_of(result: Result) -> str:
-    """What is wrong with the epsilon of one result, or "": its ledger in itself, then its cost recomputed."""
-    return ledger_problem(result) or _recomputed(result)[0]
+        problem = f"its ledger costs epsilon {upper:.6f}, and the file says {proved:.6f}; {RESEND}"
+    return problem, upper
 
 
 @lru_cache(maxsize=256)
-def account(event: dp.DpEvent, delta: float) -> tuple[float, float | None, str]:
-    """(upper bound, that of a second accountant or None, names of both).
-
-    None: the second one proves a looser upper bound, which cannot contradict the first.
-    """
-    bounds = accountants.epsilon(event, delta)
-    said = bounds.accountants
-    if {"prv", "pld"} <= said.keys():  # `accountants` has compared them: they agree to 1%, or it raises
-        value = said["pld"]
-        return bounds.upper, value if isinstance(value, float) else None, "PRV and PLD"
-    if "other_proof" in said:
-        return bounds.upper, None, "PLD, beside a proof by the parts"
-    single = event if not isinstance(event, ParallelDpEvent) else dict(event.branches)[said["worst_groups"][0]]
-    return _second(single, bounds.upper, delta, ", ".join(sorted(set(said) & {"exact", "rdp", "pld"})) or "theorem")
-
-
-def _second(event: dp.DpEvent, upper: float, delta: float, first: str) -> tuple[float, float | None, str]:
-    """dp_accounting's own answer, where it has one."""
-    if upper in (0.0, math.inf):
-        return upper, None, "no accountant needed"
-    tight = pld.PLDAccountant()
-    if tight.supports(event):
-        return upper, float(tight.compose(event).get_epsilon(delta)), f"{first} and PLD of dp_accounting"
-    loose = rdp.RdpAccountant()
-    if loose.supports(event):
-        value = float(loose.compose(event).get_epsilon(delta))
-        return upper, None, f"{first} and RDP of dp_accounting ({'looser' if value > upper else 'not below'})"
-    return upper, None, f"{first} alone (dp_accounting has no theorem)"
+def bounds_of(event: dp.DpEvent, delta: float) -> Bounds:
+    """The bounds of `accountants.epsilon`, kept: many results have one event."""
+    return accountants.epsilon(event, delta)

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dpicl.core.errors import DpiclError
@@ -30,10 +29,9 @@ from dpicl.data.sources import resolve
 from dpicl.data.splits import folded, normalised
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.card import CARD
-from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, verdict
+from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.findings import NotChecked, Outcome
 from dpicl.leaderboards.model.text import names_text
-from dpicl.results.schema import Result
 
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.
 RUN, WHOLE, BOILERPLATE = 8, 4, 3
@@ -44,38 +42,17 @@ _PINNED = {("cell_id",), ("created",)}
 _SEED = 0
 
 
-@dataclass
-class _Search:
-    """Runs of eight words and whole lines of the submission, with the places that have them."""
-
-    runs: dict[str, set[str]] = field(default_factory=dict)
-    wholes: dict[str, set[str]] = field(default_factory=dict)
-
-    def add(self, place: str, text: str) -> None:
-        for run in _runs(text):
-            self.runs.setdefault(run, set()).add(place)
-        for line in {text, *text.splitlines()}:
-            if len(_WORD.findall(line)) >= WHOLE:
-                self.wholes.setdefault(normalised(line), set()).add(place)
-
-    def forget(self, text: str) -> None:
-        """Takes public words out."""
-        for run in _runs(text):
-            self.runs.pop(run, None)
-        self.wholes.pop(normalised(text), None)
-
-
-def records_check(contents: Contents, reference: Sequence[Result]) -> Finding:
+def records_check(case: Case) -> Outcome:
     """Searches the records of every task and source that the submission used, and of $DPICL_DATA where it has them."""
     problems, notes, searched, absent = [], [], [], []
-    for task, source, train in sorted(_needed(contents), key=str):
+    for task, source, train in sorted(_needed(case), key=str):
         try:
             loaded = Task.load(task, source, limit_train=train, seed=_SEED)
         except DpiclError as error:
             absent.append(f"{task} ({source}): {str(error).rstrip('.')}")
             continue
         searched.append(f"{task} ({source}, {loaded.size:,} records)")
-        copies, common = _search(contents, loaded, reference)
+        copies, common = _search(case, loaded)
         for place, count in sorted(copies.items()):
             problems.append(
                 f"{place} holds words of {count} private record{'s' if count > 1 else ''} of {task} ({source}): a whole"
@@ -84,56 +61,59 @@ def records_check(contents: Contents, reference: Sequence[Result]) -> Finding:
         if common:
             notes.append(f"{common} runs of {RUN} words are in {BOILERPLATE} or more records of {task} ({source}).")
     if absent and not problems:
-        return Finding("private records", "not checked", f"no records here for {names_text(absent)}", tuple(searched))
-    return verdict("private records", problems, f"no copy of {names_text(searched)}", [*notes, *absent])
+        raise NotChecked(f"no records here for {names_text(absent)}", searched)
+    return Outcome(problems, f"no copy of {names_text(searched)}", [*notes, *absent])
 
 
-def _needed(contents: Contents) -> set[tuple[str, str, int | None]]:
+def _needed(case: Case) -> set[tuple[str, str, int | None]]:
     """(task, source, number of training records; None: all) of every data set to search."""
     needed: set[tuple[str, str, int | None]] = set()
-    for cell in (result.cell for result in contents.results.values()):
+    for cell in (result.cell for result in case.results.values()):
         needed.add((cell.task, cell.source, None if cell.source == "local" else cell.train_records))
         if resolve("auto", source_spec(load_config(cell.task))) == "local":
             needed.add((cell.task, "local", None))
     return needed
 
 
-def _search(contents: Contents, task: Task, reference: Sequence[Result]) -> tuple[Counter[str], int]:
+def _search(case: Case, task: Task) -> tuple[Counter[str], int]:
     """(place -> how many private records it has words of, number of boilerplate runs)."""
-    search = _Search()
-    for place, text in texts_of(contents, task.name):
-        search.add(place, text)
-    for text in _public(task, reference):
-        search.forget(text)
-    holders: dict[str, list[int]] = {}
-    found: dict[int, set[str]] = {}
+    places: dict[str, set[str]] = defaultdict(set)  # a run of eight words, or a whole line -> where it stands
+    for place, text in _texts(case, task.name):
+        for words in (*_runs(text), *(whole for line in {text, *text.splitlines()} for whole in _whole(line))):
+            places[words].add(place)
+    for text in _public(case, task):
+        for words in (*_runs(text), *_whole(text)):
+            places.pop(words, None)
+    holders: dict[str, set[int]] = defaultdict(set)
+    wholes: set[str] = set()
     for number, record in enumerate(task.train):
-        parts = (record.text,) if task.labels else (record.text, record.label)
-        for part in parts:
-            for run in set(_runs(part)) & search.runs.keys():
-                holders.setdefault(run, []).append(number)
-            if len(_WORD.findall(part)) >= WHOLE and (key := normalised(part)) in search.wholes:
-                found.setdefault(number, set()).update(search.wholes[key])
-    common = {run for run, numbers in holders.items() if len(numbers) >= BOILERPLATE}
-    for run, numbers in holders.items():
-        for number in () if run in common else numbers:
-            found.setdefault(number, set()).update(search.runs[run])
-    return Counter(place for places in found.values() for place in places), len(common)
+        for part in (record.text,) if task.labels else (record.text, record.label):
+            own = {*_whole(part)} & places.keys()
+            wholes |= own
+            for words in own | ({*_runs(part)} & places.keys()):
+                holders[words].add(number)
+    common = {words for words, numbers in holders.items() if len(numbers) >= BOILERPLATE} - wholes
+    found: dict[int, set[str]] = defaultdict(set)
+    for words in holders.keys() - common:
+        for number in holders[words]:
+            found[number] |= places[words]
+    return Counter(place for own in found.values() for place in own), len(common)
 
 
-def _public(task: Task, reference: Sequence[Result]) -> Iterator[str]:
+def _public(case: Case, task: Task) -> Iterator[str]:
     for record in (*task.test, *task.public):
         yield from (record.text, record.label)
     yield from _strings(task.config["metadata"].get("prompts", {}))
     yield from _strings([task.config.get("description", ""), task.config.get("doc_to_text", "")])
-    for result in reference:
+    for result in case.reference:
         if result.cell.task == task.name and result.privacy.epsilon_proved == 0:
             yield from result.texts
 
 
-def texts_of(contents: Contents, task: str) -> Iterator[tuple[str, str]]:
+def _texts(case: Case, task: str) -> Iterator[tuple[str, str]]:
     """(place, text) of everything that a reader of the submission sees; of results those of this task."""
-    for name in contents.files:
+    contents = case.contents
+    for name in contents.content:
         result = contents.results.get(name)
         if result is None and not name.startswith("results/"):
             yield name, contents.content[name].decode("utf-8", "replace")
@@ -168,3 +148,9 @@ def _strings(value: Any, place: tuple[str, ...] = ()) -> Iterator[str]:
 def _runs(text: str) -> Iterator[str]:
     words = _WORD.findall(folded(text))
     return (" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1))
+
+
+def _whole(text: str) -> Iterator[str]:
+    """What is the same for texts that are one record; nothing for a few words."""
+    if len(_WORD.findall(text)) >= WHOLE:
+        yield f"= {normalised(text)}"  # no run of words begins so

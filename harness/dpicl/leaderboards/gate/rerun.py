@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import fmean, pstdev
@@ -24,10 +24,11 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
 from dpicl.core.plugins import theirs
 from dpicl.leaderboards.gate.card import REPRODUCED
-from dpicl.leaderboards.gate.code import may_run, plugins, trusting
+from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.code import plugins, trusting
 from dpicl.leaderboards.gate.consistency import CLOCK
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, verdict
+from dpicl.leaderboards.gate.findings import Outcome
 from dpicl.leaderboards.gate.ledgers import SAME
 from dpicl.leaderboards.model.rows import score_of
 from dpicl.leaderboards.model.submissions import Reproduction
@@ -44,13 +45,10 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class RerunCell:
-    """A cell as reported and as it came out now. problem: what is wrong with the latter, or "". same_place: whether
-    processor, device, dtype, packages and arithmetic are the same.
-    """
+    """A cell as reported and as it came out now. problem: what is wrong with the latter, or ""."""
 
     reported: Result
     reproduced: Result
-    same_place: bool
     identical: bool
     problem: str
 
@@ -87,22 +85,15 @@ def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int
     return seed, random.Random(seed).sample(results, min(count, len(results)))
 
 
-def rerun(
-    contents: Contents, chosen: list[Result], run_code: bool, announce: Callable[[str], None] = lambda line: None
-) -> list[RerunCell]:
-    """Runs the cells again. announce: called before each.
-
-    Raises UsageError where their code may not run, PluginError where it fails.
-    """
-    if reason := may_run(contents, run_code):
-        raise UsageError(f"{contents.name} cannot be run again: {reason}.")
+def rerun(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
+    """Runs cells again, whose code may run. Raises PluginError where it fails."""
     from dpicl.run.pipeline import run_cell  # loads torch
     from dpicl.run.workbench import Workbench
 
-    bench = Workbench(load_mechanisms(plugins(contents)))
+    bench = Workbench(load_mechanisms(plugins(case.contents)))
     cells = []
     for one in chosen:
-        announce(f"running {one.cell}")
+        case.request.announce(f"running {one.cell}")
         with theirs(f"The re-run of {one.cell} fails"):
             cells.append(compared(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
     return cells
@@ -113,7 +104,6 @@ def compared(reported: Result, now: Result) -> RerunCell:
     metric = reported.main_metric
     if metric not in now.scores or metric not in now.documents:
         raise UsageError(f"{reported.cell} was scored by {metric}, which its task no longer has; run the suite again.")
-    same_place = _place(reported) == _place(now)
     same_outcomes = reported.documents[metric] == now.documents[metric]
     identical = _same_texts(reported, now) and same_outcomes and now.cell_id == reported.cell_id
     difference, allowed = abs(now.scores[metric].value - score_of(reported)), allowed_difference(reported)
@@ -122,11 +112,11 @@ def compared(reported: Result, now: Result) -> RerunCell:
         problem = "another cell came out"
     elif abs(now.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
         problem = "another epsilon is proved"
-    elif same_place and not identical:
+    elif _place(reported) == _place(now) and not identical:
         problem = "on the same processor, device, dtype and packages, with the same rounding, it is not identical"
     elif difference > allowed:
         problem = f"the scores differ by {difference:.3f}, more than {allowed:.3f}"
-    return RerunCell(reported, now, same_place, identical, problem)
+    return RerunCell(reported, now, identical, problem)
 
 
 def _same_texts(reported: Result, now: Result) -> bool:
@@ -172,12 +162,12 @@ def _differences(cell: RerunCell) -> list[float]:
     return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
 
 
-def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Finding:
+def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> Outcome:
     """Whether the re-run confirms what was reported."""
     problems = [
-        f"{was.cell}: reported {score_of(was):.3f}, now {one.score:.3f}: {one.problem}."
+        f"{one.reported.cell}: reported {score_of(one.reported):.3f}, now {one.score:.3f}: {one.problem}."
         for one in cells
-        if one.problem and (was := one.reported)
+        if one.problem
     ]
     if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
         mean = fmean(score_of(one.reported) - one.score for one in cells)
@@ -188,20 +178,19 @@ def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Findin
     again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
     identical = sum(one.identical for one in cells)
     number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
-    drawn = f"{number} came out again, {identical} identical{trusting(contents)}"
-    return verdict("rerun", problems, drawn, [again])
+    return Outcome(problems, f"{number} came out again, {identical} identical{trusting(contents)}", [again])
 
 
-def reproduced_check(contents: Contents, now: datetime | None = None) -> Finding:
+def reproduced_check(case: Case) -> Outcome:
     """Every recorded re-run against the result of its cell."""
-    now = now or datetime.now(UTC)
-    results = {result.cell_id: result for result in contents.results.values()}
+    now = datetime.now(UTC)
+    results = {result.cell_id: result for result in case.results.values()}
     problems = [
         f"{REPRODUCED}, cells[{i}]: {problem}; remove it and record again with `dpicl submit --rerun N --record`."
-        for i, one in enumerate(contents.reproduced)
+        for i, one in enumerate(case.contents.reproduced)
         if (problem := _misfit(one, results.get(one.cell_id), now))
     ]
-    return verdict("reproduced", problems, f"{len(contents.reproduced)} recorded re-runs are of these results")
+    return Outcome(problems, f"{len(case.contents.reproduced)} recorded re-runs are of these results")
 
 
 def _misfit(one: Reproduction, result: Result | None, now: datetime) -> str:

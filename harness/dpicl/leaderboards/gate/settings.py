@@ -12,56 +12,53 @@ import json
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
 from dpicl.core.messages import count
 from dpicl.data.config import classes, load_config
-from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.findings import NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import names_text, seeds_text, visible
 from dpicl.plan.expand import declared_sizes
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
-from dpicl.results.store import Store
 
 #: Fewest seeds of a row at one epsilon on one task.
 SEEDS = 5
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
 
-def suite_check(contents: Contents, suites: Mapping[str, Suite], frozen: bool) -> Finding:
-    """frozen: whether everything was there before, to the byte; a retired version is then no problem."""
-    card = contents.card
+def suite_check(case: Case) -> Outcome:
+    """Are all results of the suite? A retired version is no problem where everything was there before, to the byte."""
+    card, suite, results = case.card, case.suite, case.results
     if card is None:
-        return not_checked("suite", "there is no card that names a suite")
-    suite = suites.get(card.suite)
+        raise NotChecked("there is no card that names a suite")
     if suite is None:
-        return verdict("suite", [f"{contents.name}: {unknown('suite', card.suite, suites)}"])
-    if not contents.results:
-        command = f"dpicl run {card.suite} --mechanism M --results {contents.name}/results"
-        return verdict("suite", [f"There is no result; make some with `{command}`."])
-    if str(card.suite_version) != str(suite.version):
-        if not frozen:
-            problem = (
-                f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
-                f" {suite.version} and set suite_version to it (results that were there before need --base DIR)."
-            )
-            return verdict("suite", [problem])
+        return Outcome([f"{case.contents.name}: {unknown('suite', card.suite, case.request.suites)}"])
+    if not results:
+        command = f"dpicl run {card.suite} --mechanism M --results {case.contents.name}/results"
+        return Outcome([f"There is no result; make some with `{command}`."])
+    if case.is_retired and not case.is_frozen:
+        problem = (
+            f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
+            f" {suite.version} and set suite_version to it (results that were there before need --base DIR)."
+        )
+        return Outcome([problem])
+    if case.is_retired:
         mixed = by_sentence(
             (name, f"it is of version {result.suite.version}, and the card says {card.suite_version}; fix the card.")
-            for name, result in contents.results.items()
+            for name, result in results.items()
             if (result.suite.name, str(result.suite.version)) != (card.suite, str(card.suite_version))
         )
-        return verdict("suite", mixed, f"version {card.suite_version} of {suite.name} is retired; nothing was changed")
-    misfits = ((name, _misfit(result, suite)) for name, result in contents.results.items())
-    problems = by_sentence((*misfits, *_plugins(contents)))
-    problems += _options(contents.results.values())
-    cells = f"{count(len(contents.results), 'cell')} of {suite.name}, version {suite.version}"
-    return verdict("suite", problems, f"{cells}, hash {suite.hash[:8]}")
+        return Outcome(mixed, f"version {card.suite_version} of {suite.name} is retired; nothing was changed")
+    misfits = ((name, _misfit(result, suite)) for name, result in results.items())
+    problems = by_sentence((*misfits, *_plugins(case))) + _options(results.values())
+    return Outcome(
+        problems, f"{count(len(results), 'cell')} of {suite.name}, version {suite.version}, hash {suite.hash[:8]}"
+    )
 
 
 def _misfit(result: Result, suite: Suite) -> str:
@@ -83,34 +80,31 @@ def _misfit(result: Result, suite: Suite) -> str:
     if cell.epsilon not in suite.epsilons:
         known = ", ".join(f"{one:g}" for one in suite.epsilons)
         return f"epsilon {cell.epsilon:g} is not in the suite, which has {known}; remove it."
-    differs = names_text(key for key, value in _shared(suite, cell).items() if getattr(cell, key) != value)
-    if differs:
-        return f"its {differs} is not what the suite says; run it with the suite as it is."
-    return ""
+    differs = names_text(key for key, value in _fixed(suite, cell).items() if getattr(cell, key) != value)
+    return f"its {differs} is not what the suite says; run it with the suite as it is." if differs else ""
 
 
-def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
+def _fixed(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
     keys = ("delta", "noise", "mode", "train_records", "private_share")
-    wanted: dict[str, object] = {key: getattr(suite, key) for key in keys}
-    wanted["test_records"] = suite.records_of(cell.task)
-    wanted["shots"] = suite.task_shots.get(cell.task, suite.shots)
-    if cell.queries is not None:
-        wanted["queries"] = suite.queries
-    if suite.source != "auto":
-        wanted["source"] = suite.source
-    wanted["sizes"] = declared_sizes(suite, cell.task, classes(load_config(cell.task)))
-    return wanted
+    return {
+        **{key: getattr(suite, key) for key in keys},
+        "test_records": suite.records_of(cell.task),
+        "shots": suite.task_shots.get(cell.task, suite.shots),
+        "sizes": declared_sizes(suite, cell.task, classes(load_config(cell.task))),
+        **({} if cell.queries is None else {"queries": suite.queries}),
+        **({} if suite.source == "auto" else {"source": suite.source}),
+    }
 
 
-def _plugins(contents: Contents) -> Iterable[tuple[str, str]]:
+def _plugins(case: Case) -> Iterable[tuple[str, str]]:
     """Results whose mechanism is not the submitted file."""
-    submitted = contents.plugin_hash
-    named = contents.card.mechanism if contents.card else ""
+    submitted = case.contents.plugin_hash
+    named = case.card.mechanism if case.card else ""
     if named and submitted is None:
         yield "submission.yaml", f"mechanism names {named}, which is not there; send the file or drop the key."
         return
-    for name, result in contents.results.items():
+    for name, result in case.results.items():
         plugin = result.cell.plugin
         if submitted is None and plugin is not None:
             yield name, "it was made with a mechanism's file that is not here; send the file and name it in the card."
@@ -124,9 +118,8 @@ def _options(results: Iterable[Result]) -> list[str]:
     found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for result in results:
         cell = result.cell
-        found[cell.model, cell.label, cell.task].add(
-            json.dumps([cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True)
-        )
+        ways = json.dumps([cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True)
+        found[cell.model, cell.label, cell.task].add(ways)
     return [
         f"Row {label} on {task} ({model}) was run with {len(ways)} sets of options; one row has one, so give them"
         " labels of their own, or remove all but one."
@@ -135,73 +128,68 @@ def _options(results: Iterable[Result]) -> list[str]:
     ]
 
 
-def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | None = None) -> Finding:
+def seeds_check(case: Case) -> Outcome:
     """At least `SEEDS` seeds, the same in every row, each with noise of its own.
 
     So that nobody chooses seeds: all of the suite's, and others only where the reference baselines have them.
     """
+    suite = None if case.is_frozen else case.suite
     rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
-    for result in contents.results.values():
+    for result in case.results.values():
         cell = result.cell
         rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
     problems = []
-    everywhere = {result.cell.seed for result in contents.results.values()}
+    everywhere = {result.cell.seed for result in case.results.values()}
     for (model, label, task, epsilon), results in sorted(rows.items(), key=lambda item: item[0]):
         where = f"{label} on {task} at epsilon {epsilon:g} ({model})"
         seeds = {result.cell.seed for result in results}
+        left_out = set(suite.seeds) - set(suite.seeds_of(task, epsilon)) if suite else set()
         if len(seeds) < len(results):
             problems.append(f"{where} has two results for one seed; keep one.")
         if len(seeds) < SEEDS:
-            command = _more_seeds(contents, results[0].cell, suite)
-            problems.append(
-                f"{where} has {count(len(seeds), 'seed')}; at least {SEEDS} are needed, so run more: `{command}`."
-            )
-        elif lacking := everywhere - seeds - _left_out(suite, task, epsilon):
+            more = f"at least {SEEDS} are needed, so run more: `{_more_seeds(case, results[0].cell)}`."
+            problems.append(f"{where} has {count(len(seeds), 'seed')}; {more}")
+        elif lacking := everywhere - seeds - left_out:
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
             problems.append(
                 f"{where} released the same for all {len(results)} seeds, although it has noise; say in the card why,"
                 " or run it with noise that depends on the seed."
             )
-    if suite is not None and (left_out := set(suite.seeds) - everywhere):
-        problems.append(f"Seed {seeds_text(left_out)} of the suite is left out; run all of its seeds.")
-    problems += _without_baselines(contents, reference, everywhere)
-    return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {count(len(rows), 'row')}")
+    if suite is not None and (lacking := set(suite.seeds) - everywhere):
+        problems.append(f"Seed {seeds_text(lacking)} of the suite is left out; run all of its seeds.")
+    problems += _without_baselines(case, everywhere)
+    return Outcome(problems, f"seeds {seeds_text(everywhere)} in each of {count(len(rows), 'row')}")
 
 
-def _more_seeds(contents: Contents, cell: Cell, suite: Suite | None) -> str:
+def _more_seeds(case: Case, cell: Cell) -> str:
     """The command that runs a row with all seeds of the suite, and at least `SEEDS`."""
-    seeds = sorted({*(suite.seeds if suite is not None else ()), *range(SEEDS)})
-    plugin = [] if contents.plugin is None else ["--plugin", str(contents.plugin)]
-    options = [word for option in cell.label.split("+")[1:] for word in ("--option", option)]
-    words = ["dpicl", "run", cell.suite, *plugin, "--mechanism", cell.label.partition("+")[0], *options]
+    seeds = sorted({*(case.suite.seeds if case.suite else ()), *range(SEEDS)})
+    mechanism, *options = cell.label.split("+")
+    words = ["dpicl", "run", cell.suite, "--mechanism", mechanism, *(f"--option={option}" for option in options)]
+    words += [] if case.contents.plugin is None else ["--plugin", str(case.contents.plugin)]
     words += ["--task", cell.task, "--epsilon", f"{cell.epsilon:g}", "--model", cell.model]
-    words += ["--seed", ",".join(map(str, seeds)), "--results", str(contents.folder / "results")]
+    words += ["--seed", ",".join(map(str, seeds)), "--results", str(case.contents.folder / "results")]
     return shlex.join(visible(word, 200) for word in words)
-
-
-def _left_out(suite: Suite | None, task: str, epsilon: float) -> set[int]:
-    """The seeds of the suite that it does not run on this task at this epsilon."""
-    return set() if suite is None else set(suite.seeds) - set(suite.seeds_of(task, epsilon))
 
 
 def _same_noise(results: Sequence[Result]) -> bool:
     """Whether all seeds released the same texts (scored the same on every record, where texts are withheld)."""
     if len(results) < 2 or not any(result.privacy.ledger for result in results):
         return False
-    seen = {
+    released = {
         (tuple(result.texts), tuple(one.id for one in result.answers))
         if result.texts
         else tuple(result.documents[result.main_metric].outcomes)
         for result in results
     }
-    return len(seen) == 1
+    return len(released) == 1
 
 
-def _without_baselines(contents: Contents, reference: Sequence[Result], seeds: set[int]) -> Iterable[str]:
+def _without_baselines(case: Case, seeds: set[int]) -> Iterable[str]:
     """Reference baselines that have no result of record for some of these seeds."""
-    there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in reference}
-    for model, task in dict.fromkeys((one.cell.model, one.cell.task) for one in contents.results.values()):
+    there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in case.reference}
+    for model, task in dict.fromkeys((one.cell.model, one.cell.task) for one in case.results.values()):
         for baseline in BASELINES:
             if lacking := {seed for seed in seeds if (model, task, baseline, seed) not in there}:
                 yield (
@@ -210,35 +198,24 @@ def _without_baselines(contents: Contents, reference: Sequence[Result], seeds: s
                 )
 
 
-def load_reference(results: Path, suite: str, version: object, suite_hash: str | None) -> list[Result]:
-    """All results of record of one version of a suite; damaged files are left out.
-
-    suite_hash: of the suite as it ships, which leaves out trials with other settings (`--limit`, say). None: any.
-    """
-    found, _ = Store(results, suite).load_all()
-    same = [result for result in found if str(result.suite.version) == str(version)]
-    return [result for result in same if suite_hash in (None, result.suite.hash)]
-
-
-def data_check(contents: Contents, reference: Sequence[Result]) -> Finding:
+def data_check(case: Case) -> Outcome:
     """Every result against the newest result of a reference baseline on its task and model."""
-    oldest_first = sorted(reference, key=lambda one: one.created)
+    oldest_first = sorted(case.reference, key=lambda one: one.created)
     baselines = {(one.cell.task, one.cell.model): one for one in oldest_first if one.cell.mechanism in BASELINES}
     wrong, missing = [], set()
-    for name, result in contents.results.items():
+    for name, result in case.results.items():
         cell = result.cell
         baseline = baselines.get((cell.task, cell.model))
         if baseline is None:
             missing.add((cell.suite, cell.task, cell.model))
         elif differs := differing(result, baseline, REFERENCE):
-            said = f"the results of record for {cell.task} and {cell.model} differ in {names_text(differs)}"
-            wrong.append((name, f"{said}; run it with this version of the project and its data."))
-    problems = by_sentence(wrong)
-    for suite, task, model in sorted(missing):
-        problems.append(
-            f"There is no result of record for {task} and {model} to compare with; make it with `dpicl run {suite}"
-            f" --task {task} --model {model} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
-        )
-    count = len({(result.cell.task, result.cell.model) for result in contents.results.values()})
-    good = f"records, prompts, test records and weights are those of the results of record ({count} of task and model)"
-    return verdict("data", problems, good)
+            what = f"the results of record for {cell.task} and {cell.model} differ in {names_text(differs)}"
+            wrong.append((name, f"{what}; run it with this version of the project and its data."))
+    problems = by_sentence(wrong) + [
+        f"There is no result of record for {task} and {model} to compare with; make it with `dpicl run {suite}"
+        f" --task {task} --model {model} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
+        for suite, task, model in sorted(missing)
+    ]
+    number = len({(result.cell.task, result.cell.model) for result in case.results.values()})
+    good = f"records, prompts, test records and weights are those of the results of record ({number} of task and model)"
+    return Outcome(problems, good)

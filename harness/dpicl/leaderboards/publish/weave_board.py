@@ -19,8 +19,8 @@ from typing import Any
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import epsilon_text, visible
-from dpicl.leaderboards.publish.payload import content_hash, group_name
-from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, load, reason
+from dpicl.leaderboards.publish.runs import content_hash, group_name
+from dpicl.leaderboards.publish.sink import Destination, SinkError, load, reason
 
 _PROVED = "proved_epsilon"
 #: No code, no machine, no links on the terminal.
@@ -87,7 +87,7 @@ def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:
     def export() -> str:
         try:
             client = weave.init(f"{to.entity}/{to.project}" if to.entity else to.project, settings=SETTINGS)
-            new = [publish_board(weave, board) for board in weave_boards(boards)]
+            new = [_publish(weave, board) for board in weave_boards(boards)]
             client.finish()
         except Exception as error:  # weave raises errors of many kinds; the runs are there whatever it says
             raise SinkError(f"The runs were sent, the Weave leaderboard was not: {reason(error)}.") from error
@@ -96,7 +96,7 @@ def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:
     return export
 
 
-def publish_board(weave: ModuleType, board: WeaveBoard) -> bool:
+def _publish(weave: ModuleType, board: WeaveBoard) -> bool:
     """Logs the evaluations and publishes the leaderboard over them; whether it was not there. Needs `weave.init`."""
     from weave.flow.leaderboard import Leaderboard, LeaderboardColumn
     from weave.trace.weave_client import get_ref
@@ -127,6 +127,7 @@ def publish_board(weave: ModuleType, board: WeaveBoard) -> bool:
         )
         for name, scorer, lower in board.columns
     ]
-    description = f"{board.description}\n{mark}"
-    weave.publish(Leaderboard(name=board.name, description=description, columns=columns), name=board.key)
+    weave.publish(
+        Leaderboard(name=board.name, description=f"{board.description}\n{mark}", columns=columns), name=board.key
+    )
     return True

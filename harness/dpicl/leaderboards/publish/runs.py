@@ -1,0 +1,202 @@
+"""From boards to the runs that are published: one for each row on a task, and one with the table of each section.
+
+Numbers are those of the board, so a tracker never shows another number than the board does; no text that was released
+is among them. JSON has no infinity: infinite numbers are left out, and the text `epsilon_text` is always there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from dpicl.leaderboards.model.board import Board, Section, build_board
+from dpicl.leaderboards.model.columns import RANKS, numbers
+from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.evidence import Evidence
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.text import epsilon_text, visible
+from dpicl.leaderboards.render.as_json import submission_json
+from dpicl.results.schema import Result, finite
+
+#: Numbers of a row that are epsilons; they are published as NAME_epsilon.
+_EPSILONS = ("proved", "claimed", "audited", "per_query")
+#: Longest name, in characters; W&B takes tags of at most 64.
+_NAME, _TAG = 120, 60
+Line = Mapping[str, float | str | None]
+
+
+def content_hash(value: Mapping[str, Any]) -> str:
+    """sha256 of a plain value, whatever the order of its keys: 64 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Published:
+    """One run. stands_for: identifies it, whatever its numbers. summary: numbers by name. table: a line a row of the
+    board, each with the same columns; empty for the run of one row."""
+
+    stands_for: Mapping[str, Any]
+    name: str
+    group: str
+    job_type: str
+    tags: tuple[str, ...]
+    config: Mapping[str, Any]
+    summary: Mapping[str, float]
+    table: Sequence[Line] = ()
+
+    @cached_property
+    def content(self) -> str:
+        """sha256 over everything that is sent, 64 hexadecimal digits."""
+        return content_hash(asdict(self))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that results give to publish. notes: what the boards leave out."""
+
+    runs: tuple[Published, ...]
+    boards: tuple[Board, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        return [note for board in self.boards for note in board.notes]
+
+
+def plan(results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()) -> Plan:
+    """What there is to publish: one board for each suite. Takes a fraction of a second a row."""
+    by_suite: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        by_suite[result.suite.name].append(result)
+    boards = tuple(build_board(own, None, evidence, submissions) for _, own in sorted(by_suite.items()))
+    return Plan(tuple(run for board in boards for section in board.sections for run in _runs(section)), boards)
+
+
+def _runs(section: Section) -> Iterator[Published]:
+    for table in section.tables:
+        by_label: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in table.all_rows:
+            by_label[row.label, row.mode].append(row)
+        for rows in by_label.values():
+            yield _row_run(section.group, table, sorted(rows, key=lambda row: row.epsilon))
+    group = section.group
+    lines = [line for table in section.tables for line in _lines(section, table)]
+    yield Published(
+        stands_for={**_group_config(group), "board": True},
+        name=f"board of {group_name(group)}",
+        group=group_name(group),
+        job_type="board",
+        tags=_tags(group, "board"),
+        config={**_group_config(group), "tasks": [table.task for table in section.tables], "remarks": [*section.notes]},
+        summary={"rows": len(lines), "result_files": sum(len(row.results) for row in section.rows)},
+        table=lines,
+    )
+
+
+def _row_run(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published:
+    """One row on one task, at all of its epsilons."""
+    first, cell = rows[0], rows[0].results[0].cell
+    results = [result for row in rows for result in row.results]
+    stands_for = {**_group_config(group), "task": first.task, "row": first.label, "mode": first.mode}
+    names = {"task_version", "options", "shots", "test_records", "train_records", "noise", "plugin"}
+    config = {
+        **stands_for,
+        "mechanism": first.mechanism,
+        "metric": table.metric,
+        "kind": table.kind,
+        "documents": table.documents,
+        "marks": list(dict.fromkeys(mark.name for row in rows for mark in row.marks)),
+        **cell.model_dump(mode="json", include=names),
+        "queries": first.queries,
+        "seeds": sorted({seed for row in rows for seed in row.seeds}),
+        **({"submission": submission_json(first)} if first.submission else {}),
+        "manifest": _shared_manifest(results),
+    }
+    accounting = "" if first.mode == "proved" else f" ({first.mode} ε)"
+    return Published(
+        stands_for={**stands_for, "noise": cell.noise},
+        name=visible(f"{first.label} {first.task}, {group_name(group)}", _NAME) + accounting,
+        group=group_name(group),
+        job_type="end of the scale" if first.is_baseline else "submission" if first.submission else "mechanism",
+        tags=_tags(group, first.task, table.kind, f"mechanism:{first.mechanism}"),
+        config=finite(config),
+        summary=_summary(rows, results),
+    )
+
+
+def group_name(group: Group) -> str:
+    """'classification v1, embedded': what the runs of one section are grouped under."""
+    rounding = ", proved up to rounding" if group.up_to_rounding else ""
+    return visible(f"{group.suite} v{group.version}, {group.model}{rounding}", _NAME)
+
+
+def _group_config(group: Group) -> dict[str, Any]:
+    plain = {name: getattr(group, name) for name in ("suite", "suite_hash", "model", "source", "delta")}
+    rounding = {"up_to_rounding": True} if group.up_to_rounding else {}
+    return {**plain, "suite_version": group.version, "model_weights": group.weights, **rounding}
+
+
+def _tags(group: Group, *own: str) -> tuple[str, ...]:
+    tags = [group.suite, f"suite-v{group.version}", f"model:{group.model}", f"source:{group.source}", *own]
+    tags += ["simulated"] if group.simulated else []
+    return tuple(dict.fromkeys(visible(tag[:_TAG], _TAG)[:_TAG] for tag in tags))
+
+
+def _shared_manifest(results: Sequence[Result]) -> dict[str, Any]:
+    """What the manifests of all these results agree on, without the machine; the result files hold the rest."""
+    manifests = [result.manifest.model_dump(mode="json", exclude={"machine"}) for result in results]
+    return {key: value for key, value in manifests[0].items() if all(other[key] == value for other in manifests)}
+
+
+def _summary(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, float]:
+    """Numbers over seeds for each epsilon, as the board shows them, and the best over epsilon (of ranked rows).
+
+    No rank: it depends on the other rows, and a published row stays as it is when others come.
+    """
+    counted = [row for row in rows if not row.unranked] or rows
+    best = min(counted, key=lambda row: row.score if row.lower_is_better(row.metric) else -row.score)
+    found: dict[str, float | None] = {
+        f"{name}/eps={row.epsilon:g}": value for row in rows for name, value in _row_numbers(row).items()
+    }
+    found |= {
+        "best_score": best.score,
+        "best_score_epsilon": best.epsilon,
+        "best_recovery": max((row.recovery for row in counted if row.recovery is not None), default=None),
+        "largest_proved_epsilon": max((row.proved for row in rows if math.isfinite(row.proved)), default=None),
+        "results": len(results),
+        "seconds_total": sum(sum(result.cost.seconds.values()) for result in results),
+        "tokens_read_total": sum(result.cost.tokens_read for result in results),
+    }
+    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def _row_numbers(row: Row) -> dict[str, float | None]:
+    own = {key: value for key, value in numbers(row).items() if key not in (*RANKS, "epsilon")}
+    named = {f"{key}_epsilon" if key in _EPSILONS else key: value for key, value in own.items()}
+    others = {name: value for name, value in row.numbers.items() if name != row.metric}
+    return {**named, "ranked": float(not row.unranked), **others}
+
+
+def _lines(section: Section, table: TaskTable) -> Iterator[Line]:
+    """A line a row of the section's table, with its ranks; None for a number that is not there or infinite."""
+    for row in table.all_rows:
+        place = section.place(row)
+        found = {"epsilon": row.epsilon, **{name: value(row) for name, value in RANKS.items()}, **_row_numbers(row)}
+        found |= {"mean_rank": place and place[0].low, "mean_rank_high": place and place[0].high}
+        yield {
+            "task": table.task,
+            "row": visible(row.label, _NAME),
+            "epsilon_text": epsilon_text(row.epsilon),
+            **{name: value if math.isfinite(value or 0) else None for name, value in found.items()},
+            "metric": table.metric,
+            "ranked_over": "" if place is None else place[1].scope,
+            "marks": "; ".join(mark.name for mark in row.marks),
+            "not_ranked_because": row.unranked,
+        }

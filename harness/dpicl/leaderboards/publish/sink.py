@@ -1,0 +1,258 @@
+"""The sink for Weights & Biases: one run for each row and board, under an id that says what it stands for.
+
+Publishing again updates the same run: its summary and table are then those of the newest results. wandb is told to
+collect nothing of its own (docs/releases.md says what it sends all the same), and never waits for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import chdir
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from dpicl.core.errors import DpiclError, UsageError
+from dpicl.core.messages import count
+from dpicl.leaderboards.publish.runs import Published, content_hash
+from dpicl.models.server_settings import is_loopback
+
+DEFAULT_PROJECT: Final = "dpicl-bench"
+#: Key of a run's summary that is sent last: the hash of what was sent.
+CONTENT_KEY: Final = "published_content"
+#: Seconds: to begin a run, to end one, and for one request to the server.
+BEGIN_SECONDS, END_SECONDS, ASK_SECONDS = 30.0, 60.0, 15.0
+
+
+class SinkError(DpiclError):
+    """A tracker that rejected or lost what was sent. The results are untouched."""
+
+
+def reason(error: BaseException) -> str:
+    """An error of a tracker in one short line."""
+    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where W&B's runs go. entity: None for the key's own. folder: wandb's files lie in its subfolder `wandb`. address:
+    of the server that gets the key and the runs; None offline."""
+
+    project: str
+    entity: str | None
+    mode: Literal["online", "offline"]
+    folder: Path
+    address: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is said before anything is sent; "" where nothing will be."""
+        return f"W&B: sending to {self.address}, project {self.project}." if self.address else ""
+
+
+def load(module: str, wanted: str) -> ModuleType:
+    """An optional package. Raises UsageError where it is not installed. wanted: what pip installs."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise UsageError(f"{module.partition('.')[0]} is not installed; run `pip install '{wanted}'`.") from None
+
+
+def load_wandb() -> ModuleType:
+    """wandb, quiet and without error reports, and with the settings of environment and home."""
+    os.environ |= {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true"}
+    module = load("wandb", "wandb")
+    _load_settings()
+    return module
+
+
+@cache
+def _load_settings() -> None:
+    """Makes wandb read its settings, which it does once a process, where there is no `wandb/settings`: such a file of
+    the working folder may have come with results, and can name the server that gets the key, a proxy, or no TLS."""
+    from wandb.sdk import wandb_setup
+
+    here = Path.cwd()
+    with chdir("/"):
+        wandb_setup.singleton().settings.root_dir = str(here)
+
+
+def destination(project: str | None, entity: str | None, mode: str | None, folder: Path | None) -> Destination:
+    """The flags; where they are missing, wandb's own variables (WANDB_PROJECT, _ENTITY, _MODE, _DIR) and its settings.
+
+    mode: without a flag or WANDB_MODE, online where an API key is configured, else offline. Raises UsageError where
+    W&B is switched off or the mode is none, SinkError for online without a key.
+    """
+    asked = mode or os.environ.get("WANDB_MODE") or ""
+    asked = {"run": "online", "dryrun": "offline"}.get(asked, asked)
+    if asked not in ("", "online", "offline"):
+        raise UsageError(f"The mode of W&B is online or offline, not '{asked}' (flag or WANDB_MODE).")
+    address = None if asked == "offline" else _address()
+    if address is not None and not _has_key(address):
+        address = None
+    if asked == "online" and address is None:
+        raise SinkError("There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline.")
+    return Destination(
+        project=project or os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT,
+        entity=entity or os.environ.get("WANDB_ENTITY") or None,
+        mode="online" if address else "offline",
+        folder=folder or Path(os.environ.get("WANDB_DIR") or "."),
+        address=address,
+    )
+
+
+def _address() -> str:
+    """The server that gets the key. Raises UsageError for one that anybody on the way could read along with."""
+    load_wandb()
+    from wandb.sdk import wandb_setup
+
+    address = os.environ.get("WANDB_BASE_URL") or str(wandb_setup.singleton().settings.base_url)
+    parts = urlsplit(address)
+    if not parts.hostname or "@" in parts.netloc or (parts.scheme != "https" and not is_loopback(address)):
+        raise UsageError(
+            f"W&B's server {parts.scheme}://{parts.hostname} (WANDB_BASE_URL, or the settings in your home) would get"
+            " the API key over a connection that others can read; use https, without a user in it."
+        )
+    os.environ["WANDB_BASE_URL"] = address  # Weave has a way of its own to find it
+    return address
+
+
+def _has_key(host: str) -> bool:
+    """Whether an API key is configured for a W&B server; asks neither the user nor the server."""
+    from wandb.errors import AuthenticationError
+    from wandb.sdk.lib import wbauth
+
+    try:
+        return wbauth.authenticate_session(host=host, source="dpicl", prompt=False, update_session=False) is not None
+    except AuthenticationError as error:
+        raise SinkError(f"W&B's API key cannot be used: {reason(error)}.") from error
+
+
+def _run_settings(address: str | None) -> Any:
+    """The settings of every run: it tells nothing about the machine, its user or the program.
+
+    address: of the server, whatever wandb has read elsewhere; None offline.
+    """
+    limits = {"retry_max": 2, "retry_wait_min_seconds": 0.5, "retry_wait_max_seconds": 2.0}
+    limits["timeout_seconds"] = ASK_SECONDS
+    parts = ("graphql", "file_stream", "file_transfer")
+    hidden = ("disable_code", "disable_git", "disable_job_creation", "x_disable_machine_info", "x_disable_meta")
+    return load_wandb().Settings(
+        **({"base_url": address} if address else {}),
+        **{f"x_{part}_{name}": value for part in parts for name, value in limits.items()},
+        **dict.fromkeys((*hidden, "x_disable_stats", "silent", "finish_timeout_raises"), True),
+        **dict.fromkeys(("save_code", "symlink", "x_save_requirements"), False),
+        **dict.fromkeys(("host", "run_notes"), ""),
+        console="off",
+        program="dpicl",
+        init_timeout=BEGIN_SECONDS,
+        finish_timeout=END_SECONDS,
+        login_timeout=1.0,
+    )
+
+
+def stage_files(runs: Path) -> Path:
+    """Makes wandb copy the files of tables into a folder for these runs, this user's alone. Raises SinkError.
+
+    The manifest of a table, which goes to the server, names the path of the copy. So the path tells nothing: neither
+    the user's home nor the folder of the runs. Copies of offline runs are needed until `wandb sync`.
+    """
+    digest = hashlib.sha256(f"{os.getuid()} {runs.resolve()}".encode()).hexdigest()[:12]
+    shared = Path("/var/tmp")
+    folder = (shared if shared.is_dir() else Path(tempfile.gettempdir())) / f"dpicl-published-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise SinkError(f"{folder}, where wandb stages tables, belongs to somebody else; use another --dir")
+    os.environ["WANDB_DATA_DIR"] = str(folder)
+    return folder
+
+
+class Sink:
+    """One W&B project, online or offline. sent: run id -> hash of the content that this object has sent."""
+
+    def __init__(self, to: Destination) -> None:
+        self.to = to
+        self.sent: dict[str, str] = {}
+        self._wandb = load_wandb()
+        self._folder = to.folder / "wandb"
+
+    def run_id(self, run: Published) -> str:
+        """16 hexadecimal digits: what the run stands for, and where."""
+        where = {"entity": self.to.entity, "project": self.to.project}
+        return content_hash({"row": content_hash(run.stands_for)[:16], **where})[:16]
+
+    def publish(self, runs: Sequence[Published]) -> None:
+        """Creates or updates every run whose content this object has not sent yet. Raises SinkError."""
+        for run in runs:
+            id = self.run_id(run)
+            if self.sent.get(id) == run.content:
+                continue
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                for older in self._folder.glob(f"offline-run-*-{id}"):  # `wandb sync` would send it after this one
+                    shutil.rmtree(older)
+            except OSError as error:
+                why = error.strerror or type(error).__name__
+                raise SinkError(f"Cannot write into {self._folder} ({why}); use another folder with --dir.") from error
+            try:
+                self._write(run, id)
+            except Exception as error:  # wandb raises errors of many kinds; each means that the run did not arrive
+                raise SinkError(f"W&B did not take '{run.name}': {reason(error)}.") from error
+            self.sent[id] = run.content
+
+    def close(self) -> list[str]:
+        """What a reader can do next, in sentences. Online, asks the server whether everything arrived, since wandb may
+        end a run whose data it could not deliver. Raises SinkError where it did not."""
+        if self.to.mode == "offline":
+            later = f"when there is a network and a key, run `wandb sync {self._folder}/offline-run-*`."
+            return [f"Nothing was sent yet; {later}"] if self.sent else []
+        end = time.monotonic() + ASK_SECONDS
+        while lacking := self.sent.items() - self._arrived().items():
+            if time.monotonic() > end:
+                sent = count(len(self.sent), "run")
+                raise SinkError(f"W&B took the data but shows {len(lacking)} of {sent} incomplete.")
+            time.sleep(1)
+        return []
+
+    def _arrived(self) -> dict[str, Any]:
+        """Run id -> content of every finished run of the project."""
+        try:
+            self._wandb.setup(settings=_run_settings(self.to.address))
+            api = self._wandb.Api(timeout=int(ASK_SECONDS))
+            found = api.runs(f"{self.to.entity or api.default_entity}/{self.to.project}", per_page=200, lazy=False)
+            return {run.id: run.summary_metrics.get(CONTENT_KEY) for run in found if run.state == "finished"}
+        except Exception as error:
+            raise SinkError(f"W&B did not say what it has: {reason(error)}.") from error
+
+    def _write(self, published: Published, id: str) -> None:
+        stage_files(self._folder)
+        with self._wandb.init(
+            project=self.to.project,
+            entity=self.to.entity,
+            id=id,
+            name=published.name,
+            group=published.group,
+            job_type=published.job_type,
+            tags=list(published.tags),
+            config=dict(published.config),
+            resume="allow" if self.to.mode == "online" else None,
+            mode=self.to.mode,
+            dir=str(self.to.folder.resolve()),  # wandb's process may have been started elsewhere
+            reinit="finish_previous",
+            settings=_run_settings(self.to.address),
+        ) as run:
+            run.define_metric("*", summary="none")  # the summary is ours alone: else wandb adds the last values to it
+            if lines := published.table:
+                names = list(dict.fromkeys(name for line in lines for name in line))
+                data = [[line.get(name) for name in names] for line in lines]
+                run.log({"board": self._wandb.Table(columns=names, data=data)})
+            run.summary.update({**published.summary, CONTENT_KEY: published.content})

@@ -1,0 +1,120 @@
+"""What a release would be worth: the same release from public records, scored on others, at no cost in privacy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dpicl.core.cell import ReleaseConfig
+from dpicl.core.errors import DataError
+from dpicl.core.seeds import streams
+from dpicl.core.vocabulary import Demonstration, Query, Record, ReleasedPrompt
+from dpicl.data.splits import deduplicate
+from dpicl.data.task import PublicTask, Task
+from dpicl.data.task_file import BY_EMBEDDING
+from dpicl.evaluation.intervals import bootstrap_interval
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.options import build, resolve_options
+from dpicl.mechanism.outputs import skip_reason
+from dpicl.mechanism.registry import find_mechanism, load_mechanisms
+from dpicl.models.base import LanguageModel
+from dpicl.releasing.release import release
+from dpicl.results.schema import Part
+
+#: Most records that are asked about.
+MOST_TESTED = 200
+#: What a private method must beat, without any record: the instruction alone, and texts that the model writes itself.
+CONTROLS = ("zero_shot", "public_demonstrations")
+#: Public records in the prompt as they are, which cost nothing.
+RECORDS = "public records in the prompt"
+
+
+class UtilityRow(Part):
+    """name: of the mechanism, of a control, or `RECORDS`. low, high: 95% interval of the score, over test records."""
+
+    name: str
+    score: float
+    low: float
+    high: float
+
+
+class Utility(Part):
+    """trained_on: how many public records stood in for the private ones; tested: on how many others it was scored."""
+
+    metric: str
+    trained_on: int
+    tested: int
+    rows: list[UtilityRow]
+
+    @property
+    def sentence(self) -> str:
+        rows = "; ".join(f"{row.name} {row.score:.3f} [{row.low:.3f}, {row.high:.3f}]" for row in self.rows)
+        return f"{self.metric} on {self.tested} public records, made from {self.trained_on} others: {rows}"
+
+
+def measure(
+    mechanism: Mechanism,
+    task: Task,
+    records: Sequence[Record],
+    model: LanguageModel,
+    config: ReleaseConfig,
+    queries: Sequence[Query] = (),
+) -> Utility:
+    """Releases from one half of public records as it will be done from the private ones, and scores on the other half.
+
+    task: with the declared sizes; its private records are not looked at. queries: those that will be answered; as many
+    test records are, so that an answer costs the same.
+    Raises DataError for fewer than four records, and what a release raises.
+    """
+    order = streams(config.seed).stream("public test").permutation(len(records))
+    half, most = len(records) // 2, min(MOST_TESTED, len(queries) or MOST_TESTED)
+    train, test, _ = deduplicate([records[i] for i in order[:half]], [records[i] for i in order[half:][:most]])
+    if len(train) < 2 or len(test) < 2:
+        raise DataError("Utility is measured on four public records at least; give more of them with --public-test.")
+    stand_in = replace(task, train=tuple(train), test=tuple(test), fingerprint="", dropped={})
+    settings = {"noise": "seeded", "delta": config.accounted_delta, "queries": len(queries) or None}
+    own = config.model_copy(update=settings)
+
+    classes = [find_mechanism(name, load_mechanisms(())) for name in CONTROLS]
+    controls = [build(cls, resolve_options(cls, task.name, {})) for cls in classes]
+    found = {}
+    for one in (mechanism, *(control for control in controls if not skip_reason(control, stand_in.public_view()))):
+        made = release(one, stand_in, model, own)
+        found[one.name] = _outcomes(stand_in, model, made.prompt, made.answers)
+    if task.kind != "json":
+        found[RECORDS] = _outcomes(stand_in, model, ReleasedPrompt(None, _spread(train, config.shots)), None)
+    rows = []
+    for name, values in found.items():
+        low, high = bootstrap_interval(values, seed=config.seed)
+        rows.append(UtilityRow(name=name, score=sum(values) / len(values), low=low, high=high))
+    return Utility(metric=_metric_of(task), trained_on=len(train), tested=len(test), rows=rows)
+
+
+def _spread(records: Sequence[Record], number: int) -> list[Demonstration]:
+    """So many records, of each label in turn."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for record in records:
+        turns.append((seen[record.label], record))
+        seen[record.label] += 1
+    chosen = sorted(turns, key=lambda turn: turn[0])[:number]
+    return [Demonstration(record.text, record.label) for _, record in chosen]
+
+
+def _metric_of(task: PublicTask) -> str:
+    """The task's main metric; accuracy where that is of a classifier that is made of what was released."""
+    return "acc" if task.main_metric in BY_EMBEDDING else task.main_metric
+
+
+def _outcomes(
+    task: Task, model: LanguageModel, prompt: ReleasedPrompt, answers: Mapping[str, str] | None
+) -> list[float]:
+    """The outcome of every test record. answers: to be scored in place of what the model says after the prompt."""
+    from dpicl.evaluation import lm_eval_bridge, nearest  # load lm-eval, which takes seconds
+
+    if answers is not None:
+        found = nearest.evaluate_answers(task, answers)
+    else:
+        found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
+    return [document.outcome[_metric_of(task)] for document in found.documents]
