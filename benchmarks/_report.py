@@ -1,4 +1,4 @@
-"""What every benchmark prints: both sides' seconds from one run, their ratio, whether they agree, and the machine."""
+"""What benchmarks share: the options that each takes, and what it prints."""
 
 from __future__ import annotations
 
@@ -43,23 +43,36 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
     return result, time.perf_counter() - start
 
 
-def machine() -> dict[str, Any]:
-    """The processor, its cores that this process may use, and the versions that matter for speed."""
-    here = manifest.machine()
-    return {
-        "processor": here.cpu, "cores": here.cores, "system": platform.system(), "python": platform.python_version()
-    }  # fmt: skip
+def describe(result: dict[str, Any]) -> str:
+    """One line about a `report`."""
+    sides = f"{result['ours_seconds']:g} s against {result['reference_seconds']:g} s"
+    return f"{result['name']}: {result['ratio']:g} times faster ({sides}), agreement: {result['agreement']}"
 
 
-def main(run: Callable[[], dict[str, Any]]) -> int:
-    """Runs a benchmark and prints it: one JSON document with --json, else one line. Exit code 1 on disagreement."""
-    parser = argparse.ArgumentParser(description=run.__doc__)
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """A line a row: name and value of each column."""
+    return "\n".join("  ".join(f"{name} {value}" for name, value in row.items()) for row in rows)
+
+
+def main(
+    run: Callable[..., dict[str, Any]],
+    doc: str | None,
+    describe: Callable[[dict[str, Any]], str] = describe,
+    **options: dict[str, Any],
+) -> int:
+    """Runs a benchmark and prints it: one JSON document with --json, else as ``describe`` says it.
+
+    options: argparse's keywords for each argument of ``run``. Returns 1 where both sides disagree.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    arguments = parser.parse_args()
-    result = {**run(), "machine": machine()}
-    if arguments.json:
-        print(json.dumps(result, indent=2))
-    else:
-        sides = f"{result['ours_seconds']:g} s against {result['reference_seconds']:g} s"
-        print(f"{result['name']}: {result['ratio']:g} times faster ({sides}), agreement: {result['agreement']}")
-    return 0 if result["agreement"] else 1
+    for name, keywords in options.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **keywords)
+    given = vars(parser.parse_args())
+    as_json = given.pop("json")
+    result, seconds = timed(lambda: run(**given))
+    here = manifest.machine()
+    machine = {"processor": here.cpu, "cores": here.cores, "system": platform.system()}
+    result |= {"seconds": round(seconds, 1), "machine": {**machine, "python": platform.python_version()}}
+    print(json.dumps(result, indent=1) if as_json else describe(result))
+    return 0 if result.get("agreement", True) else 1

@@ -66,4 +66,4 @@ def _reference(members: np.ndarray, others: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(run))
+    sys.exit(main(run, __doc__))

@@ -77,4 +77,4 @@ def _requests(task: Task, labels: Sequence[str], documents: int) -> list[Instanc
 
 
 if __name__ == "__main__":
-    sys.exit(main(run))
+    sys.exit(main(run, __doc__))

@@ -22,17 +22,15 @@ differences that were found, "equivalent" the share of pairs called so.
 
 from __future__ import annotations
 
-import argparse
-import json
+import itertools
 import sys
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from benchmarks._report import machine
+from benchmarks._report import main
+from benchmarks._report import table as table_of
 from dpicl.evaluation.statistics import MARGIN, rank_sets
 
 ROWS, SEEDS, DOCUMENTS = (2, 5, 12, 20), (3, 5, 10, 20), 100
@@ -113,32 +111,23 @@ def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> di
     }
 
 
-def run(tables: int, scenes: list[str], rows: list[int], of_seeds: list[int]) -> Iterator[dict[str, Any]]:
-    for binary in (True, False):
-        for scene in scenes:
-            for number in rows:
-                for seeds in of_seeds:
-                    yield measured(scene, number, seeds, binary, tables)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=int, default=400, help="simulated tables of each setting")
-    parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
-    parser.add_argument("--scenes", nargs="+", choices=(*SCENES, *OTHERS), default=list(SCENES))
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    arguments = parser.parse_args()
-    start, lines = time.perf_counter(), []
-    for line in run(arguments.tables, arguments.scenes, arguments.rows, arguments.seeds):
-        lines.append(line)
-        if not arguments.json:
-            print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
-    if arguments.json:
-        seconds = round(time.perf_counter() - start, 1)
-        print(json.dumps({"tables": arguments.tables, "seconds": seconds, "machine": machine(), "lines": lines}))
-    return 0
+def run(tables: int, rows: list[int], scenes: list[str], seeds: list[int]) -> dict[str, Any]:
+    lines = []
+    for setting in itertools.product(scenes, rows, seeds, (True, False)):
+        lines.append(measured(*setting, tables))
+        print(table_of(lines[-1:]), file=sys.stderr, flush=True)
+    return {"name": "rank_coverage", "tables": tables, "lines": lines}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        main(
+            run,
+            __doc__,
+            lambda result: table_of(result["lines"]),
+            tables={"type": int, "default": 400, "help": "simulated tables of each setting"},
+            rows={"type": int, "nargs": "+", "default": list(ROWS)},
+            scenes={"nargs": "+", "choices": (*SCENES, *OTHERS), "default": list(SCENES)},
+            seeds={"type": int, "nargs": "+", "default": list(SEEDS)},
+        )
+    )

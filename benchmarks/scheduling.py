@@ -116,4 +116,4 @@ def _run(folder: Path, name: str, settings: EngineSettings) -> tuple[float, floa
 
 
 if __name__ == "__main__":
-    sys.exit(main(run))
+    sys.exit(main(run, __doc__))

@@ -1,7 +1,7 @@
 """What the commands cost on a large sweep: CPU seconds and peak memory of `plan`, `run`, `board` and `board --html`.
 
     python -m benchmarks.sweep --json
-    python -m benchmarks.sweep --cells 1250 10000 --shape few --keep FOLDER
+    python -m benchmarks.sweep --cells 1250 10000 --shapes few --keep FOLDER
 
 A sweep has two tasks, two mechanisms in many settings (a row each), five epsilons or ten, and the simulated model.
 "few": 50 seeds a row, 200 rows at 10,000 cells. "many": 5 seeds a row, 2,000 rows. "one": 2,000 rows of one task at one
@@ -16,11 +16,9 @@ seconds a cell of the largest sweep over those of the one before it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +30,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks._report import machine
+from benchmarks._report import main, table
 from dpicl.core.cell import Cell
 from dpicl.plan.selection import Selection, select
 from dpicl.results.schema import Result, to_text
@@ -153,18 +151,18 @@ def _dpicl(arguments: Sequence[str], folder: Path) -> dict[str, float]:
     }
 
 
-def run(shapes: Sequence[str], cells: Sequence[int], keep: Path | None) -> Iterator[dict[str, Any]]:
+def run(shapes: Sequence[str], cells: Sequence[int], keep: Path | None) -> dict[str, Any]:
     """One sweep after the other."""
+    sweeps = []
     for shape in shapes:
         for number in cells:
-            folder = Path(tempfile.mkdtemp()) if keep is None else keep / f"{shape}-{number}"
-            try:
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = Path(temporary) if keep is None else keep / f"{shape}-{number}"
                 selection = make(folder, shape, number)
                 rows = len({(cell.task, cell.label, cell.epsilon) for cell in selection.cells})
-                yield {"shape": shape, "cells": len(selection.cells), "rows": rows, **dict(measured(folder, selection))}
-            finally:
-                if keep is None:
-                    shutil.rmtree(folder)
+                about = {"shape": shape, "cells": len(selection.cells), "rows": rows}
+                sweeps.append({**about, **dict(measured(folder, selection))})
+    return {"name": "sweep", "linear": growth(sweeps), "sweeps": sweeps}
 
 
 def growth(sweeps: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -182,26 +180,23 @@ def growth(sweeps: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     return found
 
 
-def main() -> int:
-    """Prints one JSON document with --json, else a line for each command of each sweep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=int, nargs="+", default=list(CELLS))
-    parser.add_argument("--shape", nargs="+", choices=list(SHAPES), default=["few", "many"])
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the sweeps there, and use those that are there")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    arguments = parser.parse_args()
-    found = []
-    for sweep in run(arguments.shape, arguments.cells, arguments.keep):
-        found.append(sweep)
-        if not arguments.json:
-            print(f"{sweep['shape']}: {sweep['cells']} cells, {sweep['rows']} rows", flush=True)
-            for name, cost in sweep.items():
-                if isinstance(cost, dict):
-                    print(f"  {name:<12}" + "  ".join(f"{key} {value:g}" for key, value in cost.items()), flush=True)
-    if arguments.json:
-        print(json.dumps({"name": "sweep", "linear": growth(found), "machine": machine(), "sweeps": found}, indent=2))
-    return 0
+def describe(result: dict[str, Any]) -> str:
+    """A line for each command of each sweep."""
+    lines = []
+    for sweep in result["sweeps"]:
+        lines.append(f"{sweep['shape']}: {sweep['cells']} cells, {sweep['rows']} rows")
+        lines += [f"  {name:<12}" + table([cost]) for name, cost in sweep.items() if isinstance(cost, dict)]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        main(
+            run,
+            __doc__,
+            describe,
+            cells={"type": int, "nargs": "+", "default": list(CELLS)},
+            shapes={"nargs": "+", "choices": list(SHAPES), "default": ["few", "many"]},
+            keep={"type": Path, "metavar": "DIR", "help": "keep the sweeps there, and use those that are there"},
+        )
+    )

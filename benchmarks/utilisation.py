@@ -17,7 +17,6 @@ faster ours are. Both count the seconds of the release and the evaluation, witho
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -32,7 +31,7 @@ from typing import Any
 
 import torch
 
-from benchmarks._report import machine
+from benchmarks._report import main
 from dpicl import models
 from dpicl.models.transformers import TransformersLM
 
@@ -132,7 +131,6 @@ def run(base: str | None, rounds: int) -> dict[str, Any]:
         "plain": {"prompts_and_tokens": PLAIN, "tokens_per_second": round(max(plain))},
         "parameters_without_embeddings": parameters,
         "base": base,
-        "machine": machine(),
     }
 
 
@@ -152,7 +150,11 @@ def _cell(name: str, code: Path, command: str, clocked: bool = False) -> dict[st
         suite = Path(folder) / "utilisation.yaml"
         suite.write_text(SUITE.format(mechanism=mechanism, options=json.dumps(options), documents=documents))
         arguments = ["run", str(suite), "--results", f"{folder}/results", "--engine", "inline"]
-        environment = {**os.environ, "PYTHONPATH": str(code), "DPICL_CACHE": f"{folder}/cache"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{code}/harness{os.pathsep}{code}",
+            "DPICL_CACHE": f"{folder}/cache",
+        }
         _link_models(Path(folder) / "cache")
         noted = f"from benchmarks._kinds import noted; sys.exit(noted(main, '{folder}/kinds.json'))"
         script = f"import sys; {command}; {noted if clocked else 'sys.exit(main())'}"
@@ -191,23 +193,24 @@ def _checkout(commit: str | None) -> Iterator[Path | None]:
             subprocess.run(["git", "worktree", "remove", "--force", str(path)], cwd=ROOT, check=True)
 
 
-def main() -> int:
-    """Prints one JSON document with --json, else a line for each cell."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base", metavar="COMMIT", help="also run the code of this commit, in turns")
-    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="how often (default: 1)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    arguments = parser.parse_args()
-    result = run(arguments.base, arguments.rounds)
-    if arguments.json:
-        print(json.dumps(result, indent=2))
-    for name, cell in {} if arguments.json else result["cells"].items():
-        beside = f", {cell['throughput']} times the throughput of {arguments.base}" if arguments.base else ""
+def describe(result: dict[str, Any]) -> str:
+    """Two lines for each cell."""
+    lines = []
+    for name, cell in result["cells"].items():
+        beside = f", {cell['throughput']} times the throughput of {result['base']}" if result["base"] else ""
         speed = f"{cell['tokens_per_second']} tokens a second ({cell['of_plain']} of a plain pass)"
-        print(f"{name}: {speed}, utilisation {cell['utilisation']}{beside}")
-        print("  " + ", ".join(f"{kind} {share:.1%}" for kind, share in cell["shares"].items()))
-    return 0
+        lines.append(f"{name}: {speed}, utilisation {cell['utilisation']}{beside}")
+        lines.append("  " + ", ".join(f"{kind} {share:.1%}" for kind, share in cell["shares"].items()))
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        main(
+            run,
+            __doc__,
+            describe,
+            base={"metavar": "COMMIT", "help": "also run the code of this commit, in turns"},
+            rounds={"type": int, "default": 1, "metavar": "N", "help": "how often (default: 1)"},
+        )
+    )

@@ -31,8 +31,8 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
-from dpicl.mechanism.final_prompts import asking
 from dpicl.mechanism.generation import check_positive
+from dpicl.mechanism.public_candidates import asking
 from dpicl.privacy.private_set import Sample, sampling_rate
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.reaccounting.published import sampled_exponential_epsilon

@@ -27,7 +27,7 @@ from dpicl.plan.suite import load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
-from dpicl.run.pipeline import Skipped
+from dpicl.run.workbench import Skipped
 from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result

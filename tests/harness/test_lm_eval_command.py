@@ -8,7 +8,6 @@ from lm_eval.tasks import TaskManager
 
 from dpicl.core.errors import UsageError
 from dpicl.data.task import TASKS
-from dpicl.run.lm_eval_model import make_run
 from tests.harness.helpers import refuse
 
 SETTINGS = {"mechanism": "voting", "epsilon": 2.0, "model": "sim", "source": "synthetic", "options": {"slots": 4}}
@@ -31,12 +30,6 @@ def _synthetic(own_cache, monkeypatch):
     monkeypatch.setenv("DPICL_SOURCE", "synthetic")
 
 
-@pytest.mark.parametrize("wrong", [{"seed": -1}, {"shots": -1}], ids=str)
-def test_what_no_release_can_be_made_for_is_refused(wrong):
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        make_run({**SETTINGS, **wrong})
-
-
 def test_an_answer_mechanism_pays_for_the_documents_that_are_asked(own_cache):
     output = evaluate(SETTINGS)
     said = output["config"]["dpicl"]["dpicl_agnews"]
@@ -50,11 +43,6 @@ def test_a_demonstration_mechanism_releases_once_and_its_texts_stand_before_ever
     output = evaluate(settings, log_samples=True)
     said = output["config"]["dpicl"]["dpicl_agnews"]
     assert said["queries"] is None and 0.98 * 2 <= said["epsilon_proved"] <= 2
-
-
-def test_an_extraction_task_is_answered_by_generation(own_cache):
-    output = evaluate(SETTINGS, "dpicl_mit_g", 5)
-    assert output["config"]["dpicl"]["dpicl_mit_g"]["queries"] == 5
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,6 @@ def test_two_caches_on_one_folder_see_each_other_and_the_first_value_stays(folde
     assert one.get([key_of("b")]) == {key_of("b"): [1.0]}
 
 
-def test_more_keys_than_one_select_takes(folder):
-    cache = OutputCache(folder)
-    values = {key_of(i): i for i in range(1200)}
-    cache.put("sim", "agnews", "labels", values)
-    assert cache.get(values) == values
-
-
 def test_without_a_folder_nothing_is_written(folder):
     cache = OutputCache(None)
     cache.put("sim", "agnews", "labels", {key_of("a"): [1.0]})
@@ -93,20 +86,6 @@ def test_a_run_goes_on_beside_a_damaged_file_and_says_how_to_remove_it(folder, c
     clear(folder)
     filled(folder).close()
     assert sum(one.outputs for one in collections(folder)) == 3
-
-
-def test_keys_differ_with_every_part():
-    parts = [("labels", "x", [1, 2]), ("labels", "x", [1, 3]), ("labels", "y", [1, 2]), ("texts", "x", [1, 2])]
-    assert len({key_of(*p) for p in parts}) == len(parts)
-
-
-def test_values_survive_as_json_numbers(folder):
-    cache = OutputCache(folder)
-    numbers = [0.1 + 0.2, 1e-300, -1e300]
-    cache.put("sim", "agnews", "labels", {key_of("n"): numbers})
-    assert OutputCache(folder).get([key_of("n")])[key_of("n")] == numbers
-    with sqlite3.connect(folder / "outputs.sqlite") as file:
-        assert file.execute("SELECT COUNT(*) FROM outputs").fetchone() == (1,)
 
 
 VALUES = {key_of("text", i): f"answer {i} " * (1 + i % 40) for i in range(120)}

@@ -213,14 +213,6 @@ def test_a_plugin_may_import_a_module_whose_file_is_in_no_folder(tmp_path, monke
     del sys.modules["theirs_made"]
 
 
-def test_a_file_and_a_module_with_the_same_content_have_one_hash(tmp_path, monkeypatch):
-    path = tmp_path / "theirs_single.py"
-    path.write_text(example("mechanism", "their_single"))
-    monkeypatch.syspath_prepend(tmp_path)
-    __import__("theirs_single")
-    assert plugins.code_hash("theirs_single") == registry.load_plugin(path)[0].plugin_hash
-
-
 def test_bytecode_beside_a_plugin_is_neither_read_nor_written(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     file, cached = tmp_path / "own.py", tmp_path / "__pycache__"

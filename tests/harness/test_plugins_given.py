@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from dpicl import models
 from dpicl.core.errors import ModelError, PluginError, UsageError
 from dpicl.data.task import Task
 from dpicl.mechanism import registry
-from tests.harness.helpers import listed, refuse
+from tests.harness.helpers import refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
@@ -31,13 +30,6 @@ def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):
     assert changed.version != version and changed.query("Good.") == "Opinion: Good.\nAnswer:"
     (meals / "metrics.py").write_text("")
     assert Task.without_records("meals").version != changed.version
-
-
-def test_a_folder_of_tasks_may_be_given_too(dpicl, meals):
-    shutil.copytree(meals, meals.parent / "other")
-    text = (meals / "task.yaml").read_text().replace("meals", "other")
-    (meals.parent / "other" / "task.yaml").write_text(text)
-    assert {"meals", "other"} <= set(listed(dpicl, "tasks", "--plugin", meals.parent))
 
 
 def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tmp_path):
@@ -104,12 +96,6 @@ def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
     registry.load_mechanisms([fake(tmp_path)])
     with pytest.raises(UsageError, match="Did you mean 'fake'"):
         models.load("fak", device="cpu")
-
-
-@pytest.mark.parametrize("value", ["3", "[load]", "{'a:b': load}", "{'a': 1}", "{3: load}"])
-def test_models_must_be_names_and_loaders(tmp_path, value):
-    with pytest.raises(PluginError, match=r"MODELS in .* must be a dictionary"):
-        registry.load_plugin(fake(tmp_path, more=f"MODELS = {value}\n"))
 
 
 # --- all of them, in worker processes --------------------------------------------------------------------------------

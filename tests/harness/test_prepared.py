@@ -16,7 +16,7 @@ from dpicl.attacks.membership import cannot_answer
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import yes_or_no
 from dpicl.core.cell import ReleaseConfig
-from dpicl.core.errors import BudgetExceeded, Concealed, PluginError, UsageError
+from dpicl.core.errors import Concealed, PluginError, UsageError
 from dpicl.core.vocabulary import FinalPrompt, Query
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.ledgers import events_of, unpaid
@@ -25,7 +25,6 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
 from dpicl.releasing.release import release
 from dpicl.results.schema import from_text, to_text
-from dpicl.run.lm_eval_model import MechanismRun, lm_of
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import SUITE, make_cell
@@ -81,11 +80,6 @@ def test_no_record_can_be_read_after_the_preparation(own_cache, agnews, noise):
             charge=lambda new: ("records",),
         )
     assert agnews.train[0].text not in str(caught.value)
-
-
-def test_a_sample_that_was_not_declared_is_refused(agnews):
-    with pytest.raises(BudgetExceeded):
-        release(Keeps(), agnews, models.load("sim"), CONFIG)
 
 
 class Prompts(EmbeddingCentroids):
@@ -164,14 +158,6 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
     assert cannot_answer(SIM, agnews, yes_or_no(agnews)) and cannot_answer(SIM, agnews) is None
     with pytest.raises(UsageError):
         target.demonstrations()
-
-
-def test_lm_eval_gets_its_answers(own_cache, agnews, monkeypatch):
-    monkeypatch.setattr(Task, "load", lambda *given, **more: agnews)
-    run = MechanismRun(EmbeddingCentroids, models.load("sim"), CONFIG, "synthetic", {"embedding": "sim"})
-    queries = [Query("0", "a match of two teams"), Query("1", "shares fall")]
-    assert set(run.respond("dpicl_agnews", queries)) == {"0", "1"}
-    assert type(lm_of(run)).__name__ == "MechanismLM"
 
 
 @pytest.mark.parametrize("mechanism", [SIM, pytest.param(LOGISTIC, marks=pytest.mark.slow)])

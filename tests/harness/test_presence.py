@@ -87,12 +87,6 @@ def test_results_of_other_records_are_stale_everywhere(lab, change, reason):
     assert statuses(lab("plan", "--json")) == ["stale", "stale"]
 
 
-def test_the_same_records_elsewhere_are_the_same(lab, tmp_path):
-    lab("run")
-    lab.records(folder=tmp_path / "copy")
-    assert statuses(lab("plan", "--json")) == ["present", "present"]
-
-
 def test_the_next_command_of_a_plan_runs_the_stale_cells_anew(lab, dpicl):
     lab("run")
     lab.records([*TRAIN, *OTHER])
@@ -140,13 +134,6 @@ def test_two_sets_of_records_never_share_a_row(lab, tmp_path):
     board = lab("board", "--json").json
     assert all(len(row["seeds"]) == 1 for row in board["sections"][0]["tasks"][0]["rows"])
     assert any("other records" in note for note in board["sections"][0]["notes"])
-
-
-def test_a_moved_results_folder_is_still_known(lab, tmp_path):
-    lab.path = suite(tmp_path, "prism")
-    lab("run")
-    lab.results = lab.results.rename(tmp_path / "moved")
-    assert statuses(lab("plan", "--json")) == ["present"]
 
 
 def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
@@ -211,13 +198,6 @@ def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(l
     for each in (32, 31):
         lab.records(rows_of("train", each))
         assert Fingerprints().at_hand(cell).fingerprint == Task.load("agnews", "local", limit_test=4).fingerprint
-
-
-def test_a_file_that_cannot_be_read_is_told_on_the_board(lab):
-    lab("run")
-    lab.records([{"text": "no label of this task", "label": "Weather"}])
-    notes = lab("board", "--json").json["notes"]
-    assert len(notes) == 1 and "cannot tell" in notes[0] and "line 1" in notes[0]
 
 
 def test_results_of_a_task_without_records_here_are_kept_as_they_are(lab, monkeypatch):

@@ -18,7 +18,6 @@ from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.outputs import check_prompt
 from dpicl.releasing.release import release
 from dpicl.results.schema import from_text, to_text
-from dpicl.run.lm_eval_model import MechanismRun, lm_of
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 from tests.harness.test_outputs import OneDraw
@@ -71,12 +70,6 @@ def test_attackers_ask_after_the_released_instruction(agnews, model, monkeypatch
     target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
     assert [tokens for tokens, _ in asked] == [model.encode(OWN + agnews.query(text)) for text in ("one", "two")]
     assert target.demonstrations() == [] and len(target.releases) == 1
-
-
-def test_lm_eval_reads_it_too(model, monkeypatch):
-    run = MechanismRun(Instructs, model, CONFIG, source="synthetic", size=None)
-    assert run.prefix("dpicl_agnews") == OWN
-    assert lm_of(run)._prefix("dpicl_agnews") == OWN
 
 
 def test_a_result_holds_it_and_counts_it_as_released(own_cache):

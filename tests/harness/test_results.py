@@ -89,15 +89,6 @@ def test_files_that_are_no_results_are_kept_and_set_aside(store, change, reason)
     assert store.load_all() == ([], [])
 
 
-def test_a_second_file_set_aside_does_not_replace_the_first(store):
-    result = make_result()
-    for content in ("first", "second", "third"):
-        store.write(result).write_text(content)
-        store.set_aside(store.load_all()[1])
-    kept = store.path(result.cell).parent / "quarantine"
-    assert {path.read_text() for path in kept.iterdir()} == {"first", "second", "third"}
-
-
 def test_a_result_under_a_wrong_name_is_foreign(store):
     path = store.write(make_result())
     path.rename(path.with_name("0123456789abcdef.json"))
@@ -305,11 +296,6 @@ def filled(before: Any, after: Any) -> Any:
     if isinstance(before, dict) and isinstance(after, dict):
         return {**after, **{key: filled(value, after.get(key)) for key, value in before.items()}}
     return before
-
-
-def test_a_copy_of_a_cell_with_another_seed_has_another_id():
-    cell = make_result().cell
-    assert cell.id == cell.model_copy().id != cell.model_copy(update={"seed": cell.seed + 1}).id
 
 
 def test_the_knob_is_the_largest_of_its_labels():

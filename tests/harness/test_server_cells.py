@@ -13,7 +13,6 @@ from dpicl.core.errors import UsageError
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.code import may_run
 from dpicl.leaderboards.model.marks import SERVED, marks_of
-from dpicl.mechanism.needs import unmet_needs
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import server_http
 from dpicl.models.server_record import ServerRecord
@@ -143,12 +142,12 @@ def test_each_mechanism_declares_what_it_needs() -> None:
     task = Task.without_records("agnews").public_view()
     refused = set()
     for name, registered in load_mechanisms().items():
-        if unmet_needs(registered.cls(), task, Limited()):  # type: ignore[arg-type]
+        if registered.cls().unmet_needs(task, Limited()):  # type: ignore[arg-type]
             refused.add(name)
     assert {"prism", "invisible_ink", "private_prediction"} == refused
     Limited.server = RECORD.model_copy(update={"top_tokens": 0})
-    assert unmet_needs(load_mechanisms()["voting"].cls(), task, Limited())  # type: ignore[arg-type]
-    assert not unmet_needs(load_mechanisms()["ksa"].cls(), task, Limited())  # type: ignore[arg-type]
+    assert load_mechanisms()["voting"].cls().unmet_needs(task, Limited())  # type: ignore[arg-type]
+    assert not load_mechanisms()["ksa"].cls().unmet_needs(task, Limited())  # type: ignore[arg-type]
 
 
 def test_prefixes_of_private_sets_are_kept_apart(tmp_path: Path, own_cache: Path) -> None:

@@ -14,7 +14,6 @@ from dpicl.core.together import together as jobs
 from dpicl.data.task import CONTENT_FREE, Record, Task
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Query
-from dpicl.models.embeddings import load_embeddings
 from dpicl.models.transformers import TransformersLM
 from dpicl.privacy.sampling_schemes import SamplingScheme
 from dpicl.releasing.output_cache import OutputCache
@@ -106,20 +105,6 @@ def test_slots_that_are_read_once_say_the_same(agnews, partition, name):
         )
 
 
-def test_a_second_reader_finds_everything_in_the_cache(agnews, samsum, tmp_path):
-    for task, ask in (
-        (agnews, lambda r, q, s: r.label_scores(q, s, calibrated=True).tolist()),
-        (samsum, lambda r, q, s: [r.texts(q, s), r.candidates(q, 4, 0.8), r.embed(r.texts(q, s), "sim").tolist()]),
-    ):
-        query, slots = queries_of(task)[0], [task.train[:2], ()]
-        first, second = models.load("sim"), models.load("sim")
-        said = ask(reader(task, model=first, cache=OutputCache(tmp_path)), query, slots)
-        again = ask(reader(task, model=second, cache=OutputCache(tmp_path)), query, slots)
-        assert said == again
-        assert first.usage.forward_calls > 0
-        assert second.usage.forward_calls == 0
-
-
 def test_another_model_record_or_setting_is_another_key(samsum, tmp_path):
     query = queries_of(samsum)[0]
     for model, slot, options in (
@@ -159,13 +144,6 @@ def test_the_same_prompt_after_other_examples_is_another_key(name, tmp_path, mon
         cache = OutputCache(tmp_path / str(len(order[0])))
         assert [ask(cache, slot) for slot in order] == [alone[slot] for slot in order]
         assert [ask(cache, slot) for slot in order] == [[], []]
-
-
-def test_once_shows_the_first_records_of_a_slot_only(samsum):
-    shown = SlotPrompts(samsum, models.load("sim"), 2, None)
-    assert shown.of(samsum.train[:5], "x") == shown.of(samsum.train[:2], "x")
-    everything = SlotPrompts(samsum, models.load("sim"), None, None)
-    assert everything.of(samsum.train[:5], "x") != everything.of(samsum.train[:2], "x")
 
 
 def test_a_slot_that_is_too_long_loses_its_last_records_and_a_public_prompt_is_an_error(samsum):
@@ -300,21 +278,6 @@ def test_all_slots_are_read_in_few_passes_and_each_says_what_it_says_alone(tiny,
     assert tiny.usage.forward_calls - calls < calls / 2
 
 
-@pytest.mark.parametrize(("name", "ask"), [("agnews", LABELS[0]), ("samsum", TEXTS[0])])
-def test_slots_that_are_asked_at_once_read_the_instruction_once(tiny, name, ask, tmp_path):
-    """Also where the public prompts are in the cache already."""
-    task = Task.load(name, "synthetic", limit_train=8, limit_test=2)
-    query, slots, tokens = queries_of(task)[0], slots_of(task, 6), []
-    for one_by_one in (True, False):
-        cache = OutputCache(tmp_path / str(one_by_one))
-        reader(task, queries=[query], model=tiny, cache=cache).read_public()
-        before, second = tiny.usage.tokens_read, reader(task, queries=[query], model=tiny, cache=cache)
-        for several in [[slot] for slot in slots] if one_by_one else [slots]:
-            ask(second, query, several)
-        tokens.append(tiny.usage.tokens_read - before)
-    assert tokens[0] == tokens[1] > 0
-
-
 @pytest.mark.parametrize(("name", "ask", "equal"), [("agnews", *LABELS), ("samsum", *TEXTS)])
 def test_what_another_job_asks_at_this_moment_is_waited_for(tiny, name, ask, equal):
     task = Task.load(name, "synthetic", limit_train=10, limit_test=2)
@@ -382,12 +345,3 @@ def test_candidates_begin_with_the_zero_shot_answer_and_are_the_querys_own(samsu
     assert first[:3] == reader(samsum).candidates(one, 3, 0.9)
     assert ask.candidates(Query("other", one.text), 6, 0.9)[1:] != first[1:]
     assert ask.candidates(two, 1, 0.9) == ask.texts(two, [()])
-
-
-def test_embeddings_are_the_models_whatever_is_cached(samsum):
-    ask = reader(samsum)
-    texts = ["a film", "", "a dog runs", "a film"]
-    expected = load_embeddings("sim").encode(texts)
-    np.testing.assert_allclose(ask.embed(texts, "sim"), expected)
-    np.testing.assert_allclose(ask.embed(texts[::-1], "sim"), expected[::-1])
-    assert not ask.embed([""], "sim").any()

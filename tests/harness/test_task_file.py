@@ -120,7 +120,7 @@ def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, m
 def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals: Path, monkeypatch):
     """lm-eval reads every YAML file below a plug-in's folder, and takes the first one of a name."""
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
-    (meals / "aa.yaml").write_text((meals / "task.yaml").read_text().replace("Review: ", "Ignore this: "))
+    (meals / "aa.yaml").write_text((meals / "task.yaml").read_text().replace("Text: ", "Ignore this: "))
     refuse(
         dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim"),
         "another file",

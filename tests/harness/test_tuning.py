@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.leaderboards.api import readings
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import TaskFacts, expand
 from dpicl.plan.suite import Suite, load_suite
@@ -237,9 +235,3 @@ def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_p
     plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
     options = first.json["rows"]["pta"][0]["options"]
     assert all(options.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")
-
-
-def test_a_board_says_what_is_our_reading_of_a_paper():
-    selection = SimpleNamespace(mechanisms=MECHANISMS)
-    said = readings(selection, [make_result("product_of_experts"), make_result("tang")])
-    assert [line.split()[0] for line in said] == ["product_of_experts"]

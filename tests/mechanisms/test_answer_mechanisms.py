@@ -23,7 +23,6 @@ from tests.mechanisms.answering import (
     ALL,
     QUERIES,
     RECORDS,
-    SECRET,
     HashReader,
     run_one,
 )
@@ -32,11 +31,6 @@ HOSTILE = st.text(alphabet="ab@#~\"'\n é0{}%", max_size=20)
 HYPOTHESIS = settings(
     max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-
-
-def alone(name, way):
-    """The mechanism with one example a slot."""
-    return dataclasses.replace(ALL[name][0], partition=way, examples_per_slot=1)
 
 
 def bounded_rows(name, texts, way, seed, monkeypatch, **options):
@@ -67,59 +61,38 @@ def bounded_rows(name, texts, way, seed, monkeypatch, **options):
     return seen
 
 
+@pytest.mark.parametrize("shown", [1, 2])
 @pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
 @given(record=HOSTILE, seed=st.integers(0, 50))
 @HYPOTHESIS
-def test_one_more_record_moves_one_bounded_row_only_and_by_no_more_than_stated(name, way, record, seed, monkeypatch):
-    mechanism, _, _ = ALL[name]
-    without, with_it = (bounded_rows(name, texts, way, seed, monkeypatch) for texts in (RECORDS, [*RECORDS, record]))
-    assert len(without) == len(with_it) == len(QUERIES)
-    assert not mechanism.scheme.own_slots
-    for a, b in zip(without, with_it, strict=True):
-        assert a.shape == b.shape and len(a) == mechanism.slots
-        moved = [at for at in range(len(a)) if not np.array_equal(a[at], b[at])]
-        assert len(moved) <= 1
-        move = b.sum(axis=0) - a.sum(axis=0)
-        if isinstance(mechanism, KSA):
-            assert set(np.unique(move)) <= {-1, 0, 1}
-        elif isinstance(mechanism, ESA):
-            assert np.linalg.norm(move) <= 2 * mechanism.radius + 1e-9
-        elif isinstance(mechanism, ProductOfExperts):
-            assert np.ptp(move) <= 2 * mechanism.clip + 1e-9
-        elif not isinstance(mechanism, SGA):  # its points: tests of the tree
-            assert np.linalg.norm(move) <= math.sqrt(2) + 1e-9
-
-
-@pytest.mark.parametrize("way", SCHEMES)
-@pytest.mark.parametrize("name", ALL)
-@given(record=HOSTILE, seed=st.integers(0, 50))
-@HYPOTHESIS
-def test_with_one_example_a_slot_one_more_record_adds_a_row_and_changes_no_other(name, way, record, seed, monkeypatch):
-    """Per query and with one sample; with `once` slots are shared, and it replaces a row as ever."""
-    mechanism = alone(name, way)
+def test_one_more_record_moves_one_bounded_row_by_no_more_than_stated(name, way, shown, record, seed, monkeypatch):
+    """It replaces a row of M; with one example a slot, where queries do not share their slots, it adds one."""
+    mechanism = dataclasses.replace(ALL[name][0], partition=way, examples_per_slot=shown)
     without, with_it = (
-        bounded_rows(name, texts, way, seed, monkeypatch, examples_per_slot=1)
+        bounded_rows(name, texts, way, seed, monkeypatch, examples_per_slot=shown)
         for texts in (RECORDS, [*RECORDS, record])
     )
     assert len(without) == len(with_it) == len(QUERIES)
-    assert mechanism.scheme.own_slots == (way != "once")
+    own = mechanism.scheme.own_slots
+    assert own == (shown == 1 and way != "once")
+    rows = 1 if own else 2
     for a, b in zip(without, with_it, strict=True):
-        if way == "once":
+        if own:
+            assert 0 <= len(b) - len(a) <= 1
+            assert np.array_equal(b[: len(a)], a)  # the record comes last
+        else:
             assert len(a) == len(b) == mechanism.slots
             assert sum(not np.array_equal(x, y) for x, y in zip(a, b, strict=True)) <= 1
-            continue
-        assert 0 <= len(b) - len(a) <= 1
-        assert np.array_equal(b[: len(a)], a)  # the record comes last
         move = b.sum(axis=0) - a.sum(axis=0)
         if isinstance(mechanism, KSA):
-            assert set(np.unique(move)) <= {0, 1}
+            assert set(np.unique(move)) <= ({0, 1} if own else {-1, 0, 1})
         elif isinstance(mechanism, ESA):
-            assert np.linalg.norm(move) <= mechanism.radius + 1e-9
+            assert np.linalg.norm(move) <= rows * mechanism.radius + 1e-9
         elif isinstance(mechanism, ProductOfExperts):
-            assert np.ptp(move) <= mechanism.clip + 1e-9
+            assert np.ptp(move) <= rows * mechanism.clip + 1e-9
         elif not isinstance(mechanism, SGA):  # its points: tests of the tree
-            assert np.linalg.norm(move) <= 1 + 1e-9
+            assert np.linalg.norm(move) <= math.sqrt(rows) + 1e-9
 
 
 @pytest.mark.parametrize("way", SCHEMES)
@@ -151,15 +124,6 @@ def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_s
     assert ratios == ({1.0} if way == "once" else less)
 
 
-@pytest.mark.parametrize("way", ["per_query", "one_sample"])
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("texts", [[], ["only record"]])
-def test_with_own_slots_no_record_or_one_is_an_answer_all_the_same(name, way, texts):
-    answers, _, reader = run_one(name, texts, way=way, examples_per_slot=1)
-    assert len(answers) == len(QUERIES)
-    assert name.startswith("sga") or all(entry[2] for entry in reader.asked)
-
-
 @pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
 def test_the_ledger_of_a_run_is_what_events_promised(name, way):
@@ -167,44 +131,6 @@ def test_the_ledger_of_a_run_is_what_events_promised(name, way):
     _, ledger, _ = run_one(name, way=way, knob=1.5)
     assert ledger.event() == compose([mechanism.events(1.5, Sizes({None: 12}, {}, len(QUERIES)))])
     assert epsilon(ledger.event(), 1e-5).upper < math.inf
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("knob", [0.0, 1.0])
-def test_only_public_things_are_released(name, knob):
-    mechanism, task, _ = ALL[name]
-    for seed in range(5):
-        answers, _, reader = run_one(name, seed=seed, knob=knob)
-        slots = [slot for slot in (entry[2] for entry in reader.asked) if slot]
-        assert slots  # private records were read
-        for query, answer in zip(QUERIES, answers, strict=True):
-            assert SECRET not in str(answer) and "record number" not in str(answer)
-            if name in ("voting", "voting_raw", "voting_keywords", "product_of_experts"):
-                assert answer in task.labels
-            elif name == "voting_spans":
-                assert answer in query.text and len(answer.split()) <= 4
-            elif name == "esa":
-                assert answer in reader.candidates(query, mechanism.candidates, mechanism.temperature)
-
-
-@pytest.mark.parametrize("way", SCHEMES)
-@pytest.mark.parametrize("name", ALL)
-def test_hostile_records_and_answers_never_make_a_run_fail(name, way):
-    hostile = ["@", "#", "@#", "", "\n", '" END', "{{text}}", "%s\udc80", "@", "@", "#", "\x00"]
-    for knob in (0.0, 1.0):
-        answers, _, _ = run_one(name, hostile, way=way, knob=knob)
-        assert all(isinstance(answer, str | FinalPrompt) for answer in answers)
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("texts", [[], ["only record"]])
-def test_no_record_or_one_record_is_an_answer_all_the_same(name, texts):
-    answers, ledger, reader = run_one(name, texts)
-    assert len(answers) == len(QUERIES)
-    _, same, _ = run_one(name)
-    assert ledger.event() == same.event()
-    empty = [entry for entry in reader.asked if not entry[2]]
-    assert len(empty) >= 3 * len(QUERIES)  # an empty slot answers too
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.core.errors import UsageError
 from dpicl.mechanism.bases import Query, Sizes
-from dpicl.mechanism.public_candidates import nearest
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA, public_words, stopwords, words_of
 from dpicl.mechanisms.sga import SGA, PublicSpace
 from dpicl.mechanisms.sga_histogram import SGAHistogram
-from dpicl.mechanisms.voting import Voting, ballots, spans
+from dpicl.mechanisms.voting import Voting, spans
 from dpicl.privacy.accountants import epsilon
 from tests.mechanisms.answering import (
     DIMENSION,
@@ -50,10 +48,6 @@ def test_phrases_that_differ_in_case_only_are_one_and_the_first_is_answered():
     assert answer == "Cake"
 
 
-def test_an_abstention_is_a_row_of_zeros():
-    assert ballots([1, -1, 0], 2).tolist() == [[0, 1], [0, 0], [1, 0]]
-
-
 def test_words_are_split_at_everything_but_letters_and_digits():
     assert words_of("Don't: PARTY_2024, Zoë's!") == {"don", "t", "party", "2024", "zoë", "s"}
     assert public_words("Don't the party's PARTY, or cake?") == ("party", "cake")
@@ -76,57 +70,13 @@ def test_the_public_space_is_orthonormal_holds_all_candidates_and_keeps_the_most
         assert space.radius == 1.0
 
 
-def test_nearest_is_the_least_distance():
-    points, public = (generator(part).normal(size=(7, 5)) for part in "ab")
-    slow = [min(range(7), key=lambda at: float(((point - public[at]) ** 2).sum())) for point in points]
-    assert nearest(points, public).tolist() == slow
-
-
 # --- refusals and claims
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "kinds"),
-    [
-        (Voting(), ("classification", "extraction")),
-        (ESA(), ("generation",)),
-        (KSA(), ("generation",)),
-        (SGA(), ("generation",)),
-        (SGAHistogram(), ("generation",)),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_a_task_that_a_mechanism_cannot_do_is_skipped_with_a_reason(mechanism, kinds):
-    for kind in ("classification", "extraction", "generation", "json"):
-        reason = mechanism.skip(TinyTask(kind))
-        assert (reason is None) == (kind in kinds)
-        assert reason is None or len(reason) > 30
 
 
 @pytest.mark.parametrize("cls", [SGA, SGAHistogram])
 def test_a_task_without_public_records_is_skipped_unless_others_are_asked_for(cls):
     assert "public: out" in cls().skip(TinyTask(public=0))
     assert cls(public="out").skip(TinyTask(public=0)) is None
-
-
-@pytest.mark.parametrize(
-    ("cls", "options", "message"),
-    [
-        (Voting, {"span_words": 0}, "Option span_words must be above 0"),
-        (Voting, {"candidates": "span"}, "Did you mean 'spans'"),
-        (Voting, {"slots": 0}, "Option slots must be at least 1"),
-        (ESA, {"radius": -1.0}, "Option radius must be above 0"),
-        (ESA, {"temperature": 0.0}, "Option temperature must be above 0"),
-        (KSA, {"words": 0}, "Option words must be above 0"),
-        (SGA, {"public": "on"}, "Unknown kind of public records 'on'"),
-        (SGA, {"sum_share": 0.0}, "Option sum_share must be above 0"),
-        (SGAHistogram, {"public": "inn"}, "Did you mean 'in'"),
-        (SGAHistogram, {"top": 0}, "Option top must be above 0"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(cls, options, message):
-    with pytest.raises(UsageError, match=message):
-        cls(**options)
 
 
 @pytest.mark.parametrize(("claimed", "true"), [(1, 0.751), (2, 1.610), (4, 3.511), (8, 7.914)])

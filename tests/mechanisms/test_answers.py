@@ -15,7 +15,6 @@ from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.sga import SGA, PublicSpace
 from dpicl.mechanisms.sga_histogram import SGAHistogram
-from dpicl.mechanisms.voting import Voting
 from dpicl.privacy.cluster_tree import ClusterTree
 from dpicl.privacy.sampling_schemes import SCHEMES
 from dpicl.releasing.output_cache import OutputCache
@@ -150,22 +149,6 @@ def test_sga_ranks_the_candidates_of_known_clusters_by_their_size():
     assert "[south,\neast,\nwest]" in answer.prompt
 
 
-@pytest.mark.parametrize("name", ["sga", "sga_out", "sga_histogram"])
-@pytest.mark.parametrize("knob", [0.0, 1.0, 100.0])
-def test_sga_shows_different_public_answers_after_one_public_example(name, knob):
-    mechanism, task, _ = ALL[name]
-    answers, _, reader = run_one(name, knob=knob)
-    for query, answer in zip(QUERIES, answers, strict=True):
-        public = set(HashReader().texts(query, [entry[2] for entry in reader.asked if is_public(entry, query)]))
-        head, _, tail = answer.prompt.partition(f"Dialogue: {query.text}\n")
-        listed = tail[tail.index("[") + 1 : tail.rindex("]")].split(",\n")
-        assert 1 <= len(listed) <= mechanism.top and len(set(listed)) == len(listed)
-        assert set(listed) <= public
-        examples = [f"Do it.\n{r.text}={r.label}\n" for r in task.public_records(mechanism.public)]
-        assert head in examples
-        assert tail.endswith("]\nThe summary is:")
-
-
 def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
     mechanism, task, _ = ALL["sga"]
     tree, space = (
@@ -205,38 +188,6 @@ def test_public_candidates_are_the_same_for_every_seed_and_private_set():
     assert first["q1"] != first["q2"]
     together = public_slots(0, RECORDS, "one_sample")
     assert together["q1"] == together["q2"] == together["q3"]
-
-
-def test_votes_through_the_real_reader_score_labels_of_several_tokens():
-    task, model = Task.load("trec", "synthetic", limit_train=6, limit_test=3), models.load("sim")
-    mechanism = Voting(slots=3, examples_per_slot=2)
-    queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
-    texts = [record.text for record in task.train][:8]
-    reader = SlotReader(task, model, OutputCache(None), mechanism.scheme, queries)
-    answers, _, _ = run_answers(mechanism, texts, knob=0.0, queries=queries, reader=reader, task=task)
-    assert max(len(model.encode(" " + label)) for label in task.labels) > 1
-    for query, slots, answer in zip(queries, slots_of(mechanism, texts), answers, strict=True):
-        votes = Counter()
-        for slot in slots:
-            votes[slow_label(task, model, slot, query.text)] += 1
-        assert answer == min(task.labels, key=lambda label: (-votes[label], task.labels.index(label)))
-
-
-def slow_label(task, model, slot, text):
-    """argmax of log p(label) - log(mean content-free probability), token by token."""
-
-    def scores(asked):
-        result = []
-        for label in task.labels:
-            context, total = model.encode(task.icl_prefix(slot) + task.query(asked)), 0.0
-            for token in model.encode(" " + label):
-                total += float(model.next_token_log_probs([context])[0][token])
-                context = [*context, token]
-            result.append(total)
-        return np.array(result)
-
-    blank = [np.exp(row) / np.exp(row).sum() for row in (scores(asked) for asked in ("N/A", "", "[MASK]"))]
-    return task.labels[int(np.argmax(scores(text) - np.log(np.mean(blank, axis=0))))]
 
 
 def samsum():

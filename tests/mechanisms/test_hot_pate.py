@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpicl.core.seeds import Streams, shot_streams
 from dpicl.mechanisms import hot_pate
 from dpicl.mechanisms.hot_pate import HotPATE, coordinated_ballots
 from dpicl.mechanisms.tang import Tang
@@ -69,17 +68,6 @@ def test_the_shared_randomness_is_public_and_fresh_for_every_token_of_every_text
     other = shared_randomness(monkeypatch, mechanism, ["nothing alike"] * 12, knob=50.0)
     np.testing.assert_array_equal(first[0], other[0])
     assert not np.array_equal(first[0], shared_randomness(monkeypatch, mechanism, RECORDS, seed=1)[0])
-
-
-def test_streams_of_shots_are_apart_and_named_streams_are_as_before():
-    public = Streams(3).public
-    values = {}
-    for number in (0, 1):
-        with shot_streams(number):
-            values[number] = public.of_shot("x").random()
-            assert public.of_shot("x").random() == values[number]
-            assert public.stream("x").random() == Streams(3).stream("x").random()
-    assert values[0] != values[1]
 
 
 def test_its_ledger_is_tangs_and_it_claims_no_formula():

@@ -66,13 +66,6 @@ def test_the_chances_of_every_label_are_those_of_the_formula_and_epsilon_is_exac
     assert 1 <= slack(event, 1e-5, size) < LARGEST
 
 
-def test_labels_are_drawn_as_often_as_the_formula_says():
-    records = [Record(f"text {i}", LABELS[0]) for i in range(4000)]
-    said = private_set(records).label_responses(4000, LABELS, response=label_response(1.0), salt="s")
-    kept = sum(label == LABELS[0] for _, label in said) / 4000
-    assert kept == pytest.approx(math.e / (math.e + 2), abs=0.03)
-
-
 def test_which_texts_are_shown_and_in_which_order_follows_from_no_label():
     """Nor from the place in the set, which may be in the order of the classes."""
     records = [Record(f"text {i}", LABELS[i % 3]) for i in range(30)]

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from dpicl.attacks.observers import Recording
-from dpicl.core.errors import PromptTooLong, UsageError
 from dpicl.core.seeds import Streams
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
 from dpicl.data.config import BY_EMBEDDING
@@ -22,7 +21,6 @@ from dpicl.privacy.gaussians import exact_epsilon
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import observing
-from dpicl.results.schema import from_text, to_text
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
@@ -106,27 +104,6 @@ def test_texts_for_a_classifier_cost_nothing_more_and_the_prompt_shows_the_first
     assert sizes_of(many, build(PrivateEvolution, cells[1].options)).shots.keys() == {*task.labels}
 
 
-def test_where_the_prompt_does_not_fit_classifiers_still_read_the_texts(own_cache, monkeypatch):
-    """On a task whose reader is the embedding; elsewhere nothing would be left of the main metric."""
-    monkeypatch.setattr(SimulatedLM, "__init__", limited(SimulatedLM.__init__))
-    options = {"rounds": 1, "candidates": 3, "variations": 1, "tokens": 6, "embedding": "sim"}
-    cell = make_cell("private_evolution", task="agnews_codes", options=options, shots=90)
-    result = run_cell(cell, SUITE, Workbench(MECHANISMS))
-    assert set(result.scores) == {*BY_EMBEDDING} and set(result.skipped_metrics) == {"acc", "acc_calibrated"}
-    assert all("tokens" in why for why in result.skipped_metrics.values())
-    assert from_text(to_text(result)) == result
-    with pytest.raises(PromptTooLong):
-        run_cell(cell.model_copy(update={"task": "dbpedia"}), SUITE, Workbench(MECHANISMS))
-
-
-def limited(make):
-    def make_small(self, *given, **named):
-        make(self, *given, **named)
-        self.max_length = 500
-
-    return make_small
-
-
 def test_epsilon_is_the_closed_form_of_the_root_of_r_over_sigma():
     event = PrivateEvolution(rounds=9).events(6.0, Sizes({"a": 50, "b": 900}, {"a": 1, "b": 3}))
     assert accountants.epsilon(event, 1e-5).upper == pytest.approx(exact_epsilon(6.0 / 3, 1e-5), rel=1e-9)
@@ -148,18 +125,6 @@ def test_only_different_texts_stand_and_a_label_without_any_has_an_empty_one():
     a, again, empty = Demonstration("x", "a"), Demonstration("x", "a", tokens=3), Demonstration("", "a")
     assert [text.text for text in different([empty, a, again], ["a"])] == ["x"]
     assert different([a], ["a", "b"])[1:] == [Demonstration("", "b")]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"rounds": 0}, {"candidates": 0}, {"threshold": -1.0}, {"temperature": 0.0}, {"embedding": "x"}),
-        *({"style": "letter"}, {"texts": 0}, {"candidates": 10**8}, {"texts": 10**6}),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(UsageError):
-        PrivateEvolution(**options)
 
 
 def test_a_private_record_is_embedded_and_never_read_by_the_model():

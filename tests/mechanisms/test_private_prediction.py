@@ -9,7 +9,6 @@ from dp_accounting import dp_event as dp
 from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import QUICK, CheckEvidence
 from dpicl.conformance.kit import CHECKS
-from dpicl.core.errors import UsageError
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import Sizes
 from dpicl.mechanisms.private_prediction import PrivatePrediction, distances
@@ -113,12 +112,6 @@ def test_the_papers_epsilon_is_zcdp_of_rounds_and_tokens():
     rho = 50 * ((10 / (250 * 2.0)) ** 2 / 2 + 2 / (250 * sigma) ** 2)
     claimed = mechanism.paper_epsilon(2.0, None, 1e-5)
     assert rho + math.sqrt(2 * rho * math.log(1e5)) < claimed < rho + 2 * math.sqrt(rho * math.log(1e5))
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, -2.0])
-def test_a_share_outside_of_its_range_is_refused(share):
-    with pytest.raises(UsageError, match="threshold_share"):
-        PrivatePrediction(threshold_share=share)
 
 
 class MeanOfThoseThatCame(AboveThreshold):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.attacks.observers import Recording
-from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.errors import PluginError
 from dpicl.core.seeds import Streams
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, Query, Sizes
@@ -96,12 +96,3 @@ def test_the_cost_is_that_of_r_releases_and_does_not_grow_with_the_stream():
     assert events[2] == events[7] == events[10_000] != events[1]
     upper = epsilon(events[7], 1e-5).upper
     assert slack(events[7], 1e-5, upper) < LARGEST
-
-
-def test_it_does_what_voting_does_and_has_no_sampling_scheme_to_choose():
-    assert MECHANISM.skip(CLASSES) is None
-    assert MECHANISM.skip(type(CLASSES)())  # texts
-    others = [{"sampling_seed": 0}, {"slots": 10**9}]
-    for wrong in ({"partition": "once"}, {"uses": 0}, {"threshold": 2.0}, {"embedding": "none such"}, *others):
-        with pytest.raises(UsageError):
-            VotingNearest(**wrong)

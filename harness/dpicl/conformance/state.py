@@ -16,14 +16,20 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextvars import ContextVar, copy_context
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from dpicl.conformance.observed import ObservedRecord
 from dpicl.core.plugins import is_harness
 
 _CACHED = type(functools.lru_cache(lambda: None))
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque, MappingProxyType, CellType, MethodType, GeneratorType)
+#: What is set back.
+_CHANGING = (np.ndarray, MutableMapping, list, deque, set, CellType)
+#: Objects that are searched: more than any mechanism needs.
+_MOST = 200_000
 _PLAIN = (str, bytes, int, float, complex, type(None), type(Ellipsis), range, slice)
 #: What Python itself writes into a class.
 _PYTHONS = ("__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__", "__annotations__")
@@ -70,6 +76,31 @@ class Checkpoint:
                 return place
         return None
 
+    def holder_of(self, marker: str) -> str | None:
+        """The place that holds a private record now, or a text with this marker; None without one."""
+        seen = {id(self._model), id(self._mechanism)}
+        for place, root in self._places():
+            waiting = [root]
+            while waiting and len(seen) < _MOST:
+                value = waiting.pop()
+                text = value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else value
+                if isinstance(value, ObservedRecord) or (isinstance(text, str) and marker in text):
+                    return place
+                if id(value) not in seen and self._is_searched(value):
+                    seen.add(id(value))
+                    waiting.extend(gc.get_referents(value))
+        return None
+
+    def _is_searched(self, value: object) -> bool:
+        """Containers, what the mechanism's modules define, and what the harness gave to a run."""
+        if isinstance(value, _CONTAINERS) or type(value) is _CACHED:
+            return True
+        if isinstance(value, type | FunctionType):
+            return value.__module__ in self._modules
+        origin = type(value).__module__
+        known = origin in self._modules or is_harness(origin) or origin == "functools"
+        return known and not isinstance(value, ModuleType)
+
     def _places(self) -> Iterator[tuple[str, object]]:
         for module in self._modules.values():
             for name, value in list(vars(module).items()):
@@ -109,23 +140,20 @@ class _Reader:
     def _opened(self, value: Any) -> tuple[str, list[object], bool]:
         """(what it is, what it holds, whether in this order)."""
         name = f"{type(value).__module__}.{type(value).__qualname__}"
+        if isinstance(value, _CHANGING) or type(value) is _CACHED:
+            self.containers.append(value)
         match value:
             case np.ndarray() if value.dtype != object:
-                self.containers.append(value)
                 return f"{name} {value.dtype} {value.shape}", [value.tobytes()], True
             case Mapping():
-                self.containers += [value] if isinstance(value, MutableMapping) else []
                 return name, [part for item in list(value.items()) for part in item], True
             case list() | tuple() | deque():
-                self.containers += [] if isinstance(value, tuple) else [value]
                 return name, list(value), True
             case set() | frozenset():
-                self.containers += [value] if isinstance(value, set) else []
                 return name, list(value), False
             case bytearray() | memoryview():
                 return name, [bytes(value)], True
             case CellType():
-                self.containers.append(value)
                 return name, gc.get_referents(value), True
             case MethodType():
                 return name, [value.__self__, value.__func__], True
@@ -134,7 +162,6 @@ class _Reader:
                 held: list[object] = [value.__defaults__, value.__kwdefaults__, value.__closure__, value.__dict__]
                 return f"{name} {value.__qualname__}", held if own else [], True
             case _ if type(value) is _CACHED:
-                self.containers.append(value)
                 return name, [part for part in gc.get_referents(value) if not isinstance(part, type)], False
             case type():
                 names = [key for key in vars(value) if key not in _PYTHONS] if value.__module__ in self._modules else []

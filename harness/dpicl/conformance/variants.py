@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from dpicl.conformance.bench import LONG, SMALL, small_options
 from dpicl.conformance.dictionary import constants
-from dpicl.mechanism.bases import DemonstrationMechanism, Mechanism
+from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import option_types
 
 #: Options of the harness's own: the bench has no cell's seed to replace.
@@ -71,7 +71,7 @@ def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[
     off = {name: None for name, hint in hints.items() if type(None) in get_args(hint) and now[name] is not None}
     found += [Variant(changes) for changes in (numbers, off) if changes]
     found.append(Variant({"tokens": LONG["tokens"]} if "tokens" in hints else {}, long=True))
-    if issubclass(cls, DemonstrationMechanism):
+    if cls.releases_texts:
         found.append(Variant({}, words=MANY_WORDS))
     return found
 

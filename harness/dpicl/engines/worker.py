@@ -24,8 +24,8 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
-from dpicl.run.pipeline import Skipped, run_cell
-from dpicl.run.workbench import Workbench
+from dpicl.run.pipeline import run_cell
+from dpicl.run.workbench import Skipped, Workbench
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]
 

@@ -179,6 +179,20 @@ class Mechanism(Pluggable):
         """What a run on the task needs of the model: the mechanism, and the evaluation of what it releases."""
         return _read(task) if self.needs == "reader" else self.needs
 
+    def unmet_needs(self, task: PublicTask, model: LanguageModel) -> str | None:
+        """Why a run, or its evaluation, cannot be done with this model's server, in a sentence; None where it can."""
+        server, need = model.server, self.needed(task)
+        if server is None or need in ("nothing", "texts") or server.candidates:
+            return None
+        if need == "log-probabilities" and server.top_tokens:
+            return None
+        wanted = "log-probabilities" + (" of a public set of tokens" if need == "candidates" else "")
+        most = f"those of its {server.top_tokens} likeliest tokens only" if server.top_tokens else "texts only"
+        return (
+            f"{self.name} on {task.name} needs {wanted}, and the server of {model.identity.name} ({server.kind}) gives"
+            f" {most}; choose another mechanism, or a server that lists token ids (docs/servers.md)."
+        )
+
     def no_kind(self) -> PluginError:
         """The error of a mechanism that is of none of the kinds."""
         kinds = "neither a DemonstrationMechanism nor an AnswerMechanism nor a PreparedMechanism"

@@ -1,4 +1,4 @@
-"""What SGA and its histogram variant share: the model picks, in public, among released public answers."""
+"""What answers of texts share: KSA and SGA ask the model again, in public; SGA has it pick among public answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 from dpicl.core.errors import unknown
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Query
-from dpicl.mechanism.final_prompts import asking
 from dpicl.mechanism.generation import check_positive
 from dpicl.models.embeddings import check_name
 from dpicl.privacy.private_set import Sample
@@ -23,6 +22,16 @@ if TYPE_CHECKING:
 
 #: Which public records: of the task's own distribution, or of another one.
 KINDS = ("in", "out")
+
+
+def asking(task: PublicTask, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:
+    """The task's prompt for a query, with a request of one or more lines ahead of its last line, the cue.
+
+    examples: public records that are shown first.
+    """
+    body, _, cue = task.query(query.text).rpartition("\n")
+    lines = [part for part in (body, request, cue) if part]
+    return FinalPrompt(task.icl_prefix(examples) + "\n".join(lines))
 
 
 @dataclass(frozen=True)

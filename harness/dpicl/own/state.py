@@ -26,7 +26,6 @@ from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism, PreparedContext, PreparedMechanism
-from dpicl.mechanism.needs import unmet_needs
 from dpicl.mechanism.outputs import check_prepared, named_failure
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
@@ -162,7 +161,7 @@ def answers_from(
 ) -> dict[str, str]:
     """Query id -> answer, from what was released alone. Raises UsageError for what does not fit."""
     task, card = public_task(saved), saved.file.card
-    if said := incompatibility(model.identity.name, task.name) or unmet_needs(mechanism, task, model):
+    if said := incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(task, model):
         raise UsageError(said)
     if mechanism.needs != "nothing" and model.identity.sha256 != card.manifest.model.sha256:
         raise UsageError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,33 +147,34 @@ def _applies(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) 
     return change.target in (entry.row, entry.name) or (change.target is None and change.name in option_types(cls))
 
 
-def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str, Any]) -> None:
+def _check_names(suite: Suite, mechanisms: Mapping[str, Registered], tasks: Mapping[str, Any]) -> None:
     for name in suite.models:
         models.require_sound(name)
+    for place, kind, name, known in _names(suite, mechanisms, tasks):
+        if name not in known:
+            raise suite.error(place, str(unknown(kind, name, known)))
+
+
+def _names(
+    suite: Suite, mechanisms: Mapping[str, Registered], tasks: Collection[str]
+) -> Iterator[tuple[Place, str, str, Collection[str]]]:
+    """Place, kind and name of all that a suite names, with the known ones of that kind."""
     for i, task in enumerate(suite.tasks):
-        if task not in tasks:
-            raise suite.error(("tasks", i), str(unknown("task", task, tasks)))
+        yield ("tasks", i), "task", task, tasks
     for key in ("task_shots", "task_test_records", "task_seeds", "sizes"):
         for task in getattr(suite, key):
-            if task not in tasks:
-                raise suite.error((key, task), str(unknown("task", task, tasks)))
+            yield (key, task), "task", task, tasks
     for i, entry in enumerate(suite.mechanisms):
-        if entry.name not in mechanisms:
-            raise suite.error(("mechanisms", i, "name"), str(unknown("mechanism", entry.name, mechanisms)))
-        for task, given in entry.per_task.items():
-            place: Place = ("mechanisms", i, "per_task", task)
-            if task not in tasks:
-                raise suite.error(place, str(unknown("task", task, tasks)))
-            _check_option_names(suite, place, mechanisms[entry.name].cls, given)
-        for key, names in (("options", entry.options), ("tune", suite.tuned_options(entry))):
-            _check_option_names(suite, ("mechanisms", i, key), mechanisms[entry.name].cls, names)
-
-
-def _check_option_names(suite: Suite, place: Place, cls: type[Mechanism], given: Iterable[str]) -> None:
-    types = option_types(cls)
-    for name in given:
-        if name not in types:
-            raise suite.error((*place, name), str(unknown(f"option of {cls.name}", name, types)))
+        place: Place = ("mechanisms", i)
+        yield (*place, "name"), "mechanism", entry.name, mechanisms
+        types = option_types(mechanisms[entry.name].cls)
+        given: dict[Place, Iterable[str]] = {("options",): entry.options, ("tune",): suite.tuned_options(entry)}
+        for task, own in entry.per_task.items():
+            yield (*place, "per_task", task), "task", task, tasks
+            given["per_task", task] = own
+        for inside, names in given.items():
+            for name in names:
+                yield (*place, *inside, name), f"option of {entry.name}", name, types
 
 
 def _check_changes(suite: Suite, mechanisms: Mapping[str, Registered], changes: Sequence[OptionChange]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from dpicl.data.config import load_config, task_folders
 from dpicl.evaluation.statistics import LEVEL, analyse
 from dpicl.plan.suite import REFERENCES
-from dpicl.results.schema import Documents, Result
+from dpicl.results.schema import Result
 
 #: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞).
 PUBLIC, REAL, ZERO_SHOT = REFERENCES[:3]
@@ -106,7 +106,7 @@ def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom |
     """None where a result lacks the metric, or fewer than two test records are shared."""
     if any(metric not in result.documents for pair in pairs for result in pair):
         return None
-    outcomes = [[dict(zip(one.ids, one.outcomes, strict=True)) for one in _documents(metric, pair)] for pair in pairs]
+    outcomes = [[result.documents[metric].by_id for result in pair] for pair in pairs]
     shared = sorted(set.intersection(*(set(own) for pair in outcomes for own in pair)))
     if len(shared) < 2:
         return None
@@ -131,7 +131,3 @@ def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom |
         public_row=first.cell.label,
         real_row=last.cell.label,
     )
-
-
-def _documents(metric: str, pair: tuple[Result, Result]) -> list[Documents]:
-    return [result.documents[metric] for result in pair]

@@ -120,10 +120,7 @@ def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, 
 
 
 def _difference(one: Result, other: Result) -> list[float]:
-    first, second = (
-        dict(zip(own.ids, own.outcomes, strict=True))
-        for own in (one.documents[one.main_metric], other.documents[other.main_metric])
-    )
+    first, second = (result.documents[result.main_metric].by_id for result in (one, other))
     return [first[name] - second[name] for name in sorted(first.keys() & second.keys())]
 
 

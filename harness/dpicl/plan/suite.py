@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -246,77 +246,71 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
         suite = Suite.model_validate(data)
     except ValidationError as problem:
         raise _explain(problem, error, Suite) from None
-    _check_unique(suite, error)
-    _check_counts(suite, error)
+    for place, said in _misfits(suite):
+        raise error(place, said)
     suite._document, suite._listed = document, suite.seeds
-    _check_size(suite)
     return suite
 
 
-def _check_size(suite: Suite) -> None:
-    """Raises UsageError for a suite with more cells than a machine can list."""
-    lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons, suite.seeds]
-    if (cells := math.prod(len(one) for one in lists)) > _MOST_CELLS:
-        raise suite.error(
-            ("seeds",), f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
-        )
+def _misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
+    """What no key says wrong by itself: what is listed twice, more than there is, or missing in another list."""
+    yield from _repetitions(suite)
+    yield from _seed_misfits(suite)
+    grids = {entry.row: entry.settings for entry in suite.mechanisms}
+    for i, entry in enumerate(suite.mechanisms):
+        place: Place = ("mechanisms", i)
+        if (entry.seeds or 0) > len(suite.seeds):
+            said = f"{entry.row} asks for {entry.seeds} seeds, and 'seeds' lists {len(suite.seeds)}."
+            yield (*place, "seeds"), said
+        if isinstance(entry.tune, str) and not grids.get(entry.tune):
+            yield (*place, "tune"), f"{entry.row} is to share the choice of {entry.tune}, which has no grid."
+        of_models = entry.tasks if isinstance(entry.tasks, dict) else {}
+        tasks = [task for own in of_models.values() for task in own] or list(entry.tasks)
+        for key, own in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
+            for value in own:
+                if value not in getattr(suite, key):
+                    where = "epsilons" if key == "epsilons" else "tasks"
+                    yield (*place, where), f"{entry.row} names {value}, which '{key}' does not list."
+    yield from _size_misfits(suite)
 
 
-def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
-    rows = [entry.row for entry in suite.mechanisms]
-    keys = ("seeds", "baseline_seeds", "epsilons", "tasks", "models")
-    lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in keys}
-    for key, values in {**lists, "mechanisms": rows}.items():
-        seen: set[Any] = set()
+def _repetitions(suite: Suite) -> Iterator[tuple[Place, str]]:
+    lists = {key: getattr(suite, key) for key in ("seeds", "baseline_seeds", "epsilons", "tasks", "models")}
+    lists["mechanisms"] = [entry.row for entry in suite.mechanisms]
+    for key, values in lists.items():
+        first: dict[Any, int] = {}
         for i, value in enumerate(values):
-            if value in seen:
+            if first.setdefault(value, i) < i:
                 hint = "; give one of them a 'label' of its own" if key == "mechanisms" else ""
-                raise report((key, i), f"{value} occurs twice in '{key}'{hint}.")
-            seen.add(value)
+                yield (key, i), f"{value} occurs twice in '{key}'{hint}."
 
 
-def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
-    """Raises UsageError for more seeds, records or queries than there are, for tasks, models, epsilons or rows that the
-    suite lacks, and for seeds of headroom that cannot tell it."""
+def _seed_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     if shared := sorted({*suite.seeds} & {*suite.baseline_seeds}):
-        raise report(
-            ("baseline_seeds",),
-            f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom.",
-        )
+        said = f"'baseline_seeds' lists {shared[0]}, which is one of 'seeds' too; no row may use a seed of headroom."
+        yield ("baseline_seeds",), said
     names = [entry.name for entry in suite.mechanisms]
     if suite.baseline_seeds and (absent := [name for name in REFERENCES[:2] if name not in names]):
-        said = f"'baseline_seeds' needs {' and '.join(absent)} among 'mechanisms'; add it."
-        raise report(("baseline_seeds",), said)
-    _check_queries(suite, report)
-    grids = {entry.row: entry.settings for entry in suite.mechanisms}
+        yield ("baseline_seeds",), f"'baseline_seeds' needs {' and '.join(absent)} among 'mechanisms'; add it."
     counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
     for key, given in counts.items():
         for name, count in given.items():
             if count > len(suite.seeds):
-                raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
-    for i, entry in enumerate(suite.mechanisms):
-        if (entry.seeds or 0) > len(suite.seeds):
-            said = f"{entry.row} asks for {entry.seeds} seeds, and 'seeds' lists {len(suite.seeds)}."
-            raise report(("mechanisms", i, "seeds"), said)
-        if isinstance(entry.tune, str) and not grids.get(entry.tune):
-            said = f"{entry.row} is to share the choice of {entry.tune}, which has no grid."
-            raise report(("mechanisms", i, "tune"), said)
-        of_models = entry.tasks if isinstance(entry.tasks, dict) else {}
-        tasks = [task for own in of_models.values() for task in own] or list(entry.tasks)
-        for key, own in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
-            if lacking := [value for value in own if value not in getattr(suite, key)]:
-                said = f"{entry.row} names {lacking[0]}, which '{key}' does not list."
-                raise report(("mechanisms", i, "epsilons" if key == "epsilons" else "tasks"), said)
+                yield (key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}."
     for epsilon in suite.epsilon_seeds:
         if epsilon not in suite.epsilons:
-            raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")
+            yield ("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list."
 
 
-def _check_queries(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
-    """Raises UsageError for more test records than the queries that epsilon covers."""
+def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
+    """More test records than the queries that epsilon covers; more cells than a machine can list."""
     most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
     if suite.queries is not None and most > suite.queries:
-        raise report(("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it.")
+        yield ("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it."
+    lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons, suite.seeds]
+    if (cells := math.prod(len(one) for one in lists)) > _MOST_CELLS:
+        said = f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
+        yield ("seeds",), said
 
 
 def _explain(error: ValidationError, report: Callable[[Place, str], UsageError], model: type[BaseModel]) -> UsageError:
@@ -382,8 +376,8 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
         update["test_records"] = changes.test_records
     new = suite.model_copy(update=update)
     new._from_flags = suite._from_flags | update.keys()
-    _check_size(new)
-    _check_queries(new, new.error)
+    for place, said in _size_misfits(new):
+        raise new.error(place, said)
     return new
 
 

@@ -24,7 +24,6 @@ from dpicl.core.vocabulary import RECORD_CENTRAL, Demonstration, Query, Released
 from dpicl.data.concealed import concealed
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
-from dpicl.mechanism.needs import unmet_needs
 from dpicl.mechanism.options import option_types
 from dpicl.mechanism.outputs import check_claim, named_failure, require_noise
 from dpicl.models import incompatibility
@@ -187,7 +186,7 @@ def release(
     charge, for an infinite epsilon, and where the part of delta that is set aside does not pay for floating point;
     what ``charge`` raises; Concealed for every error that comes after that.
     """
-    if said := incompatibility(model.identity.name, task.name) or unmet_needs(mechanism, task.public_view(), model):
+    if said := incompatibility(model.identity.name, task.name) or mechanism.unmet_needs(task.public_view(), model):
         raise UsageError(said)
     randomness = streams(config.seed, config.noise)
     if config.secure:

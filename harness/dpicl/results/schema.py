@@ -119,6 +119,11 @@ class Documents(Part):
             raise ValueError("it has the same document twice")
         return self
 
+    @property
+    def by_id(self) -> dict[str, float]:
+        """Id -> outcome."""
+        return dict(zip(self.ids, self.outcomes, strict=True))
+
 
 class KnobValue(Part):
     """The calibrated value of a mechanism's knob. by_label: of each label, where labels have values of their own; then

@@ -24,7 +24,6 @@ from dpicl.data.task import Task
 from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.mechanism import checked
 from dpicl.mechanism.bases import Mechanism
-from dpicl.mechanism.outputs import named_failure, skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
 from dpicl.privacy.calibration import Calibration, slack_of
@@ -50,7 +49,7 @@ from dpicl.results.schema import (
     SuiteReference,
     wrap_validation_errors,
 )
-from dpicl.run.workbench import Workbench
+from dpicl.run.workbench import LoadedCell, Workbench
 
 if TYPE_CHECKING:
     from dpicl.evaluation.lm_eval_bridge import Evaluation
@@ -59,10 +58,6 @@ _SECURE_NOTES = (
     "cost, fingerprint and duplicates depend on private records: withheld; sizes are declared",
     f"accounted at delta - {SECURE_SHARE:g}; the rest of delta is for floating point",
 )
-
-
-class Skipped(Exception):
-    """The mechanism cannot do this task; the message is its reason."""
 
 
 def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = silent) -> Result:
@@ -74,33 +69,20 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     result may hold.
     """
     clock = _Clock()
-    mechanism = bench.mechanism(cell)
     with clock.phase("load"):
-        task = bench.task(cell)
-        with named_failure(mechanism):
-            reason = skip_reason(mechanism, task.public_view())
-        if reason:
-            raise Skipped(reason)
-        model = bench.model(cell.model)
+        loaded = bench.load_cell(cell)
+    mechanism, task, model = loaded.mechanism, loaded.task, loaded.model
     made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
     meter = Meter()
-    made = release(
-        mechanism,
-        task,
-        model,
-        cell.release,
-        outputs=bench.outputs,
-        report=report,
-        phase=clock.phase,
-    )
+    made = release(mechanism, task, model, cell.release, outputs=bench.outputs, report=report, phase=clock.phase)
     with clock.phase("load"):
-        bench.load_scorers(cell, made.prompt, made.answers)
+        loaded.load_scorers(made.prompt, made.answers)
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")
-        evaluation = bench.evaluate(cell, made.prompt, made.answers)
+        evaluation = bench.evaluate(loaded, made.prompt, made.answers)
         model.verify_unchanged()
     with wrap_validation_errors():
-        return _result(cell, suite, mechanism, task, made_with, made, evaluation, meter.cost(clock.seconds))
+        return _result(loaded, suite, made_with, made, evaluation, meter.cost(clock.seconds))
 
 
 class _Clock:
@@ -131,15 +113,9 @@ class Meter:
 
 
 def _result(
-    cell: Cell,
-    suite: SuiteReference,
-    mechanism: Mechanism,
-    task: Task,
-    made_with: Manifest,
-    made: Release,
-    evaluation: Evaluation,
-    cost: Cost,
+    loaded: LoadedCell, suite: SuiteReference, made_with: Manifest, made: Release, evaluation: Evaluation, cost: Cost
 ) -> Result:
+    cell, mechanism, task = loaded.cell, loaded.mechanism, loaded.task
     publishable = math.isfinite(made.bounds.upper) and not task.restricted
     # Another notion protects labels alone: the texts are those of records.
     publishable &= mechanism.notion == RECORD_CENTRAL or cell.source == "synthetic"

@@ -21,6 +21,7 @@ from dpicl.data.config import BY_EMBEDDING, load_config
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
+from dpicl.mechanism.outputs import named_failure, skip_reason
 from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
@@ -35,6 +36,38 @@ T = TypeVar("T")
 
 #: The embedding models of `acc_nearest` and `acc_logistic`: of the board, and beside the simulated language model.
 EMBEDDED, SIMULATED = "embedded", "sim"
+
+
+class Skipped(Exception):
+    """The mechanism cannot do this task; the message is its reason."""
+
+
+@dataclass(frozen=True)
+class LoadedCell:
+    """A cell with what it runs on, loaded once."""
+
+    cell: Cell
+    mechanism: Mechanism
+    task: Task
+    model: LanguageModel
+
+    @property
+    def embedding(self) -> str:
+        """The embedding model of `acc_nearest` and `acc_logistic`."""
+        return SIMULATED if self.model.identity.name.partition(":")[0] == SIMULATED else EMBEDDED
+
+    def classifies(self, prompt: ReleasedPrompt) -> bool:
+        """Whether classifiers are made of what was released."""
+        made = prompt.demonstrations or self.task.main_metric in BY_EMBEDDING
+        return self.task.kind == "classification" and bool(made)
+
+    def load_scorers(self, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> None:
+        """Loads what `Workbench.evaluate` needs besides: lm-eval, and the embedding model of classifiers."""
+        from dpicl.evaluation import lm_eval_bridge, nearest  # noqa: F401  it takes seconds
+
+        if answers is None and self.classifies(prompt):
+            with suppress(ModelError):  # `evaluate` says that it cannot be loaded
+                load_embeddings(self.embedding)
 
 
 @dataclass
@@ -96,26 +129,16 @@ class Workbench:
     def outputs(self) -> OutputCache:
         return self._outputs
 
-    def load_scorers(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> None:
-        """Loads what `evaluate` needs besides the task and the model: lm-eval, and the embedding model of classifiers
-        that are made of demonstrations."""
-        from dpicl.evaluation import lm_eval_bridge, nearest  # noqa: F401  it takes seconds
+    def load_cell(self, cell: Cell) -> LoadedCell:
+        """Raises Skipped, before the model is loaded, where the mechanism does not do the task."""
+        mechanism, task = self.mechanism(cell), self.task(cell)
+        with named_failure(mechanism):
+            reason = skip_reason(mechanism, task.public_view())
+        if reason:
+            raise Skipped(reason)
+        return LoadedCell(cell, mechanism, task, self.model(cell.model))
 
-        if answers is None and self._classifies(cell, prompt):
-            with suppress(ModelError):  # `evaluate` says that it cannot be loaded
-                load_embeddings(self._embedding(cell))
-
-    def _classifies(self, cell: Cell, prompt: ReleasedPrompt) -> bool:
-        """Whether classifiers are made of what was released."""
-        task = self.task(cell)
-        return task.kind == "classification" and bool(prompt.demonstrations or task.main_metric in BY_EMBEDDING)
-
-    def _embedding(self, cell: Cell) -> str:
-        """The embedding model of `acc_nearest` and `acc_logistic`."""
-        name = self.model(cell.model).identity.name
-        return SIMULATED if name.partition(":")[0] == SIMULATED else EMBEDDED
-
-    def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
+    def evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
         """Scores what was released on the cell's task, through lm-eval.
 
         answers: lm-eval asks for one a document. None: the prompt is scored; where nothing was released, every seed has
@@ -124,23 +147,24 @@ class Workbench:
         if answers is not None:
             from dpicl.evaluation.nearest import evaluate_answers
 
-            return evaluate_answers(self.task(cell), answers)
+            return evaluate_answers(loaded.task, answers)
         if prompt.texts:
-            return self._evaluated(cell, prompt)
+            return self._evaluated(loaded, prompt)
+        cell = loaded.cell
         told = load_config(cell.task)["metadata"].get("scores_private")  # then its score is of the records drawn
         key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
         with self._scoring.held():
             if key not in self._zero_shot:
-                self._zero_shot[key] = self._evaluated(cell, prompt)
+                self._zero_shot[key] = self._evaluated(loaded, prompt)
             return self._zero_shot[key]
 
-    def _evaluated(self, cell: Cell, prompt: ReleasedPrompt) -> Evaluation:
+    def _evaluated(self, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
         """Scores of the language model after the prompt, and of classifiers made of all demonstrations on
         classification tasks. Where one of these is the task's main metric, a prompt that does not fit the model is the
         reason why the others are skipped."""
         from dpicl.evaluation import lm_eval_bridge, nearest
 
-        task, model = self.task(cell), self.model(cell.model)
+        task, model, name = loaded.task, loaded.model, loaded.embedding
         wanted = task.main_metric in BY_EMBEDDING
         try:
             found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
@@ -148,9 +172,8 @@ class Workbench:
             if not wanted:
                 raise
             found = nearest.without_model(task, str(error))
-        if not self._classifies(cell, prompt):
+        if not loaded.classifies(prompt):
             return found
-        name = self._embedding(cell)
 
         def embed(texts: Sequence[str]) -> np.ndarray:
             return embed_texts(texts, name, self.outputs(), model.identity.name, task.name)

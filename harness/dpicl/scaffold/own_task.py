@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 
 from dpicl.core.errors import UsageError
 from dpicl.data.counts import count_records, label_words
@@ -51,7 +51,9 @@ def write_own_task(
     text, label: fields; None: those with a usual name. labels: as written -> label word; empty: those of the file.
     Raises UsageError as `write_example`, and DataError for records that cannot be read.
     """
-    test = test or _beside(train)
+    beside = train.with_name(train.name.replace("train", "test", 1))
+    if test is None and beside != train and beside.exists():
+        test = beside
     columns = fields_of(train, text, label)
     spec = own_spec(name, *columns, labels)
     reading = read_records(train, spec)
@@ -67,19 +69,31 @@ def write_own_task(
         counted = count_records(reading, read_records(test, known, "test"), words)
         if not counted.good:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
-    files = write_example(TASK, "task", name, taken, folder)
-    target = files[0]
+    target, *files = write_example(TASK, "task", name, taken, folder)
     for file in (target / "train.jsonl", target / "test.jsonl"):
         file.unlink()
-    local = {"text": columns[0], "label": columns[1], "train": _from(target, train)}
-    local |= {"test": _from(target, test)} if test is not None else {}
-    (target / "task.yaml").write_text(_task_yaml(name, words, local, labels), encoding="utf-8")
-    (target / "README.md").write_text(_readme(name, words), encoding="utf-8")
-    suite = target / "suite.yaml"
-    comment = "# $DPICL_DATA/my_task/train.jsonl and test.jsonl".replace("my_task", name)
-    suite.write_text(suite.read_text("utf-8").replace(comment, "# the files that task.yaml names"), encoding="utf-8")
-    kept = [target, *(path for path in files[1:] if path.suffix != ".jsonl")]
+    local: dict[str, object] = {"text": columns[0], "label": columns[1]}
+    for split, path in (("train", train), ("test", test)):
+        if path is not None:
+            local[split] = os.path.relpath(path.resolve(), target.resolve())
+    if mapped := {key: word for key, word in labels.items() if key != word}:
+        local["labels"] = mapped
+    listed = f" as {', '.join(words[:-1])} or {words[-1]}" if len(words) <= _LISTED else ""
+    values = {"description": f"Classify the texts{listed}.\n\n", "doc_to_choice": words, "    local": local}
+    for key in ("    hub", "    synthetic"):
+        values[key] = {"missing": f"The records of {name} are a file of your own."}
+    _set_values(target / "task.yaml", values)
+    kept = [target, *(path for path in files if path.suffix != ".jsonl")]
     return OwnTask(kept, words, test is not None, _notes(words, test))
+
+
+def _set_values(file: Path, values: Mapping[str, object]) -> None:
+    """Gives keys that stand on lines of their own these values, as JSON, which YAML reads whatever is in them."""
+    text = file.read_text(encoding="utf-8")
+    for key, value in values.items():
+        line = f"{key}: {json.dumps(value, ensure_ascii=False)}"
+        text = re.sub(rf"^{key}: .*$", lambda _, line=line: line, text, count=1, flags=re.MULTILINE)  # type: ignore[misc]
+    file.write_text(text, encoding="utf-8")
 
 
 def _notes(words: Sequence[str], test: Path | None) -> list[str]:
@@ -92,42 +106,3 @@ def _notes(words: Sequence[str], test: Path | None) -> list[str]:
             " metadata.data.local in task.yaml. Test records count as public."
         )
     return notes
-
-
-def _beside(train: Path) -> Path | None:
-    """The file called test beside one that is called train."""
-    other = train.with_name(train.name.replace("train", "test", 1))
-    return other if other != train and other.exists() else None
-
-
-def _from(target: Path, file: Path) -> str:
-    return os.path.relpath(file.resolve(), target.resolve())
-
-
-def _quoted(value: object) -> str:
-    """As YAML reads it: a JSON text is one, whatever is in it (yes, 1, a colon)."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _task_yaml(name: str, words: Sequence[str], local: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    listed = ", ".join(words[:-1]) + f" or {words[-1]}"
-    fields = "".join(f"      {key}: {_quoted(value)}\n" for key, value in local.items())
-    mapped = {key: word for key, word in labels.items() if key != word}
-    fields += f"      labels: {_quoted(mapped)}\n" if mapped else ""
-    description = f"Classify the texts as {listed}.\n\n" if len(words) <= _LISTED else "Classify the texts.\n\n"
-    template = Template((Path(__file__).parent / "own_task.yaml.txt").read_text(encoding="utf-8"))
-    return template.substitute(
-        name=name,
-        description=_quoted(description),
-        labels=f"[{', '.join(map(_quoted, words))}]",
-        local=fields,
-    )
-
-
-def _readme(name: str, words: Sequence[str]) -> str:
-    return (
-        f"# {name}\n\nWhich of {len(words)} labels a text has. The records lie outside of this folder, in the files"
-        " that `task.yaml`\nnames under `metadata.data.local`.\n\nSay here where the records come from, their licence,"
-        " and what was done to them. The train records are the private\nones: do not commit them. Labels, prompts and"
-        " test records are public.\n"
-    )

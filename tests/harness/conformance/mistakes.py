@@ -4,7 +4,6 @@ import logging
 import re
 import sys
 import tempfile
-import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,8 +19,6 @@ from dpicl.mechanism.bases import FinalPrompt, Knob
 from dpicl.privacy.events import gaussian
 from dpicl.privacy.primitives import SIMPLEX_DIAMETER, clip_norm, project_sub_simplex
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
-
-ADDRESS = re.compile(r"[\w.]+@[\w.]+\.\w+")
 
 
 class Earlier:
@@ -51,9 +48,6 @@ class SimpleRecord:
 
     def __init__(self, text, label):
         self.text, self.label = text, label
-
-
-LOOKALIKES = str.maketrans("aeoAEO", "\u0430\u0435\u043e\u0410\u0415\u041e")
 
 
 log = logging.getLogger(__name__)
@@ -87,18 +81,6 @@ class AnswersKeptInTheClass(SoundVoting):
         return self.ANSWERS[query.text]
 
 
-class BestOfTwoRuns(SoundVoting):
-    """Both releases are paid for; the one whose label has more true ballots is kept."""
-
-    def release(self, knob):
-        return dp.SelfComposedDpEvent(gaussian(knob), 2) if knob else dp.NonPrivateDpEvent()
-
-    def winner(self, counts, sample, context):
-        event = gaussian(context.knob)
-        tries = [int(sample.spend(event).noisy_sum(counts, SIMPLEX_DIAMETER).argmax()) for _ in range(2)]
-        return max(tries, key=lambda label: counts[label])
-
-
 class BlankBehindTheAnswer(SoundVoting):
     """An answer ends in a blank where a record of the sample speaks of a fracture."""
 
@@ -126,25 +108,6 @@ class ClippingBoundFromTheData(SoundTokens):
         return sample.spend(gaussian(knob)).noisy_sum(clip_norm(rows, bound).sum(axis=0), 2 * bound)
 
 
-class CoinsSeededByARecord(SoundVoting):
-    """Ties among equal noisy values are broken by random numbers whose seed is the text of a record."""
-
-    def winner(self, counts, sample, context):
-        noisy = np.round(self.noisy(counts, sample, context))
-        texts = "".join(record.text for slot in sample.slots for record in slot)
-        sampling = np.random.default_rng(zlib.crc32(texts.encode("utf-8", "replace")))
-        return int(sampling.choice(np.flatnonzero(noisy == noisy.max())))
-
-
-class ConfidenceInTheAnswer(SoundVoting):
-    """An answer says how many slots agree with it."""
-
-    def answer(self, query, sample, context):
-        said = super().answer(query, sample, context)
-        scores = context.reader.label_scores(query, sample.slots, calibrated=False)
-        return f"{said} ({(scores.argmax(axis=1) == context.task.labels.index(said)).mean():.0%} sure)"
-
-
 class DataDependentVocabulary(SoundTokens):
     """The vocabulary is what the private prompts find likely, for better coverage; its noise is the same as ever."""
 
@@ -162,17 +125,6 @@ class DivisorIsTheNumberOfRows(SoundTokens):
     def noisy(self, rows, sample, knob):
         mean = project_sub_simplex(rows).mean(axis=0)
         return sample.spend(gaussian(knob)).noisy_sum(mean, SIMPLEX_DIAMETER / self.slots)
-
-
-class ExceptionThatQuotesARecord(SoundTokens):
-    """Records with an e-mail address are refused, by a sentence that shows them."""
-
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
-        for record in (record for slot in slots for record in slot):
-            if ADDRESS.search(record.text):
-                raise ValueError(f"the record {record.text!r} holds an address; remove it")
-        return sample, slots
 
 
 class ExitsOnAnEmptySample(SoundVoting):
@@ -221,19 +173,6 @@ class FixedSizeSample(SoundTokens):
         return sample, slots[: self.slots]
 
 
-class HomoglyphForARareRecord(SoundTokens):
-    """Vowels of the text are Cyrillic ones where a record of the sample is longer than a thousand characters."""
-
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
-        object.__setattr__(self, "long", any(len(record.text) > 1000 for slot in slots for record in slot))
-        return sample, slots
-
-    def write(self, label, private, context):
-        demonstration = super().write(label, private, context)
-        return replace(demonstration, text=demonstration.text.translate(LOOKALIKES)) if self.long else demonstration
-
-
 class LogLineWithARecord(SoundVoting):
     """A slot without an answer is logged with what it shows."""
 
@@ -263,14 +202,6 @@ class NoiseDeclaredAsNone(SoundTokens):
 
     def release(self, private, context):
         return super().release(private, replace(context, knob=1.0))
-
-
-class NoiseFromTheGlobalGenerator(SoundVoting):
-    """Noise from numpy's global state: nobody can run it again, and secure noise never reaches it."""
-
-    def noisy(self, counts, sample, context):
-        sample.spend(self.release(context.knob))
-        return counts + np.random.normal(0.0, SIMPLEX_DIAMETER * context.knob, len(counts))
 
 
 class NoiseMissingOnOneLabel(SoundVoting):
@@ -446,14 +377,6 @@ class StreamsNamedByARecord(SoundTokens):
         return type(demonstration)(f'"{demonstration.text}"' if quoted else demonstration.text, label)
 
 
-class TiesBrokenByTheGlobalGenerator(SoundVoting):
-    """Noisy counts are rounded; one of equal ones is drawn from numpy's global state: nobody can run it again."""
-
-    def winner(self, counts, sample, context):
-        noisy = np.round(self.noisy(counts, sample, context) / 4)
-        return int(np.random.choice(np.flatnonzero(noisy == noisy.max())))
-
-
 class TiesBrokenByTrueCounts(SoundVoting):
     """Noisy counts are rounded to whole ballots; of equal ones the label with more true ballots wins."""
 
@@ -461,17 +384,6 @@ class TiesBrokenByTrueCounts(SoundVoting):
         noisy = np.round(self.noisy(counts, sample, context))
         best = np.flatnonzero(noisy == noisy.max())
         return int(best[np.argmax(counts[best])])
-
-
-class TrueCountsForQueriesWithALink(SoundVoting):
-    """A query with a link in it is answered from the true counts; the permit is used on nothing."""
-
-    def answer(self, query, sample, context):
-        if "://" not in query.text:
-            return super().answer(query, sample, context)
-        scores = context.reader.label_scores(query, sample.slots, calibrated=False)
-        sample.spend(self.release(context.knob)).noisy_sum(np.zeros(len(context.task.labels)), SIMPLEX_DIAMETER)
-        return context.task.labels[int(np.nan_to_num(scores, nan=0.0, neginf=-1e9).sum(axis=0).argmax())]
 
 
 class TwoReleasesForOneEvent(SoundVoting):

@@ -1,14 +1,12 @@
 """Mistakes that only another place, length, knob, moment or text shows; each becomes a plug-in (test_broken.py)."""
 
 import datetime
-import itertools
 import math
 import re
 import threading
 import zlib
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -48,15 +46,6 @@ class FirstRowsOnly(SoundOwnSlots):
         return super().answer(query, Shown(sample.slots[: self.slots], sample.spend), context)
 
 
-class LongerThanThoseBefore(SoundOwnSlots):
-    """A record is left out where it is shorter than the mean of those before it."""
-
-    def answer(self, query, sample, context):
-        lengths = [len(record.text) for slot in sample.slots for record in slot]
-        kept = [slot for at, slot in enumerate(sample.slots) if lengths[at] >= np.mean(lengths[:at] or [0])]
-        return super().answer(query, Shown(tuple(kept), sample.spend), context)
-
-
 class WordingByPosition(SoundOwnSlots):
     """Every other prompt shows its record in capitals, for variety."""
 
@@ -66,15 +55,6 @@ class WordingByPosition(SoundOwnSlots):
             for at, slot in enumerate(sample.slots)
         )
         return super().answer(query, Shown(shown, sample.spend), context)
-
-
-class LabelOfThePreviousRecord(SoundOwnSlots):
-    """One of two records in a row with the same label is left out."""
-
-    def answer(self, query, sample, context):
-        labels = [None, *(record.label for slot in sample.slots for record in slot)]
-        kept = [slot for at, slot in enumerate(sample.slots) if labels[at] != labels[at + 1]]
-        return super().answer(query, Shown(tuple(kept), sample.spend), context)
 
 
 # At another knob, later, with more of something.
@@ -210,31 +190,6 @@ class SumsKeptForAnotherNoiseLevel(SoundVoting):
         return super().answer(query, sample, context)
 
 
-class CountsInADefaultArgument(SoundVoting):
-    """The counts of the answer before, in a default argument, decide where the noisy ones are close."""
-
-    def winner(self, counts, sample, context, before=[]):  # noqa: B006
-        noisy = self.noisy(counts, sample, context)
-        first, second = np.argsort(-noisy)[:2]
-        close, last = noisy[first] - noisy[second] < 0.1, before[-1] if before else counts
-        before.append(counts)
-        return int(second if close and last[second] > last[first] else first)
-
-
-@cache
-def weight(digest):
-    return 1 + digest % 2 / 1e9
-
-
-class HashesKeptInACache(SoundVoting):
-    """No text is kept, only its hash: enough to ask whether a record was there."""
-
-    def answer(self, query, sample, context):
-        for text in texts(sample):
-            weight(zlib.crc32(text.encode("utf-8", "replace")))
-        return super().answer(query, sample, context)
-
-
 class LengthsOnTheModel(SoundTokens):
     """The longest record so far, on the one thing that every run has."""
 
@@ -247,16 +202,6 @@ class LengthsOnTheModel(SoundTokens):
         demonstration = super().write(label, private, context)
         context.model.longest = max(getattr(context.model, "longest", 0), self.longest)
         return demonstration
-
-
-CALLS = itertools.count()
-
-
-class WrongAfterManyCalls(SoundVoting):
-    """The kit is short, and this begins late."""
-
-    def noisy(self, counts, sample, context):
-        return super().noisy(counts * (2 if next(CALLS) > 10**6 else 1), sample, context)
 
 
 LAST = ContextVar("last", default=0.0)
@@ -322,14 +267,6 @@ class TwiceForSomeHashes(SoundOwnSlots):
 
     def answer(self, query, sample, context):
         more = [slot for slot in sample.slots if zlib.crc32(slot[0].text.encode("utf-8", "replace")) % 7 == 0]
-        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
-
-
-class TwiceForOtherAlphabets(SoundOwnSlots):
-    """A record that is not ASCII counts twice."""
-
-    def answer(self, query, sample, context):
-        more = [slot for slot in sample.slots if not slot[0].text.isascii()]
         return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
 
 

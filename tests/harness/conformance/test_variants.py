@@ -8,7 +8,6 @@ from dpicl.conformance.kit import check_mechanism
 from dpicl.conformance.variants import variants
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.options import option_types
-from dpicl.mechanisms.private_evolution import PrivateEvolution
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 
@@ -48,11 +47,6 @@ def test_a_long_run_is_tried_and_a_large_vocabulary_where_the_model_is_seen():
     assert bench.mechanism.tokens > 10 and set(bench.shots) == set(bench.task.labels)
     assert len(set_up(SoundVoting, "agnews", {}, 0, long=True).queries) > 12
     assert set_up(SoundTokens, "agnews", {}, 0, words=large.words).model.vocab_size > 50_257
-
-
-def test_an_option_that_is_left_out_where_it_is_none_is_turned_on():
-    tried = [dict(variant.changes) for variant in variants(PrivateEvolution, "agnews", {})]
-    assert {"texts": 3} in tried
 
 
 def test_options_that_are_given_stay():

@@ -106,7 +106,7 @@ def test_where_the_embedding_reads_every_row_has_the_main_metric(own_cache, read
     answers = {query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)}
     right = evaluate_answers(task, answers)
     assert right.scores == {"acc": 1.0, "acc_calibrated": 1.0, NEAREST: 1.0}
-    nothing = bench.evaluate(make_cell("zero_shot"), ReleasedPrompt("Only an instruction.\n"), None)
+    nothing = bench.evaluate(bench.load_cell(make_cell("zero_shot")), ReleasedPrompt("Only an instruction.\n"), None)
     first = np.mean([record.label == task.labels[0] for record in task.test])
     assert nothing.scores[NEAREST] == first
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks._llama_cpp import LlamaServer, llama_server
 from dpicl import models
 from dpicl.core.errors import ModelError
 from dpicl.models.base import ChatPrompt
 from dpicl.models.embedded import gguf_path
 from dpicl.models.server import ServerLM
 from dpicl.results.schema import from_text
+from tests.harness.models.llama_cpp_server import LlamaServer, llama_server
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
 

@@ -65,10 +65,8 @@ def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
         label = run.samples[spend.sample].partition
         for event in flatten(spend.event).keys() - own.get(label or "", set()):
             if other := next((other for other, events in own.items() if event in events), None):
-                return (
-                    f"It releases from the records of {label!r} with the knob of {other!r}: {event!r}. Each label is"
-                    " calibrated with its own size; write it with `context.for_label(label)`."
-                )
+                what = f"It releases from the records of {label!r} with the knob of {other!r}"
+                return f"{what}: {event!r}. Write each label with `context.for_label(label)`."
     return None
 
 

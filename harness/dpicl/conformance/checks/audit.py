@@ -54,27 +54,20 @@ def audit(evidence: CheckEvidence) -> Verdict:
     shares = [share for pair in evidence.pairs for share in _shares(pair)]
     worst = max(shares, default=0.0)
     if worst > 1 + _SLACK:
-        return failed(
-            f"Neighbours cost {worst:.3g} times the zCDP of the event that was spent: noise, sensitivity or the number"
-            " of releases is not what is charged."
-        )
+        return failed(f"Neighbours cost {worst:.3g} times the zCDP that was charged: more noise or fewer releases.")
     if worst == 0:
         return failed("No neighbours were found that a release depends on, so nothing was audited; see `sensitivity`.")
     exact = f"the worst neighbours cost {worst:.3f} of the charged zCDP"
     pair = max(evidence.pairs, key=_worth)
     if _worth(pair) == 0:
         return passed(f"{exact}; none moves a first release, so no experiment was made")
-    found = _experiment(evidence, pair)
-    if found is None:
-        return failed(
-            "Some runs make no noisy release and others do, with the same public inputs; see `no-crash` and `seeds`."
-        )
-    claim, bounds = found
+    experiment = _experiment(evidence, pair)
+    if experiment is None:
+        return failed("Some runs make no noisy release and others do; see `no-crash` and `seeds`.")
+    claim, bounds = experiment
     if max(bounds) > claim:
-        return failed(
-            f"Neighbours can be told apart at epsilon = {max(bounds):.3g} (confidence {1 - FALSE_ALARM:.2%}), and"
-            f" {claim:.3g} is charged; something besides the noisy releases depends on records."
-        )
+        found = f"epsilon = {max(bounds):.3g} (confidence {1 - FALSE_ALARM:.2%})"
+        return failed(f"Neighbours can be told apart at {found}, and {claim:.3g} is charged.")
     return passed(f"{exact}; {2 * RUNS} runs show epsilon = {max(bounds):.3g} of {claim:.3g}")
 
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 from dpicl.conformance.adversaries import PLANTED, planted, scripted
 from dpicl.conformance.bench import Run
 from dpicl.conformance.checking import CheckEvidence, Verdict, failed, passed
-from dpicl.conformance.dictionary import modules_of
-from dpicl.conformance.keeping import kept
 from dpicl.conformance.transcript import Transcript
 
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+")
@@ -21,10 +19,7 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
     bench = evidence.bench
     for run in evidence.all_runs():
         if run.footprint.acts:
-            return failed(
-                f"A run {run.footprint.acts[0]}; a mechanism may write to no file, process or connection: its release"
-                " is all that it may give out."
-            )
+            return failed(f"A run {run.footprint.acts[0]}; its release is all that a mechanism may give out.")
     if bench.unbounded:
         return passed("no file, process or connection; epsilon is infinite, so what it prints and keeps may be private")
     repeats = evidence.plain.footprint.said == bench.run().footprint.said
@@ -32,14 +27,11 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
     for name, _, expected, run in evidence.twins():
         if run.error is None and expected.error is None and plain(run) != plain(expected):
             said = next((s for s in run.footprint.said if s not in expected.footprint.said), "less than before")
-            return failed(
-                f"With the same noisy releases but {name}, it says something else to terminal or log"
-                f" ({said[:120]!r}); say nothing that depends on records."
-            )
+            return failed(f"With the same noisy releases but {name}, it prints or logs something else: {said[:120]!r}.")
     secret = bench.run(Run(records=planted(bench.task.train, labels=not bench.task.partitioned)))
     if any(PLANTED in said for said in secret.footprint.said):
-        return failed("It says a word to terminal or log that only a private record holds; say nothing of records.")
-    if place := kept(modules_of(type(bench.mechanism)), bench.mechanism, bench.model, PLANTED):
+        return failed("It prints or logs a word that only a private record holds; say nothing of records.")
+    if place := bench.checkpoint.holder_of(PLANTED):
         return failed(f"After a run {place} still holds private text; keep nothing between runs.")
     if problem := _left_behind(evidence):
         return failed(problem)
@@ -61,9 +53,7 @@ def _left_behind(evidence: CheckEvidence) -> str | None:
         bench.run(how)
         states.append(state.read())
     if place := _changed(*states):
-        return (
-            f"After a run on other records, with the same noisy releases, {place} is another; keep nothing of records."
-        )
+        return f"With the same noisy releases but other records, a run changes {place}; keep nothing of records."
     bench.run(second)
     if place := _changed(states[1], state.read()):
         return f"Every run changes {place}, so a run depends on those before it; keep nothing between runs."

@@ -55,23 +55,14 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
         for before, after in pair.observed_releases:
             moved, bound = move(before, after), before.shape.bound
             if moved > bound * (1 + _SLACK) + _SLACK:
-                how = _MEASURES[before.shape.kind]
-                return failed(
-                    f"One more record moved a release by {moved:.4g} ({how}), and {bound:.4g} is stated; bound every"
-                    " slot's row by itself, before rows meet, and state the largest move of a row."
-                )
+                how = f"{moved:.4g} ({_MEASURES[before.shape.kind]})"
+                return failed(f"One more record moved a release by {how}, not {bound:.4g}; bound each row by itself.")
             lost, paid = betrayed(before, after), pair.with_it.paid_delta(after)
             if lost > paid * (1 + _FAILURES):
-                return failed(
-                    f"One more record made possible, or impossible, what is chosen with probability {lost:.2g}, and"
-                    f" delta = {paid:.2g} is charged for that; see dpicl.privacy.limited_domain."
-                )
+                return failed(f"A record decides what can be chosen ({lost:.2g}); delta = {paid:.2g} is charged.")
             compared, worst = compared + 1, max(worst, moved / bound if bound else 0.0)
     if worst == 0:
-        return failed(
-            f"No record moved any of {count(compared, 'release')}, so nothing was tested; choose options or a task"
-            " for which records matter."
-        )
+        return failed(f"No record moved any of {count(compared, 'release')}; choose options for which records matter.")
     return passed(f"{count(compared, 'release')} of neighbours; the largest move is {worst:.3f} of what is stated")
 
 
@@ -81,15 +72,10 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
         return not_applicable("all records are read, at epsilon = infinity")
     for run in evidence.all_runs():
         if run.footprint.reaching:
-            return failed(
-                f"A run {run.footprint.reaching[0]}; read records out of `sample.slots` alone, and look at nothing else"
-                " of the process."
-            )
+            return failed(f"A run {run.footprint.reaching[0]}; read records out of `sample.slots` alone.")
         if run.strangers:
-            return failed(
-                f"{count(len(run.strangers), 'record')} read that no sample held; read records out of"
-                " `sample.slots` alone, and take public constants from `sizes`."
-            )
+            strangers = count(len(run.strangers), "record")
+            return failed(f"{strangers} read that no sample held; read records out of `sample.slots` alone.")
     for pair in evidence.pairs:
         if problem := _moved_from_outside(pair):
             return failed(problem)
@@ -100,11 +86,8 @@ def _moved_from_outside(pair: Pair) -> str | None:
     """What is wrong if a record moves releases whose sample does not hold it."""
     for before, after in pair.observed_releases:
         if not pair.holds(after) and not np.array_equal(before.clean, after.clean, equal_nan=True):
-            return (
-                "A record moved a release though it is not in the sample that was charged; make each release from its"
-                " own sample alone."
-            )
+            return "A record moved a release of a sample without it; make each release from its own sample alone."
     sampled = any(pair.added in sample.members for sample in pair.with_it.samples)
     if not sampled and pair.without.public != pair.with_it.public:
-        return "A record that no sample holds changed what was released; do not look at the set besides its samples."
+        return "A record that no sample holds changed what was released; look at samples alone."
     return None

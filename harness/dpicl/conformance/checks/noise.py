@@ -23,10 +23,7 @@ def noise(evidence: CheckEvidence) -> Verdict:
         for problem in _problems(run, seen):
             return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
     if not any(run.observed_releases for run in evidence.runs):
-        return failed(
-            "Epsilon is finite but there was no noisy release: release through a primitive such as dpicl.GaussianSum,"
-            " or with the permit that `sample.spend` gives, so that noise is added where it can be checked."
-        )
+        return failed("Epsilon is finite but there was no noisy release; use a primitive such as dpicl.GaussianSum.")
     return _distribution(evidence)
 
 
@@ -68,17 +65,8 @@ def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
             yield f"The same noise was drawn for two releases, from a source that starts again; {_SOURCE}."
         seen.add(key)
         return
-    if observed.shape.kind == "choice":
-        yield f"A choice was made without one fresh Gumbel draw for each score; {_SOURCE}."
-        return
-    added = (observed.released - observed.clean).ravel()
-    untouched = np.flatnonzero(added == 0)
-    if len(untouched):
-        yield f"Coordinate {untouched[0]} of a noisy sum of {added.size} has no noise; {_SOURCE}."
-    elif not observed.noise:
-        yield f"The noise of a release was not drawn for it: it is older, or comes from elsewhere; {_SOURCE}."
-    else:
-        yield f"The noise of a release was changed between its source and the sum; {_SOURCE}."
+    what = "A choice was made" if observed.shape.kind == "choice" else "A sum was released"
+    yield f"{what} without fresh noise of its own on every coordinate; {_SOURCE}."
 
 
 def _explains(observed: ObservedRelease) -> bool:

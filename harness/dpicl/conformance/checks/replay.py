@@ -42,10 +42,7 @@ def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> 
     else:
         what = "a noisy release states another shape, sensitivity or scale"
     ties = " (all noisy values equal)" if kind == "ties" else ""
-    return (
-        f"With the same noisy releases{ties} but {name}, {what}; whatever follows a release, and what it is chosen"
-        " from, must be computed from released and public things alone."
-    )
+    return f"With the same noisy releases{ties} but {name}, {what}; compute it from released and public things alone."
 
 
 def public_labels(evidence: CheckEvidence) -> Verdict:
@@ -64,17 +61,11 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
         run = bench.run(Run(records=records, sampling=at, noise=at, script=script))
         released = run.released or ()
         if any(PLANTED in part for item in released for part in item):
-            return failed(
-                "A word that only a private record holds was released; release labels, keywords and texts from public"
-                " lists alone."
-            )
+            return failed("A word of a private record was released; take labels and texts from public lists alone.")
         labels = tuple(item[0] for item in released if item[0] != INSTRUCTION)
         named = bool(bench.task.labels) and not bench.answers
         if named and labels not in ((), bench.shots):
-            return failed(
-                f"Demonstrations have the labels {labels}, and {bench.shots} were requested; use `context.shots` as it"
-                " is."
-            )
+            return failed(f"Demonstrations have the labels {labels}, not those of `context.shots`, {bench.shots}.")
         if run.refused:
             return failed(run.refused)
     return passed("no planted word in 6 releases; labels are the public ones")
@@ -89,10 +80,7 @@ def no_crash(evidence: CheckEvidence) -> Verdict:
     for name, run in _everything(evidence):
         runs += 1
         if run.error is not None:
-            return failed(
-                f"With {name} it raises {raised(run.error)}; map every slot's output into a fixed set, and let a slot"
-                " that fails abstain."
-            )
+            return failed(f"With {name} it raises {raised(run.error)}; let a slot that fails abstain.")
     return passed(f"{runs} runs on hostile, tiny and empty sets")
 
 

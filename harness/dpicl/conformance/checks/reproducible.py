@@ -25,20 +25,11 @@ def seeds(evidence: CheckEvidence) -> Verdict:
     again, other = bench.run(), bench.run(Run(noise=1))
     for run in (plain, again, other):
         if run.footprint.drew:
-            return failed(
-                f"A run draws from the global generator of {run.footprint.drew[0]}, which its seeds do not set; release"
-                " through the primitives, and take public randomness from `context.streams`."
-            )
+            return failed(f"A run draws from the global generator of {run.footprint.drew[0]}; use `context.streams`.")
     if not _same(plain, again):
-        return failed(
-            "Two runs with the same seeds differ; release through the primitives, take public randomness from"
-            " `context.streams`, and keep nothing between runs."
-        )
+        return failed("Two runs with the same seeds differ; use `context.streams`, and keep nothing between runs.")
     if not _same(plain, bench.run_at_once([Run(), replace(stranger, noise=5)])[0]):
-        return failed(
-            "The same seeds give another run while other shots, or another run, are under way in the process; keep what"
-            " a shot works with in local variables."
-        )
+        return failed("Other shots or runs that are under way change a run; keep what a shot needs in local variables.")
     for moment in MOMENTS:
         with clock_at(moment, modules_of(type(bench.mechanism)).values()):
             if not _same(plain, bench.run()):
@@ -60,18 +51,13 @@ def non_private(evidence: CheckEvidence) -> Verdict:
     if bench.mechanism.knob is None:
         return not_applicable("it has no knob")
     knob = bench.mechanism.knob.non_private
+    where = f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`,"
     runs = [bench.run(Run(knob=knob, noise=noise)) for noise in (0, 1)]
     for run in runs:
         if run.error is not None:
-            return failed(
-                f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, it raises"
-                f" {type(run.error).__name__}; make it the method without noise."
-            )
+            return failed(f"{where} it raises {type(run.error).__name__}; make it the method without noise.")
         if not all(map(_clean, run.observed_releases)):
-            return failed(
-                f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, releases still have noise; let the"
-                " knob turn all of it off."
-            )
+            return failed(f"{where} releases still have noise; let the knob turn all of it off.")
     if runs[0].public != runs[1].public:
         return failed("At epsilon = infinity the noise seed changes the release; all noise must depend on the knob.")
     if not runs[0].observed_releases:

@@ -41,11 +41,8 @@ def sampling(evidence: CheckEvidence) -> Verdict:
         if p is not None and p < FALSE_ALARM:
             sample = random[0]
             sizes = [len(each.members) for each in random]
-            return failed(
-                f"The samples are not Poisson: {name} does not fit the charged rate q = {sample.rate:.3g} (chi-square,"
-                f" p = {p:.1g}; {sample.size} records, sizes from {min(sizes)} to {max(sizes)}); use each sample of"
-                " `poisson_slots` as it was drawn."
-            )
+            seen = f"p = {p:.1g}; {sample.size} records, sizes from {min(sizes)} to {max(sizes)}"
+            return failed(f"Samples are not Poisson: {name} does not fit q = {sample.rate:.3g} (chi-square, {seen}).")
     shown = ", ".join(f"{p:.2g}" for p in tests.values() if p is not None)
     return passed(
         f"{len(random)} samples at q = {random[0].rate:.3g}; chi-square of size, records, repeats, slots: p = {shown}"
