@@ -21,8 +21,8 @@ from scipy.special import gammaln
 from scipy.stats import rankdata
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.limits import mean_lower, mean_upper
-from dpicl.attacks.membership import CONFIDENCE, cannot_answer, label_groups, resampled, shows_records
+from dpicl.attacks.limits import CONFIDENCE, mean_lower, mean_upper
+from dpicl.attacks.membership import cannot_answer, label_groups, resampled, shows_records
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import first_words, shown_start
@@ -77,8 +77,7 @@ class Exposure(Attack):
         """(the target, the first words of each canary, their suffixes and then those that nobody ends with)."""
         randomness = streams(setup.config.seed).stream("exposure")
         if shown := shows_records(setup.mechanism):
-            labels = setup.task.plan_shots(setup.config.shots, streams(setup.config.seed).stream("shots"))
-            members = next(label_groups(setup, setup.members, labels), ())
+            members = next(label_groups(setup, setup.members), ())
         else:
             members = tuple(setup.members[at] for at in randomness.permutation(len(setup.members)).tolist())
         count = len(members) if shown else min(len(members), self.canaries)

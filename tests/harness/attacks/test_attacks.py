@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 from dpicl.attacks import membership
-from dpicl.attacks.brainwash import Brainwash, flips_after
 from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack, setup_of
-from dpicl.attacks.gap import Gap, rightness
-from dpicl.attacks.inquiry import Inquiry, said_yes
 from dpicl.attacks.likelihood import Likelihood
 from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
-from dpicl.attacks.repeat import Repeat
 from dpicl.attacks.views import first_words
+from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, flips_after, rightness, said_yes
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanism.registry import load_mechanisms

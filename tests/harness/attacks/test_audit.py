@@ -11,11 +11,10 @@ import pytest
 from scipy.special import ndtr
 
 from dpicl import models
-from dpicl.attacks import audit as audits
-from dpicl.attacks.answer_evidence import AnswerEvidence
 from dpicl.attacks.audit import AuditJob, audit, check
+from dpicl.attacks.audit_runs import AnswerRuns
 from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
-from dpicl.attacks.canaries import FAR_TEXTS, canary, held_out
+from dpicl.attacks.canaries import FAR_TEXTS, asked_canary, held_out
 from dpicl.attacks.observers import CoupledSampling
 from dpicl.attacks.results import attack_from_text, to_text
 from dpicl.cli.audit import failure
@@ -32,7 +31,6 @@ from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
-from dpicl.models.embeddings import load_embeddings
 from dpicl.privacy import accountants
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.output_cache import OutputCache
@@ -41,13 +39,6 @@ from tests.harness.parrot import Parrot
 from tests.samples import contents
 
 SMALL = {"slots": 4, "examples_per_slot": 1}
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch) -> None:
-    """The published bootstrap with fewer draws of the noise than an audit takes."""
-    assert audits.TRIALS == 400_000
-    monkeypatch.setattr(audits, "TRIALS", 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +97,6 @@ def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(o
     assert result.privacy.queries == 1 and result.subject.members == 4
     if math.isfinite(epsilon):
         assert result.bound.method == "gaussian" and result.bound.mu > 0
-        assert 0 < result.details["clean_share"]["share"] <= 1
-        boot = result.details["bootstrap"]
-        assert boot["trials"] == 20_000 and boot["mean_epsilon"] == pytest.approx(np.mean(boot["epsilons"]))
-        assert boot["split_epsilon"] <= result.details["exact"]["epsilon"] * 1.05
 
 
 @pytest.mark.parametrize("access", ["white-box", "black-box"])
@@ -218,15 +205,14 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
     mechanism = Voting(slots=5, examples_per_slot=4)
     drawn = held_out(news.train, 20, streams(0).stream("test"))
     settings = AuditSettings(question="lookup", runs=20, seed=3)
-    runs = AnswerEvidence(mechanism, AuditSetup(mechanism, news, *drawn, sim, settings, OutputCache(None)))
+    runs = AnswerRuns(AuditSetup(mechanism, news, *drawn, sim, settings, OutputCache(None)))
     assigned = []
     for run in range(20):
-        with_it, without = (contents(runs.assign(run, present)) for present in (True, False))
-        changed = [i for i in range(5) if with_it[i] != without[i]]
-        assert len(changed) == 1
-        at = changed[0]
-        assert [record for record in with_it[at] if record != runs.canary.record] == list(without[at])
-        assert with_it[at].count(runs.canary.record) == 1
+        sampled = (runs.execution(present, 0.0, run).sampler(mechanism)("a query") for present in (True, False))
+        with_it, without = (contents(sample.slots) for sample in sampled)
+        (at,) = (i for i in range(5) if with_it[i] != without[i])
+        assert [record for record in with_it[at] if record != runs.canary] == list(without[at])
+        assert with_it[at].count(runs.canary) == 1
         assigned.append(without)
     assert len(set(assigned)) == 20
 
@@ -243,7 +229,7 @@ def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
     drawn = held_out(news.train, 8, streams(0).stream("test"))
     settings = AuditSettings(question="lookup", words=5, repeats=3)
     setup = AuditSetup(Voting(), news, *drawn, sim, settings, OutputCache(None))
-    made = canary(setup, lambda: load_embeddings("sim"))
+    made = asked_canary(setup)
     line = f"Article: {made.query.text}\nAnswer: {made.member}\n\n"
     assert news.icl_prefix((made.record,)).count(line) == 3
     assert made.member != made.non_member and {made.member, made.non_member} <= set(news.labels)

@@ -78,17 +78,16 @@ def test_every_rule_fits_few_candidates():
 
 
 @pytest.mark.parametrize(
-    ("scores", "inside", "settings", "message"),
+    ("scores", "inside", "message"),
     [
-        ([1.0], [True], {}, "at least two"),
-        ([1.0, 2.0], [True], {}, "one coin"),
-        ([1.0, math.nan], [True, False], {}, "NaN"),
-        ([1.0, 2.0], [True, False], {"confidence": 1.0}, "Confidence"),
+        ([1.0], [True], "at least two"),
+        ([1.0, 2.0], [True], "one coin"),
+        ([1.0, math.nan], [True, False], "NaN"),
     ],
 )
-def test_refusals(scores, inside, settings, message):
+def test_refusals(scores, inside, message):
     with pytest.raises(UsageError, match=message):
-        one_run_bound(scores, inside, 1e-5, **settings)
+        one_run_bound(scores, inside, 1e-5)
 
 
 def test_impossible_counts_are_refused():

@@ -23,13 +23,6 @@ def test_auc_counts_pairs_and_half_of_the_ties() -> None:
     assert auc(members, others).value == pytest.approx(np.mean(pairs))
 
 
-def test_auc_interval_mirrors_with_the_labels() -> None:
-    g = np.random.default_rng(1)
-    members, others = g.normal(0.7, 1, 50), g.normal(0, 1, 35)
-    one, other = auc(members, others), auc(others, members)
-    assert (other.value, other.low, other.high) == pytest.approx((1 - one.value, 1 - one.high, 1 - one.low))
-
-
 def test_auc_interval_of_newcombe_solves_its_equation() -> None:
     """At an AUC of 1 the other interval is a point; the lower end a obeys 1 - a = z sqrt(V(a)), V as printed."""
     a = auc(np.arange(50) + 100, np.arange(50)).low
@@ -111,23 +104,12 @@ def test_advantage_of_a_useless_attack_covers_zero() -> None:
     assert abs(np.mean([e.value for e in estimates])) < 0.03  # chosen and evaluated on all, the mean would be 0.15
 
 
-def test_membership_holds_every_number() -> None:
-    g = np.random.default_rng(6)
-    members, others = g.normal(1.5, 1, 50), g.normal(0, 1, 60)
-    found = membership(members, others, seed=4)
-    assert list(found) == ["auc", "tpr_at_fpr_0.01", "tpr_at_fpr_0.001", "advantage"]
-    assert found["auc"] == auc(members, others)
-    assert found["tpr_at_fpr_0.01"] == tpr_at_fpr(members, others, 0.01)
-    assert found["advantage"] == advantage(members, others, seed=4)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
         {"members": [1.0, 2, 3]},
         {"members": [[1.0, 2], [3, 4], [5, 6], [7, 8]]},
         {"non_members": [1.0, 2, 3, math.nan]},
-        {"confidence": 1.5},
     ],
 )
 def test_senseless_attacks_are_refused(wrong: dict[str, Any]) -> None:
@@ -135,9 +117,3 @@ def test_senseless_attacks_are_refused(wrong: dict[str, Any]) -> None:
     membership(**good)
     with pytest.raises(UsageError):
         membership(**{**good, **wrong})
-
-
-@pytest.mark.parametrize("fpr", [0.0, 1.0])
-def test_senseless_fpr_is_refused(fpr: float) -> None:
-    with pytest.raises(UsageError, match="false positive rate"):
-        tpr_at_fpr([1.0, 2, 3, 4], [0.0, 1, 2, 3], fpr)

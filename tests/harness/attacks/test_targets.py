@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.attacks.games import assign
+from dpicl.attacks.driver import assign
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import free_text, with_records, yes_or_no
 from dpicl.core.cell import ReleaseConfig
@@ -142,10 +142,10 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, model, own_ca
 def test_a_game_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
     game = assign(agnews, 10, 10, 2, seed=4)
     shots = agnews.plan_shots(2, streams(4).stream("shots"))
-    assert not set(game.members) & set(game.others)
-    assert len(game.members) + len(game.others) == len(game.canaries) == 20
-    assert {record.label for record in game.canaries} == set(shots)
-    assert dict(game.sizes) == dict.fromkeys(shots, 5)
+    assert not set(game["members"]) & set(game["others"])
+    assert len(game["members"]) + len(game["others"]) == len(game["canaries"]) == 20
+    assert {record.label for record in game["canaries"]} == set(shots)
+    assert dict(game["sizes"]) == dict.fromkeys(shots, 5)
     assert game == assign(agnews, 10, 10, 2, seed=4)
     assert game != assign(agnews, 10, 10, 2, seed=5)
 
@@ -153,19 +153,19 @@ def test_a_game_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
 @pytest.mark.parametrize(("members", "others", "sure_in", "sure_out"), [(20, 8, 12, 0), (8, 20, 0, 12), (10, 0, 10, 0)])
 def test_a_surplus_is_in_or_out_for_sure(samsum, members, others, sure_in, sure_out):
     game = assign(samsum, members, others, 1, seed=0)
-    assert len(set(game.members) - game.canaries) == sure_in
-    assert len(set(game.others) - game.canaries) == sure_out
-    assert len(game.canaries) == 2 * min(members, others)
-    assert dict(game.sizes) == {None: members}
+    assert len(set(game["members"]) - game["canaries"]) == sure_in
+    assert len(set(game["others"]) - game["canaries"]) == sure_out
+    assert len(game["canaries"]) == 2 * min(members, others)
+    assert dict(game["sizes"]) == {None: members}
 
 
 def test_coins_are_fair_and_independent(samsum):
     """200 samples of 60 records: every record's share, and the spread of the number of members, are binomial (1e-4)."""
     games = [assign(samsum, 30, 30, 1, seed) for seed in range(200)]
-    counts = Counter(record for game in games for record in game.members)
+    counts = Counter(record for game in games for record in game["members"])
     statistic = sum((counts[record] - 100) ** 2 / 50 for record in samsum.train[:60])
     assert stats.chi2.isf(1 - 5e-5, 60) < statistic < stats.chi2.isf(5e-5, 60)
-    sizes = np.array([len(game.members) for game in games])
+    sizes = np.array([len(game["members"]) for game in games])
     assert stats.chi2.isf(1 - 5e-5, 200) < ((sizes - 30) ** 2 / 15).sum() < stats.chi2.isf(5e-5, 200)
 
 
