@@ -163,7 +163,7 @@ def _made(
     for cell in cells:
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
         try:
-            there = None if results is None else store.same_records(Path(results), job.attempt, job.task, message)
+            there = None if results is None else store.stored(Path(results), job.attempt, message, job.task)
             if there is None:
                 tell(f"dpicl: {job}")
                 report = count_progress() if progress else silent

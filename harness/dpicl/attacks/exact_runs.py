@@ -11,7 +11,7 @@ import numpy as np
 
 from dpicl.attacks import canaries
 from dpicl.attacks.driver import subject_of
-from dpicl.attacks.exact_worlds import Seen, World, compare_worlds, lengthened, noiseless, of_rank
+from dpicl.attacks.exact_worlds import Seen, World, compare_worlds, of_rank, path_of
 from dpicl.attacks.observers import Policy
 from dpicl.attacks.results import EXACT, GROUP, Attempt
 from dpicl.core.cell import Cell
@@ -43,6 +43,7 @@ _TRIAL: Final = 8
 _MOST_WHOLE: Final = 4
 #: How often a text that ended is made longer.
 _LENGTHENED: Final = 6
+_NOISELESS: Final = path_of({})
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class ExactRuns:
         asked = [*queries] * (job.sizes.queries or 1) if job.chooses else job.queries
         if queries != asked:
             best = self._both(canary, asked)
-        self._strongest = canary, asked, noiseless
+        self._strongest = canary, asked, _NOISELESS
         return self._longer(canary, best), len(tried)
 
     def group(self, copies: int) -> list[World]:
@@ -161,12 +162,12 @@ class ExactRuns:
                 break
             last = len(found.moved) - 1
             ranks = {**ranks, last: ranks.get(last, 0) + 1}
-            longer = self._both(canary, (), path=lengthened(ranks))
+            longer = self._both(canary, (), path=path_of(ranks))
             if longer.strength > found.strength:
-                found, self._strongest = longer, (canary, (), lengthened(ranks))
+                found, self._strongest = longer, (canary, (), path_of(ranks))
         return found
 
-    def _both(self, canary: Record, queries: Sequence[Query], leads: bool = True, path: Policy = noiseless) -> Seen:
+    def _both(self, canary: Record, queries: Sequence[Query], leads: bool = True, path: Policy = _NOISELESS) -> Seen:
         """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
         first, second = ([canary], []) if leads else ([], [canary])
         leading, _ = self._world(first, path, queries)

@@ -33,27 +33,20 @@ _OTHER_LENGTH: Final = (
 )
 
 
-def noiseless(_: int, release: NoisyRelease) -> np.ndarray:
-    """The path of an adversary who wants what the leading world says: sums as they are, the best choice, "above"."""
-    if release.kind == "gaussian":
-        return release.clean.copy()
-    if release.kind == "threshold":
-        return np.ones(1, dtype=np.int64)
-    return _order(release)[: release.count]
+def path_of(ranks: Mapping[int, int]) -> Policy:
+    """The path of an adversary who wants what the leading world says: sums as they are, the best choice, "above".
 
-
-def lengthened(ranks: Mapping[int, int]) -> Policy:
-    """As `noiseless`, but where a text ended: there a less likely thing is released. ranks: number of a release ->
-    rank."""
+    ranks: number of a release -> rank of the less likely thing that it gives instead, so that a text goes on.
+    """
 
     def path(number: int, release: NoisyRelease) -> np.ndarray:
-        rank = ranks.get(number, 0)
-        if not rank or release.kind == "threshold":
-            return noiseless(number, release)
+        if release.kind == "threshold":
+            return np.ones(1, dtype=np.int64)
+        rank, order = ranks.get(number, 0), _order(release)
         if release.kind == "choice":
-            return _order(release)[rank : rank + release.count]
+            return order[rank : rank + release.count]
         released = release.clean.copy()
-        released.flat[_order(release)[:rank]] = released.min() - 1
+        released.flat[order[:rank]] = released.min() - 1
         return released
 
     return path

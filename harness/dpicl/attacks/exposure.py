@@ -63,15 +63,24 @@ class Exposure(Attack):
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         targets: list[Target] = []
-        ranks: list[float] = []
+        found: list[float] = []
         releases = self.trials if shows_records(setup.mechanism) else self.generations
         for number in range(releases):
-            own = resampled(setup, number)
-            target, inserted, suffixes = self._inserted(own)
-            ranks += self._ranks(target, inserted, suffixes)
+            target, inserted, suffixes = self._inserted(resampled(setup, number))
+            found += self._ranks(target, inserted, suffixes)
             targets.append(target)
             setup.report(number + 1, releases, "releases")
-        return self._finding(targets, np.array(ranks))
+        ranks, most, bits = np.array(found), self.candidates, math.log2(self.candidates)
+        guessing = bits - gammaln(most + 1) / math.log(2) / most
+        return AttackFinding(
+            target=targets[0],
+            measures={
+                "exposure": _mean(1 - np.log2(ranks) / bits, bits, f"bits of {bits:.1f}; {guessing:.2f} by guessing"),
+                "auc": _mean((most - ranks) / (most - 1), 1.0, "share of the other suffixes that are less likely"),
+            },
+            counts={"canaries": len(ranks), "first": int((ranks == 1).sum()), "releases": len(targets)},
+            notes=("intervals take the canaries as independent, which those of one release are not",),
+        )
 
     def _inserted(self, setup: AttackSetup) -> tuple[Target, list[str], list[str]]:
         """(the target, the first words of each canary, their suffixes and then those that nobody ends with)."""
@@ -94,8 +103,7 @@ class Exposure(Attack):
 
     def _ranks(self, target: Target, inserted: Sequence[str], suffixes: Sequence[str]) -> list[float]:
         """The rank of each canary's suffix beside those of nobody, 1 for the likeliest."""
-        model, prompt = target.model, target.prompt()
-        prefix = target.task.icl_prefix(prompt.shown, prompt.instruction)
+        model, prefix = target.model, target.prefix(target.task)
         asked, others = [], suffixes[len(inserted) :]
         for start, own in zip(inserted, suffixes, strict=False):
             before = prefix + shown_start(target.task, start)
@@ -105,19 +113,6 @@ class Exposure(Attack):
         if np.isnan(rows).any():
             raise ModelError(f"Model {model.identity.name} gives NaN for a candidate; load it in float32.")
         return [float(rankdata(-row)[0]) for row in rows]
-
-    def _finding(self, targets: Sequence[Target], ranks: np.ndarray) -> AttackFinding:
-        most, bits = self.candidates, math.log2(self.candidates)
-        guessing = bits - gammaln(most + 1) / math.log(2) / most
-        return AttackFinding(
-            target=targets[0],
-            measures={
-                "exposure": _mean(1 - np.log2(ranks) / bits, bits, f"bits of {bits:.1f}; {guessing:.2f} by guessing"),
-                "auc": _mean((most - ranks) / (most - 1), 1.0, "share of the other suffixes that are less likely"),
-            },
-            counts={"canaries": len(ranks), "first": int((ranks == 1).sum()), "releases": len(targets)},
-            notes=("intervals take the canaries as independent, which those of one release are not",),
-        )
 
 
 def _mean(values: np.ndarray, scale: float, note: str) -> Estimate:

@@ -83,8 +83,8 @@ def paired_bound(
         raise UsageError("Paired runs need as many runs with the canary as without.")
     alpha = checked_alpha(delta, confidence)
     tried, choosing, judging = decisions(members, others, decide, candidates, seed)
-    rule = _mu_rule if gaussian else _rates_rule
-    index, above, slope, swapped = rule(*(side.astype(np.float64) for side in choosing), delta)
+    p, q = (side.astype(np.float64) for side in choosing)
+    index, above, slope, swapped = _mu_rule(p, q) if gaussian else _rates_rule(p, q, delta)
     p, q = (side[:, [index]].astype(np.float64) for side in judging)
     decision = decision_of(tried[index], with_limits((p, q), alpha / 2), 0, above, judging)
     if not above:
@@ -112,7 +112,7 @@ def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[
     return float(epsilon[0]), float(_limits(p, q, epsilon, alpha)[0])
 
 
-def _mu_rule(p: np.ndarray, q: np.ndarray, delta: float) -> Rule:
+def _mu_rule(p: np.ndarray, q: np.ndarray) -> Rule:
     """The threshold, side and slope with the largest mu on the choosing runs, by rough limits.
 
     The slope of the Gaussian trade-off curve at (FPR, TPR) is exp((ppf(FPR)^2 - ppf(TPR)^2) / 2).

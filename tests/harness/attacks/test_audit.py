@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 
 from dpicl import models
 from dpicl.attacks.audit import AuditJob, audit, check
 from dpicl.attacks.audit_runs import AnswerRuns
 from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
 from dpicl.attacks.canaries import FAR_TEXTS, asked_canary, held_out
-from dpicl.attacks.observers import CoupledSampling
 from dpicl.attacks.results import attack_from_text, to_text
 from dpicl.cli.audit import failure
 from dpicl.core.errors import UsageError
@@ -31,7 +29,6 @@ from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
-from dpicl.privacy import accountants
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.output_cache import OutputCache
 from tests.harness.helpers import refuse
@@ -163,20 +160,6 @@ def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism
         assert found[1].bound.epsilon > 0, "without noise the canary's tokens are plain to see"
 
 
-def test_the_label_that_won_leaks_less_than_the_noisy_votes() -> None:
-    """Four ballots for two labels at a proved epsilon of 4 (multiplier 1.081): why black-box bounds come from rates."""
-    multiplier = 1.081
-    wins = {lead: ndtr(lead / (2 * multiplier)) for lead in range(-4, 5)}  # each count has noise sqrt(2) * multiplier
-    worst = max(
-        math.log((wins[lead] - 1e-5) / wins[other])
-        for lead in wins
-        for other in wins
-        if abs(lead - other) <= 2 and wins[lead] > wins[other]
-    )
-    assert worst == pytest.approx(1.708, abs=1e-3)
-    assert accountants.epsilon(GaussianSum(multiplier).event, 1e-5).upper == pytest.approx(4, abs=0.01)
-
-
 def test_noise_that_is_not_what_the_releases_state_is_seen(own_cache, news, sim, monkeypatch) -> None:
     sound = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
     gaussian = SeededNoise.gaussian
@@ -215,14 +198,6 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
         assert with_it[at].count(runs.canary) == 1
         assigned.append(without)
     assert len(set(assigned)) == 20
-
-
-def test_longer_samplings_begin_with_the_shorter_ones_and_calls_differ() -> None:
-    short, long = CoupledSampling(1, 2), CoupledSampling(1, 2)
-    for _ in range(3):
-        assert np.array_equal(short.uniform(10), long.uniform(11)[:10])
-    assert not np.array_equal(CoupledSampling(1, 2).uniform(10), CoupledSampling(1, 3).uniform(10))
-    assert not np.array_equal(short.uniform(10), short.uniform(10))
 
 
 def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:

@@ -123,7 +123,7 @@ def test_infinite_scores_are_scores() -> None:
 
 @pytest.mark.parametrize("T", [2, 4, 10, 40])
 def test_ideal_voting_audit_reaches_its_mu(T: int) -> None:
-    """[1, T - 1] votes with the canary, [0, T] without; noise of deviation s on each count: mu = sqrt(2)/s for any T."""
+    """[1, T - 1] votes with the canary, [0, T] without, and noise s on each count: mu = sqrt(2)/s for any T."""
     s = 1.5290  # epsilon = 4 at delta = 1e-5
     votes = (np.full(100, 2.0 - T), np.full(100, -1.0 * T), s * math.sqrt(2), DELTA)
     gaussian, rates = (exact_bound(*votes, gaussian=each) for each in (True, False))

@@ -16,13 +16,6 @@ REPETITIONS = 400
 MOST_MISSES = int(stats.binom.ppf(0.999, REPETITIONS, 0.05))
 
 
-def test_auc_counts_pairs_and_half_of_the_ties() -> None:
-    g = np.random.default_rng(0)
-    members, others = g.integers(0, 6, 40), g.integers(0, 5, 30)
-    pairs = [(m > o) + (m == o) / 2 for m in members for o in others]
-    assert auc(members, others).value == pytest.approx(np.mean(pairs))
-
-
 def test_auc_interval_of_newcombe_solves_its_equation() -> None:
     """At an AUC of 1 the other interval is a point; the lower end a obeys 1 - a = z sqrt(V(a)), V as printed."""
     a = auc(np.arange(50) + 100, np.arange(50)).low
@@ -66,10 +59,6 @@ def test_tpr_at_an_unresolvable_fpr_is_that_without_false_positives() -> None:
     assert found.value == 0.5  # 49 ties with a non-member and is on its side
     high = stats.binomtest(0, 50).proportion_ci(0.95, method="exact").high
     assert found.note == f"at no false positive among 50: FPR below {high:.2g}"
-
-
-def test_ties_among_non_members_are_not_parted() -> None:
-    assert tpr_at_fpr([2.0] * 10, [1.0] * 50 + [2.0] * 50, 0.1).value == 0.0
 
 
 def test_advantage_is_the_difference_on_candidates_that_did_not_choose() -> None:

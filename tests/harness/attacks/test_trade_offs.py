@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from scipy.stats import norm
 
@@ -32,12 +31,6 @@ def test_ends_of_the_gaussian_curve() -> None:
     assert delta_of_mu(0.0, 0.0) == 0.0
 
 
-def test_mu_is_the_same_for_swapped_labels() -> None:
-    tpr, fpr = np.array([0.7, 0.2, 0.999]), np.array([0.4, 0.1, 0.5])
-    assert mu_lower(tpr, fpr) == pytest.approx(mu_lower(1 - fpr, 1 - tpr))
-    assert float(mu_lower(norm.cdf(1.3), norm.cdf(0.3))) == pytest.approx(1.0)
-
-
 def test_rates_that_say_nothing_give_no_mu() -> None:
     assert mu_lower([0.0, 1.0, 0.0], [0.0, 1.0, 1.0]).tolist() == [-math.inf] * 3
     assert epsilon_of_rates([0.0, 1.0, 0.0], [0.0, 1.0, 1.0], 1e-5).tolist() == [0.0] * 3
@@ -47,12 +40,6 @@ def test_randomised_response_has_its_own_epsilon_and_not_the_gaussian_one() -> N
     assert float(epsilon_of_rates(0.75, 0.25, 0.0)) == pytest.approx(math.log(3))
     # a mechanism that is (ln 3, 0)-DP: the Gaussian conversion would claim 6.2 at delta = 1e-5
     assert epsilon_of_mu(float(mu_lower(0.75, 0.25)), 1e-5) == pytest.approx(6.2145, abs=1e-4)
-
-
-def test_epsilon_of_rates_takes_the_better_direction_and_subtracts_delta() -> None:
-    assert float(epsilon_of_rates(0.9, 0.5, 0.0)) == pytest.approx(math.log(0.5 / 0.1))
-    assert float(epsilon_of_rates(0.5, 0.1, 0.2)) == pytest.approx(math.log(0.3 / 0.1))
-    assert float(epsilon_of_rates(0.02, 0.001, 0.05)) == 0.0  # all of TPR may be delta
 
 
 def test_delta_must_be_a_probability_below_one() -> None:
