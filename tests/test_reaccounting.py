@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 from scipy.optimize import brentq
-from scipy.special import softmax
 from scipy.stats import laplace
 
 from dpicl.api.functions import account
@@ -22,10 +21,6 @@ from dpicl.privacy.accountants import epsilon
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reports" / "re-accounting.md"
 FIGURE = re.compile(r"(?P<number>∞|\d[\d,]*(?:\.\d+)?) `(?P<name>[a-z_]+(?:\.[a-z]+)?)`")
-METHODS = (
-    "Tang", "AdaDPSyn", "PTA", "PRISM", "SGA, 2024", "SGA, now", "Voting", "ESA", "KSA", "DP-OPT", "Amin",
-    "InvisibleInk", "AdaPMixED", "Hot PATE", "Private evolution", "DP-MLM", "instead",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,15 +126,6 @@ def test_every_row_that_says_what_a_code_costs_has_both_ends():
         assert ends["lower"] <= ends["proved"], row.setting
 
 
-def test_every_method_has_figures():
-    sections = [row.section for row in ROWS]
-    assert [name for name in METHODS if not any(name in section for section in sections)] == []
-    text = PAGE.read_text(encoding="utf-8")
-    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    assert set(headings) == set(sections)
-    assert text.count("`dpicl account --") + text.count("`dpicl calibrate ") == len(ROWS)
-
-
 #: Figures known from elsewhere: a part of the command, the name, the number.
 GOLDEN = [
     ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "prv.estimate", 0.9649),
@@ -197,39 +183,6 @@ def test_the_numbers_of_the_reproduction_follow_from_its_settings(prompts, scale
     assert float(flags["--noise"]) == pytest.approx(prompts * scale)
     assert float(flags["--epsilon0"]) == pytest.approx(2 * clip / prompts, rel=1e-5)
     assert float(flags["--sensitivity"]) == pytest.approx(2 * math.tanh(clip / 2 / prompts), rel=1e-5)
-
-
-def test_one_record_moves_the_distance_of_the_means_by_two_tanh_and_no_more():
-    """The reproduction's query ||softmax(mean) - p0||_1 over rows in [-c, c] whose maximum is c."""
-    random, clip, slots = np.random.default_rng(0), 3.0, 2
-    bound, largest = 2 * math.tanh(clip / 2 / slots), 0.0
-    for _ in range(4000):
-        mean = random.normal(0, 2, 3)
-        row = np.where(random.random(3) < 0.5, clip, -clip)
-        row[random.integers(3)] = clip
-        p0 = np.eye(3)[random.integers(3)]
-        moved = [np.abs(softmax(scores) - p0).sum() for scores in (mean, mean + row / slots)]
-        largest = max(largest, abs(moved[1] - moved[0]))
-    # Two tokens, the public one sure of the one that loses: half of it before, and the whole of tanh(c/2s) gone after.
-    mean, row, p0 = np.array([0.5, -0.5]) * clip / slots, np.array([-clip, clip]), np.array([1.0, 0.0])
-    worst = np.abs(softmax(mean + row / slots) - p0).sum() - np.abs(softmax(mean) - p0).sum()
-    assert largest <= bound + 1e-12 and worst == pytest.approx(bound)
-    assert bound > 1 / slots
-
-
-def test_models_drawn_with_replacement_give_the_same_tokens():
-    """PMixed: a binomial number of draws, with and without replacement; enumerated, models whose pull depends on it."""
-    random, number, rate = np.random.default_rng(1), 3, 0.4
-    public = random.dirichlet(np.ones(4))
-    models = {size: random.dirichlet(np.ones(4), number) for size in range(1, number + 1)}  # the pull goes by the size
-    tokens = [np.zeros(4), np.zeros(4)]
-    for size in range(number + 1):
-        chance = math.comb(number, size) * rate**size * (1 - rate) ** (number - size)
-        ways = [list(itertools.combinations(range(number), size)), list(itertools.product(range(number), repeat=size))]
-        for total, drawn in zip(tokens, ways, strict=True):
-            for chosen in drawn:
-                total += chance / len(drawn) * (models[size][list(chosen)].mean(axis=0) if chosen else public)
-    assert tokens[0] == pytest.approx(tokens[1], abs=1e-14) and tokens[0].sum() == pytest.approx(1)
 
 
 def test_a_round_of_above_threshold_costs_two_sensitivities_over_the_scale():

@@ -24,8 +24,8 @@ from dpicl.api.values import (
     check_arguments,
 )
 from dpicl.attacks import store
-from dpicl.attacks.exact_audit import ExactJob, exact_audit, reason_against
-from dpicl.attacks.exact_runs import ASKED, DEALS, Asked, AuditedRow, Deal
+from dpicl.attacks.exact_audit import exact_audit, reason_against
+from dpicl.attacks.exact_runs import ASKED, DEALS, Asked, Deal, ExactJob
 from dpicl.attacks.results import AttackResult
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
@@ -161,9 +161,9 @@ def _made(
     tell = message if progress else lambda text: None
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     for cell in cells:
-        job = ExactJob(AuditedRow(cell, bench.mechanism(cell), bench.task(cell)), *adversary)
+        job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
         try:
-            there = None if results is None else store.same_records(Path(results), job.attempt, job.row.task, message)
+            there = None if results is None else store.stored(Path(results), job.attempt, message, job.task)
             if there is None:
                 tell(f"dpicl: {job}")
                 report = count_progress() if progress else silent

@@ -314,7 +314,7 @@ def audit(
     wanted = list(dict.fromkeys(as_list(epsilon)))
     there = {}
     for target in wanted if results is not None else ():
-        if found := store.same_records(Path(results), job.at(target), loaded, tell):  # type: ignore[arg-type]
+        if found := store.stored(Path(results), job.at(target), tell, loaded):  # type: ignore[arg-type]
             there[target] = found
     if missing := [target for target in wanted if target not in there]:
         bench = Workbench({given.name: given.registered})

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from dpicl.attacks.lower_bounds import score_thresholds, shares_above
-from dpicl.attacks.mixtures import exceedance
+from dpicl.attacks.lower_bounds import exceedance, score_thresholds, shares_above
 from dpicl.attacks.observers import Observation
 from dpicl.privacy.ledger import Ledger
 
@@ -85,55 +84,37 @@ def reference_vector(members: np.ndarray, others: np.ndarray) -> Score:
     return lambda runs: runs @ unit
 
 
-def table(scores: Sequence[float]) -> Fit:
-    """Runs are codes [n, m] of answers, each of which has a score that is known beforehand."""
-    known = np.asarray(scores, dtype=np.float64)
-    return lambda members, others: lambda runs: known[runs]
+def answer_fits(known: Sequence[float]) -> dict[str, Fit]:
+    """Runs are codes [n, m] of answers. The score of an answer is ``known`` beforehand, or how much more often it came
+    with the canary."""
+    scores = np.asarray(known, dtype=np.float64)
 
-
-def frequencies(answers: int) -> Fit:
-    """Runs are codes [n, m] of answers; the score of an answer is how much more often it came with the canary."""
-
-    def fit(members: np.ndarray, others: np.ndarray) -> Score:
-        inside, outside = (np.bincount(runs.ravel(), minlength=answers) / runs.size for runs in (members, others))
+    def frequencies(members: np.ndarray, others: np.ndarray) -> Score:
+        inside, outside = (np.bincount(runs.ravel(), minlength=len(scores)) / runs.size for runs in (members, others))
         more: np.ndarray = inside - outside
         return lambda runs: more[runs]
 
-    return fit
+    return {"answers": lambda members, others: lambda runs: scores[runs], "frequencies": frequencies}
 
 
 @dataclass(frozen=True)
 class AuditEvidence:
     """What the runs showed at one epsilon.
 
-    members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. gaussian: whether the auditor
-    sees Gaussian releases of the whole private set: then a bound on mu is one on epsilon. (Their post-processing, such
-    as the label that won, has another curve: its mu is bounded as well, but epsilon would be overstated.)
-    ledger: what one run charged. noise_p: see `noise_p_value`; None where no noise was drawn, or none is known.
-    ceiling: of black-box votes on labels, see `label_only_ceiling`; else None.
+    members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. ledger: what one run charged.
+    gaussian: whether the auditor sees Gaussian releases of the whole private set: then a bound on mu is one on epsilon.
+    (Their post-processing, such as the label that won, has another curve: its mu is bounded as well, but epsilon would
+    be overstated.) noise_p: see `noise_p_value`; None where no noise was drawn, or none is known. ceiling: of black-box
+    votes on labels, see `label_only_ceiling`; else None.
     """
 
     members: np.ndarray
     others: np.ndarray
     rule: Rule
-    gaussian: bool
     ledger: Ledger
+    gaussian: bool = False
     noise_p: float | None = None
     ceiling: tuple[float, float] | None = None
-
-    @classmethod
-    def of_texts(
-        cls, said: Sequence[Sequence[Sequence[str]]], towards: Callable[[list[str]], list[float]], ledger: Ledger
-    ) -> AuditEvidence:
-        """What texts show: of each side of each run those of all noise resamples.
-
-        towards: texts -> how much each speaks for membership by a rule that is known beforehand.
-        """
-        answers = list(dict.fromkeys(text for side in said for row in side for text in row))
-        codes = {text: at for at, text in enumerate(answers)}
-        inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
-        fits = {"answers": table(towards(answers)), "frequencies": frequencies(len(codes))}
-        return cls(inside, outside, Rule(fits, None), False, ledger)
 
     @property
     def probabilities(self) -> bool:
@@ -146,8 +127,5 @@ def noise_p_value(observed_releases: Sequence[Observation]) -> float | None:
     an audit rely on the stated scale. None without noise."""
     if not observed_releases[0].noisy_release.scale > 0:
         return None
-    noise = [
-        (observed.released - observed.noisy_release.clean).ravel() / observed.noisy_release.scale
-        for observed in observed_releases
-    ]
+    noise = [(one.released - one.noisy_release.clean).ravel() / one.noisy_release.scale for one in observed_releases]
     return float(stats.kstest(np.concatenate(noise), stats.norm.cdf).pvalue)

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, get_args
 
-from dpicl.attacks.observers import CoupledSampling
 from dpicl.attacks.results import Access
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Record, Report, Sizes, silent
-from dpicl.data.task import NEUTRAL_LABEL, PublicTask, Task
+from dpicl.data.task import NEUTRAL_LABEL, Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import sized_options
 from dpicl.models.base import LanguageModel
-from dpicl.privacy.ledger import Ledger
-from dpicl.releasing.execution import Execution
+from dpicl.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.releasing.output_cache import OutputCache
 
-ACCESSES: Final[tuple[str, ...]] = get_args(Access)
 #: What is asked about a canary; see dpicl.attacks.canaries.
 QUESTIONS: Final = ("inquiry", "lookup")
 #: Private records of an audit whose mechanism reads all of them, where the command does not say otherwise.
 ALL_RECORDS: Final = 40
-#: With the canary, and without.
-SIDES: Final = (True, False)
 #: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
 #: T = 4 partitions of 2 examples are the published audit's.
 SIZES: Final = {"slots": 4, "examples_per_slot": 2, "record_tokens": 110, "public_slots": 8}
@@ -64,7 +57,7 @@ class AuditSettings:
     rank: int = 9
 
     def __post_init__(self) -> None:
-        require_known("access", [self.access], ACCESSES)
+        require_known("access", [self.access], get_args(Access))
         require_known("question", [self.question], QUESTIONS)
         if not (0.5 <= self.confidence < 1 and 0 < self.delta < 1):
             raise UsageError("An audit needs a confidence in [0.5, 1) and a delta between 0 and 1, both excluded.")
@@ -77,12 +70,22 @@ class AuditSettings:
 
     def described(self, mechanism: Mechanism) -> dict[str, Any]:
         """What a result file says of these."""
-        own = asdict(self)
-        for name in ("access", "seed", "delta", "records"):
-            del own[name]
         asked = ("question", "words", "repeats")
         unused = {"answers": ("rank",), "prepared": ("rank", *asked)}.get(mechanism.kind or "", asked)
-        return {name: value for name, value in own.items() if name not in unused}
+        left_out = ("access", "seed", "delta", "records", *unused)
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
+
+    def size(self, mechanism: Mechanism) -> int:
+        """How many private records there are: by default the expected sample, by the mechanism's options; where they
+        say none, it reads all records, as prepared mechanisms and private evolution do."""
+        if self.records is not None:
+            return self.records
+        if mechanism.reads_all:
+            return ALL_RECORDS
+        size = getattr(mechanism, "prompts", None)
+        if size is None:
+            size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)
+        return int(size) or ALL_RECORDS
 
 
 @dataclass(frozen=True)
@@ -113,40 +116,13 @@ class AuditSetup:
         declared = {self.label if self.task.partitioned else None: len(self.private)}
         return self.mechanism.public_sizes(replace(self.task, declared=declared).sized(), (self.label,), 1)
 
-    def execution(
-        self, task: PublicTask, knob: float, canary: Record | None, ledger: Ledger | None, *run: int, **given: Any
-    ) -> Execution:
-        """The mechanism on the private records, and the canary where there is one, sampled as in every one of this run.
-
-        ledger: None for an auditor's own runs, which have no budget. given: other fields of an `Execution`.
-        """
-        randomness = streams(self.settings.seed)
-        own: dict[str, Any] = {"noise": randomness.source("noise"), "public": randomness.public}
-        return Execution(
-            self.mechanism,
-            task,
-            self.model,
-            knob,
-            records=[*self.private, *([canary] if canary else [])],
-            sizes=self.sizes,
-            ledger=ledger or Ledger(None, math.inf),
-            sampling=CoupledSampling(self.settings.seed, *run),
-            **{**own, **given},
-        )
+    @property
+    def embeddings(self) -> EmbeddingModel:
+        """The mechanism's, for tasks of texts."""
+        return load_embeddings(getattr(self.mechanism, "embedding", "embedded"))
 
     def counted(self, present: bool) -> Iterator[int]:
         """The numbers of the runs on one side, with a report after each."""
         for run in range(self.settings.runs):
             yield run
             self.report(run + 1, self.settings.runs, f"runs {'with' if present else 'without'} the canary")
-
-
-def sample_size(mechanism: Mechanism) -> int:
-    """The expected sample, by the mechanism's options; where they say none, it reads all records, as prepared
-    mechanisms and private evolution do."""
-    if mechanism.reads_all:
-        return ALL_RECORDS
-    size = getattr(mechanism, "prompts", None)
-    if size is None:
-        size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)
-    return int(size) or ALL_RECORDS

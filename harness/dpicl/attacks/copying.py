@@ -15,15 +15,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
+from typing import NamedTuple
 
 from nltk.stem.porter import PorterStemmer
 from rouge_score import tokenize
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.intervals import wilson_interval
 
 #: Words in a row that make a copied span (Zeng et al.).
 SPAN = 20
@@ -34,25 +33,16 @@ _WORD = re.compile(r"\w+")
 _STEMMER = PorterStemmer()
 
 
-@dataclass(frozen=True)
-class Copies:
+class Copies(NamedTuple):
     """Counts over released texts; no text is kept.
 
-    texts: released texts. copying: of those, the ones that match a private record. records: private records that one
-    of the texts matches. interval: 95% Wilson interval of copying / texts; it takes the texts as independent, which
-    texts of one release are not. longest: words of the longest copied span; 0 without any, and for overlap.
+    copying: texts that match a private record. records: private records that one of the texts matches. longest: words
+    of the longest copied span; 0 without any, and for overlap.
     """
 
-    texts: int
     copying: int
     records: int
-    interval: tuple[float, float]
     longest: int = 0
-
-    @property
-    def rate(self) -> float:
-        """copying / texts."""
-        return self.copying / self.texts
 
 
 def copied_spans(released: Sequence[str], records: Sequence[str], span: int = SPAN) -> Copies:
@@ -82,7 +72,7 @@ def copied_spans(released: Sequence[str], records: Sequence[str], span: int = SP
                     lambda pair: pair[0] == pair[1], zip(words[at:], texts[number][start:], strict=False)
                 )
                 longest = max(longest, sum(1 for _ in shared))
-    return _copies(released, copying, copied_records, longest)
+    return Copies(len(copying), copied_records, longest)
 
 
 def overlaps(released: Sequence[str], records: Sequence[str], threshold: float = OVERLAP) -> Copies:
@@ -110,7 +100,7 @@ def overlaps(released: Sequence[str], records: Sequence[str], threshold: float =
                 copying.add(number)
                 matched = True
         overlapped += matched
-    return _copies(released, copying, overlapped)
+    return Copies(len(copying), overlapped)
 
 
 def common_subsequence(left: Sequence[str], right: Sequence[str]) -> int:
@@ -130,10 +120,6 @@ def common_subsequence(left: Sequence[str], right: Sequence[str]) -> int:
 
 def _windows(words: Sequence[str], span: int) -> Iterator[tuple[str, ...]]:
     return (tuple(words[start : start + span]) for start in range(len(words) - span + 1))
-
-
-def _copies(released: Sequence[str], copying: set[int], records: int, longest: int = 0) -> Copies:
-    return Copies(len(released), len(copying), records, wilson_interval(len(copying), len(released)), longest)
 
 
 def _check(released: Sequence[str]) -> None:

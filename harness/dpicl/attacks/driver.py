@@ -1,7 +1,7 @@
 """One attack on one mechanism at one epsilon: from its settings to its result.
 
 All attacks of a command share the model and the cached answers of slots (dpicl.run.workbench). Members and
-others come from the task's train records by a public seed (dpicl.attacks.games).
+others come from the task's train records by a public seed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dpicl.attacks.base import Attack, AttackSetup
-from dpicl.attacks.games import assign
 from dpicl.attacks.results import AttackResult, Attempt, Subject
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import with_records
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.plugins import Registered
-from dpicl.core.vocabulary import Partition, Record, Report, silent
+from dpicl.core.seeds import streams
+from dpicl.core.vocabulary import Partition, Record, Report, Sizes, silent
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, sized_options
 from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
-from dpicl.releasing.release import Release
+from dpicl.privacy import accountants
+from dpicl.privacy.calibration import Calibration
+from dpicl.privacy.ledger import Ledger
+from dpicl.releasing.release import Release, Stated
 from dpicl.results.schema import Cost, Manifest, wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of, now, privacy_of
 from dpicl.run.workbench import Workbench
@@ -132,6 +135,12 @@ def result_of(
     return AttackResult(**known, privacy=privacy, manifest=manifest, cost=cost, created=now(), **found)
 
 
+def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, ledger: Ledger) -> Release:
+    """An audited release, with what its ledger really holds."""
+    bounds = accountants.epsilon(ledger.event(), calibration.delta)
+    return Release(calibration, sizes, Stated.of(mechanism, calibration, sizes), ledger, bounds)
+
+
 def setup_of(
     job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = silent, number: int = 0
 ) -> AttackSetup:
@@ -151,7 +160,57 @@ def setup_of(
         mechanism=job.mechanism,
         config=config,
         make_target=make_target,
-        **vars(game),
+        **game,
         resample=lambda at: setup_of(job, model, bench, report, number + at),
         report=report,
     )
+
+
+def assign(task: Task, members: int, others: int, shots: int, seed: int) -> dict[str, Any]:
+    """Who is in and who is out: about ``members`` records in and ``others`` out, exactly members + others in all.
+
+    Candidates are train records. A canary is in by a fair coin of its own, so that one release already bounds epsilon
+    (dpicl.attacks.one_run); with more members than others, or more others than members, the surplus is in, or out,
+    for sure. Where records of different labels are disjoint groups, candidates have the labels of the demonstrations
+    to be released: no other group is touched.
+
+    Returns `members`, `others`, `canaries` and `sizes` of an `AttackSetup`.
+    shots: of the release, whose labels are those of `dpicl.releasing.release` for this seed.
+    Raises UsageError when the task has too few records, or there are fewer members than labels.
+    """
+    randomness = streams(seed)
+    labels: list[Partition] = [None]
+    if task.partitioned:
+        labels = list(dict.fromkeys(task.plan_shots(shots, randomness.stream("shots"))))
+    if members < len(labels):
+        raise UsageError(f"{members} members do not cover the {len(labels)} labels of the shots; raise --members.")
+    sampling = randomness.stream("attack: members")
+    inside: list[Record] = []
+    outside: list[Record] = []
+    canaries: list[Record] = []
+    sizes: dict[Partition, int] = {}
+    for label, n_in, n_out in zip(labels, _shares(members, len(labels)), _shares(others, len(labels)), strict=True):
+        group = [record for record in task.train if label is None or record.label == label]
+        if len(group) < n_in + n_out:
+            raise UsageError(
+                f"{task.name} has {len(group)} train records{'' if label is None else f' of {label!r}'} and"
+                f" {n_in + n_out} are needed; lower --members and --others."
+            )
+        drawn = [group[at] for at in sampling.permutation(len(group))[: n_in + n_out].tolist()]
+        by_coin = 2 * min(n_in, n_out)
+        for record, heads in zip(drawn[:by_coin], sampling.random(by_coin) < 0.5, strict=True):
+            (inside if heads else outside).append(record)
+        (inside if n_in > n_out else outside).extend(drawn[by_coin:])
+        canaries += drawn[:by_coin]
+        sizes[label] = n_in
+    return {
+        "members": tuple(inside),
+        "others": tuple(outside),
+        "canaries": frozenset(canaries),
+        "sizes": sizes,
+    }
+
+
+def _shares(total: int, parts: int) -> Sequence[int]:
+    """``total`` in ``parts`` numbers that differ by at most 1."""
+    return [total // parts + (at < total % parts) for at in range(parts)]

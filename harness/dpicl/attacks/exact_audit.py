@@ -18,18 +18,17 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from dpicl.attacks.driver import result_of, subject_of
+from dpicl.attacks.driver import release_of, result_of
 from dpicl.attacks.exact_groups import group_bound, group_epsilon
 from dpicl.attacks.exact_pairs import exact_epsilon, label_only
-from dpicl.attacks.exact_runs import Asked, AuditedRow, Deal, ExactRuns
+from dpicl.attacks.exact_runs import Asked, ExactJob, ExactRuns
 from dpicl.attacks.exact_worlds import Seen
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
-from dpicl.core.errors import AccountantsDisagree, UsageError
+from dpicl.attacks.results import ATTAINED, AttackResult, Estimate, LowerBound
+from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import LABEL_LOCAL, Report, silent
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import Mechanism
@@ -37,19 +36,16 @@ from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.privacy.ledger import Ledger
 from dpicl.releasing.output_cache import OutputCache
-from dpicl.releasing.release import Release, Stated
 from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
 
-#: Canaries of demonstrations that are tried where each costs two whole releases.
-_MOST_WHOLE: Final = 4
 #: Copies of a canary; each is one more run of the mechanism.
 _MOST_COPIES: Final = 100
 #: What the winner alone shows is worked out for so many labels at most.
 _MOST_LABELS: Final = 60
 #: Shares of single releases that a file holds at most.
 _MOST_SHARES: Final = 200
-_NEIGHBOURS = {
+_NEIGHBOURS: Final = {
     "alone": "neighbours: no record, and the canary alone, at the row's sampling rate and noise",
     "sampled": "neighbours: the row's records, and the canary besides; the adversary knows the others' sampling",
 }
@@ -68,93 +64,56 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
     return skip_reason(mechanism, task)
 
 
-@dataclass(frozen=True)
-class ExactJob:
-    """A row to be audited, beside which records, by which queries, and with how many copies of the canary."""
-
-    row: AuditedRow
-    deal: Deal = "alone"
-    asked: Asked = "own"
-    copies: int = 1
-
-    def __str__(self) -> str:
-        cell = self.row.cell
-        return f"exact audit of {cell.label} on {cell.task}, epsilon={cell.epsilon:g}"
-
-    @property
-    def attempt(self) -> Attempt:
-        """Known before the model is read."""
-        cell, row = self.row.cell, self.row
-        same = {
-            each: getattr(cell, each) for each in ("options", "plugin", "model", "epsilon", "delta", "seed", "shots")
-        }
-        subject = subject_of(row.mechanism, row.task, members=row.task.size, **same)
-        chosen = {} if self.asked == "own" else {"asked": self.asked}
-        group = {} if self.copies == 1 else {"copies": self.copies}
-        settings = {"deal": self.deal, "queries": row.sizes.queries, **chosen, **group}
-        return Attempt(GROUP if group else EXACT, "white-box", settings, subject)
-
-
 def exact_audit(
     job: ExactJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = silent
 ) -> AttackResult:
     """The result of one row. Raises UsageError where the audit says nothing about it, and for worlds whose releases
     differ in more than their values."""
-    start, meter, row = time.perf_counter(), Meter(), job.row
-    if reason := reason_against(row.mechanism, row.task.public_view(), row.cell.epsilon, job.asked):
-        raise UsageError(f"An exact audit of {row.mechanism.name} says nothing here: {reason}.")
+    start, meter, cell = time.perf_counter(), Meter(), job.cell
+    if reason := reason_against(job.mechanism, job.task.public_view(), cell.epsilon, job.asked):
+        raise UsageError(f"An exact audit of {job.mechanism.name} says nothing here: {reason}.")
     if job.copies > 1 and job.deal != "alone":
         raise UsageError("Copies of a canary are audited alone; leave --other-records out, or --copies.")
     if job.copies > _MOST_COPIES:
         raise UsageError(f"An audit adds {_MOST_COPIES} copies of a canary at most, not {job.copies:,}.")
-    runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)
-    costly = bool(row.shots) and job.deal == "sampled"
-    found, tried = runs.strongest(_MOST_WHOLE if costly else None, report)
+    runs = ExactRuns(job, model, outputs or OutputCache(None))
+    found, tried = runs.strongest(report)
     upper = runs.bounds.upper
+    bound, measures = None, dict[str, Estimate]()
     if job.copies == 1:
-        epsilon = exact_epsilon(found.losses, row.delta, upper)
-        said: dict[str, Any] = {
-            "bound": LowerBound(epsilon=epsilon, delta=row.cell.delta, confidence=1.0, method="exact")
-        }
+        epsilon = exact_epsilon(found.losses, cell.delta, upper)
+        bound = LowerBound(epsilon=epsilon, delta=cell.delta, confidence=1.0, method="exact")
     else:
-        said = {"bound": None, "measures": _of_group(runs, job.copies, row.delta, upper)}
+        measures = _of_group(runs, job.copies, cell.delta, upper)
+    # As far as privacy goes, a run costs all that was declared.
+    ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
+    ledger.settle()
     cost = meter.cost({"audit": round(time.perf_counter() - start, 3)})
     with wrap_validation_errors():
         return result_of(
             job.attempt,
-            row.mechanism,
-            _release(row, runs),
-            manifest_of(row.task, model, plugin=row.cell.plugin),
+            job.mechanism,
+            release_of(job.mechanism, runs.calibration, job.sizes, ledger),
+            manifest_of(job.task, model, plugin=cell.plugin),
             cost,
-            **said,
-            counts={"canaries": tried, "releases": len(found.shares), "samples": len(found.losses)},
-            details={**_shares(found), "label_only": _label_only(row, found, upper)},
+            bound=bound,
+            measures=measures,
+            counts={"canaries": tried, "releases": len(found.moved), "samples": len(found.losses)},
+            details={**_shares(found), "label_only": _label_only(job, found, upper)},
             notes=_notes(job, upper),
         )
 
 
 def _of_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[str, Estimate]:
-    """What so many copies show, and what group privacy proves for them."""
+    """What so many copies show, and what group privacy proves for them; it is refuted where the first is larger."""
     proved = group_bound(runs.calibration.event, delta, copies)
-    losses = runs.group(copies)
-    shown = group_epsilon(losses, delta, min(proved, 2 * copies * upper))
-    shown = max(shown, group_epsilon(losses, delta, 1.1 * shown))  # on a grid that is as fine as it may be
-    if shown > proved:
-        raise AccountantsDisagree(
-            f"{copies} copies show epsilon = {shown:.6g}, and group privacy proves {proved:.6g}; report it."
-        )
+    worlds = runs.group(copies)
+    shown = group_epsilon(worlds, delta, min(proved, 2 * copies * upper))
+    shown = max(shown, group_epsilon(worlds, delta, 1.1 * shown))  # on a grid that is as fine as it may be
     found = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
     if math.isfinite(proved):
         found["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")
     return found
-
-
-def _release(row: AuditedRow, runs: ExactRuns) -> Release:
-    """The row's release, as far as its privacy goes: a run costs all that was declared."""
-    ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
-    ledger.settle()
-    stated = Stated.of(row.mechanism, runs.calibration, row.sizes)
-    return Release(runs.calibration, row.sizes, stated, ledger, runs.bounds)
 
 
 def _shares(found: Seen) -> dict[str, Any]:
@@ -172,16 +131,16 @@ def _shares(found: Seen) -> dict[str, Any]:
     }
 
 
-def _label_only(row: AuditedRow, found: Seen, upper: float) -> float | None:
+def _label_only(job: ExactJob, found: Seen, upper: float) -> float | None:
     """The same epsilon where of every sum the winner alone is seen; None where a sum is no vote on labels, and where
     several releases share one coin."""
-    labels = len(row.task.labels)
-    votes = row.sizes.queries is not None and 1 < labels <= _MOST_LABELS
-    if not votes or any(a.kind != "gaussian" or a.clean.size != labels for _, a, _ in found.pairs):
+    labels = len(job.task.labels)
+    votes = job.sizes.queries is not None and 1 < labels <= _MOST_LABELS
+    if not votes or any(a.kind != "gaussian" or a.clean.size != labels for _, _, a, _ in found.moved):
         return None
-    if len(found.losses) < len(found.pairs) and any(rate < 1 for rate, _, _ in found.pairs):
+    if len(found.losses) < len(found.moved) and any(rate < 1 for _, rate, _, _ in found.moved):
         return None
-    return exact_epsilon([label_only(*each) for each in found.pairs], row.delta, upper)
+    return exact_epsilon([label_only(rate, a, b) for _, rate, a, b in found.moved], job.cell.delta, upper)
 
 
 def _notes(job: ExactJob, upper: float) -> list[str]:
@@ -191,9 +150,9 @@ def _notes(job: ExactJob, upper: float) -> list[str]:
     ]
     if job.asked == "chosen":
         notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
-    if job.row.shots:
+    if job.shots:
         notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
     if (k := job.copies) > 1:
-        larger = job.row.delta * math.expm1(k * upper) / math.expm1(upper)
+        larger = job.cell.delta * math.expm1(k * upper) / math.expm1(upper)
         notes.append(f"group privacy for {k} records: {k} epsilon = {k * upper:.3g}, at delta = {larger:.2g}")
     return notes

@@ -15,19 +15,19 @@ groups of k (Vadhan 2017, "The complexity of differential privacy", lemma 2.2), 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from scipy.special import ndtr, softmax
+from scipy.special import ndtr
 from scipy.stats import binom
 
+from dpicl.attacks.exact_pairs import chances
 from dpicl.attacks.exact_worlds import World, require_aligned
 from dpicl.core.errors import UnsupportedEvent
 from dpicl.privacy import accountants
-from dpicl.privacy.above_threshold import first_chances
 from dpicl.privacy.adversaries import MOST_OUTCOMES, OUTPUTS, REACH, WorstPair
 from dpicl.privacy.release_hooks import NoisyRelease
 from dpicl.privacy.slack import pairs_epsilon
@@ -42,16 +42,16 @@ def group_epsilon(worlds: Sequence[World], delta: float, upper: float) -> float:
     """What 0, 1, ..., k copies in every sample show, float >= 0. worlds: one for each number, along one path. upper:
     about what is to be found; sets the grid."""
     absent, copies = worlds[0], len(worlds) - 1
-    of_sample: dict[int, list[list[NoisyRelease]]] = {}
     for world in worlds[1:]:
         require_aligned(world, absent)
+    of_sample: dict[int, list[list[NoisyRelease]]] = defaultdict(list)
     for at, sample in enumerate(absent.sample_of):
-        if worlds[1].records[sample] != absent.records[sample]:
-            of_sample.setdefault(sample, []).append([world.releases[at] for world in worlds])
+        if worlds[1].records_in(sample) != absent.records_in(sample):
+            of_sample[sample].append([world.observed_releases[at].noisy_release for world in worlds])
     pairs: Counter[tuple[bytes, bytes]] = Counter()
     for sample, releases in of_sample.items():
         rows = _rows(releases)
-        weights = _weights(copies, absent.rates[sample], absent.slots[sample])
+        weights = _weights(copies, absent.samples[sample].rate, absent.slots_of(sample))
         pairs[(weights @ rows).tobytes(), rows[0].tobytes()] += 1
     known = [(WorstPair(np.frombuffer(p), np.frombuffer(q)), count) for (p, q), count in pairs.items()]
     return pairs_epsilon(known, delta, upper) if known else 0.0
@@ -96,37 +96,26 @@ def _weights(copies: int, rate: float, slots: int | None) -> np.ndarray:
 
 def _rows(releases: Sequence[Sequence[NoisyRelease]]) -> np.ndarray:
     """float64[k + 1, n]: the distributions of what one sample releases, with 0, 1, ..., k copies in it."""
-    parts, rounds = [], set[int]()
     sums = [each for each in releases if each[0].kind == "gaussian"]
-    if sums:
-        parts.append(_projected(sums))
-    for each in releases:
-        if each[0].kind == "gaussian" or id(each[0].permit) in rounds:
-            continue  # of a round of AboveThreshold the first question alone
-        rounds.add(id(each[0].permit))
-        parts.append(np.stack([_choice(one) for one in each]))
-    return reduce(_both, parts)
+    first = {each[0].permit: each for each in reversed(releases) if each[0].kind == "threshold"}  # of every round
+    choices = [each for each in releases if each[0].kind == "choice" or each is first.get(each[0].permit)]
+    return reduce(
+        _both, [*([_projected(sums)] if sums else []), *(np.stack([chances(one) for one in each]) for each in choices)]
+    )
 
 
 def _projected(sums: Sequence[Sequence[NoisyRelease]]) -> np.ndarray:
     """Of all noisy sums together, one number: along the move of the first copy, in standard deviations."""
-    moves = np.stack(
-        [
-            np.concatenate([(each[j].clean - each[0].clean).ravel() / max(each[0].scale, 1e-300) for each in sums])
-            for j in range(len(sums[0]))
-        ]
-    )
+
+    def moved(world: int) -> np.ndarray:
+        each = [(own[world].clean - own[0].clean).ravel() / max(own[0].scale, 1e-300) for own in sums]
+        return np.concatenate(each)
+
+    moves = np.stack([moved(world) for world in range(len(sums[0]))])
     length = np.linalg.norm(moves[1])
     means = moves @ moves[1] / length if length > 0 else np.zeros(len(moves))
     ends = np.concatenate([[-np.inf], np.linspace(-REACH, max(0.0, float(means.max())) + REACH, OUTPUTS), [np.inf]])
     return np.stack([np.where(ends[1:] < m, np.diff(ndtr(ends - m)), -np.diff(ndtr(m - ends))) for m in means])
-
-
-def _choice(release: NoisyRelease) -> np.ndarray:
-    """What a choice, or the first question of a round, releases."""
-    if release.kind == "threshold":
-        return np.asarray(first_chances(float(release.clean.ravel()[0]), release.scale))
-    return softmax(release.clean.ravel().astype(np.float64) / release.scale)
 
 
 def _both(first: np.ndarray, second: np.ndarray) -> np.ndarray:

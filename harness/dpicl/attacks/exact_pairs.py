@@ -68,24 +68,25 @@ def sample_loss(rate: float, releases: Sequence[tuple[NoisyRelease, NoisyRelease
             continue  # the record moves nothing
         if present.kind == "gaussian":
             mus.append(distance(present, absent))
+        elif present.count > 1:
+            pairs.append(ordered_pair(present.clean, absent.clean, present.scale, present.count))
         else:
-            pairs.append(_pair(present, absent))
+            pairs.append(WorstPair(chances(present), chances(absent)))
     return SampleLoss(rate, math.hypot(*mus), tuple(pairs))
 
 
 def require_same(present: NoisyRelease, absent: NoisyRelease) -> None:
     """Raises UsageError where two releases differ in more than their clean values: no event covers that."""
-    for name in ("kind", "bound", "scale", "count", "grid"):
-        if getattr(present, name) != getattr(absent, name):
+    sides = [
+        {"size": one.clean.shape} | {name: getattr(one, name) for name in ("kind", "bound", "scale", "count", "grid")}
+        for one in (present, absent)
+    ]
+    for name, value in sides[0].items():
+        if value != sides[1][name]:
             raise UsageError(
-                f"The {name} of a release follows from private records ({getattr(present, name)!r} with the canary,"
-                f" {getattr(absent, name)!r} without), and no epsilon covers that; `dpicl check` looks for the reason."
+                f"The {name} of a release follows from private records ({value!r} with the canary, {sides[1][name]!r}"
+                " without), and no epsilon covers that; `dpicl check` looks for the reason."
             )
-    if present.clean.shape != absent.clean.shape:
-        raise UsageError(
-            f"The size of a release follows from private records ({present.clean.shape} with the canary,"
-            f" {absent.clean.shape} without), and no epsilon covers that; `dpicl check` looks for the reason."
-        )
 
 
 def distance(present: NoisyRelease, absent: NoisyRelease) -> float:
@@ -178,14 +179,13 @@ def _one_shot(pair: WorstPair, delta: float) -> float:
     return max(0.0, float(np.log((above[good] - delta) / below[good]).max(initial=0.0)))
 
 
-def _pair(present: NoisyRelease, absent: NoisyRelease) -> WorstPair:
-    """Both output distributions of a choice or of the first question of a round."""
-    if present.kind == "threshold":
-        sides = [first_chances(float(side.clean.ravel()[0]), side.scale) for side in (present, absent)]
-        return WorstPair(sides[0], sides[1])
-    if present.count > 1:
-        return ordered_pair(present.clean, absent.clean, present.scale, present.count)
-    return WorstPair(_softmax(present.clean, present.scale), _softmax(absent.clean, absent.scale))
+def chances(release: NoisyRelease) -> np.ndarray:
+    """float64[K]: the probability of every outcome of a choice of one; [2] of "below" and "above" for the first
+    question of a round."""
+    flat = release.clean.ravel().astype(np.float64)
+    if release.kind == "threshold":
+        return first_chances(float(flat[0]), release.scale)
+    return softmax(flat / release.scale) if release.scale > 0 else (np.arange(flat.size) == flat.argmax()).astype(float)
 
 
 def ordered_pair(present: np.ndarray, absent: np.ndarray, temperature: float, count: int) -> WorstPair:
@@ -195,7 +195,7 @@ def ordered_pair(present: np.ndarray, absent: np.ndarray, temperature: float, co
     `_MOST_STATES` the last draws are left out, which is post-processing.
     """
     scores, sizes = np.unique(np.stack([present, absent], axis=1), axis=0, return_counts=True)
-    weights = [_relative(scores[:, side], temperature) for side in (0, 1)]
+    weights = [softmax(scores[:, side] / temperature) for side in (0, 1)]
     states = {tuple(sizes.tolist()): WorstPair(np.ones(1), np.ones(1))}
     for _ in range(count):
         following: dict[tuple[int, ...], list[WorstPair]] = {}
@@ -217,19 +217,6 @@ def _joined(pairs: Sequence[WorstPair]) -> WorstPair:
     both = WorstPair(np.concatenate([pair.present for pair in pairs]), np.concatenate([pair.absent for pair in pairs]))
     some = (both.present > 0) | (both.absent > 0)
     return WorstPair(both.present[some], both.absent[some]).merged(MOST_OUTCOMES)
-
-
-def _softmax(scores: np.ndarray, temperature: float) -> np.ndarray:
-    flat = scores.ravel().astype(np.float64)
-    return softmax(flat / temperature) if temperature > 0 else (np.arange(flat.size) == flat.argmax()).astype(float)
-
-
-def _relative(scores: np.ndarray, temperature: float) -> np.ndarray:
-    """Weights of classes, the largest 1."""
-    if temperature > 0:
-        weights: np.ndarray = np.exp((scores - scores.max()) / temperature)
-        return weights
-    return (scores == scores.max()).astype(float)
 
 
 def _counted(losses: Sequence[SampleLoss]) -> list[tuple[WorstPair, int]]:
@@ -257,13 +244,16 @@ def _rounded_down(mu: float) -> float:
 
 def _reach(pair: WorstPair) -> float:
     """The largest finite loss, of either sign, of outcomes that have mass."""
-    both = (pair.present > 1e-18) & (pair.absent > 1e-18)
-    losses = np.log(pair.present[both] / pair.absent[both])
-    return float(np.abs(losses).max(initial=0.0))
+    loss, _ = _finite_losses(pair, 1e-18)
+    return float(np.abs(loss).max(initial=0.0))
 
 
 def _variance(pair: WorstPair) -> float:
-    both = (pair.present > 0) & (pair.absent > 0)
-    loss, mass = np.log(pair.present[both] / pair.absent[both]), pair.absent[both]
-    mean = float(mass @ loss)
-    return float(mass @ (loss - mean) ** 2)
+    loss, mass = _finite_losses(pair)
+    return float(mass @ (loss - mass @ loss) ** 2)
+
+
+def _finite_losses(pair: WorstPair, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """(losses, masses without the record) of outcomes of more than the least mass in both worlds."""
+    both = (pair.present > least) & (pair.absent > least)
+    return np.log(pair.present[both] / pair.absent[both]), pair.absent[both]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from dpicl.attacks import exact_canaries
-from dpicl.attacks.exact_worlds import Lengthening, Policy, Seen, World, noiseless, of_rank, seen
+from dpicl.attacks import canaries
+from dpicl.attacks.driver import subject_of
+from dpicl.attacks.exact_worlds import Seen, World, compare_worlds, of_rank, path_of
+from dpicl.attacks.observers import Policy
+from dpicl.attacks.results import EXACT, GROUP, Attempt
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
@@ -36,17 +39,27 @@ Asked = Literal["own", "chosen"]
 ASKED: Final[tuple[str, ...]] = get_args(Asked)
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
 _TRIAL: Final = 8
+#: Canaries of demonstrations that are tried where each costs two whole releases.
+_MOST_WHOLE: Final = 4
 #: How often a text that ended is made longer.
 _LENGTHENED: Final = 6
+_NOISELESS: Final = path_of({})
 
 
 @dataclass(frozen=True)
-class AuditedRow:
-    """What is audited: a row, as one of its cells, with its mechanism and its records."""
+class ExactJob:
+    """A row to be audited, as one of its cells; beside which records, by which queries, and with how many copies of the
+    canary."""
 
     cell: Cell
     mechanism: Mechanism
     task: Task
+    deal: Deal = "alone"
+    asked: Asked = "own"
+    copies: int = 1
+
+    def __str__(self) -> str:
+        return f"exact audit of {self.cell.label} on {self.cell.task}, epsilon={self.cell.epsilon:g}"
 
     @cached_property
     def _declared(self) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
@@ -68,14 +81,20 @@ class AuditedRow:
         return self._declared[2]
 
     @property
-    def budget(self) -> int:
-        """How many queries may be asked."""
-        return self.sizes.queries or len(self.queries)
+    def chooses(self) -> bool:
+        """Whether queries are asked, and chosen."""
+        return self.asked == "chosen" and self.sizes.queries is not None
 
     @property
-    def delta(self) -> float:
-        """At which it is accounted."""
-        return self.cell.delta
+    def attempt(self) -> Attempt:
+        """Known before the model is read."""
+        names = ("options", "plugin", "model", "epsilon", "delta", "seed", "shots")
+        same = {name: getattr(self.cell, name) for name in names}
+        settings: dict[str, Any] = {"deal": self.deal, "queries": self.sizes.queries}
+        settings |= {} if self.asked == "own" else {"asked": self.asked}
+        settings |= {} if self.copies == 1 else {"copies": self.copies}
+        subject = subject_of(self.mechanism, self.task, members=self.task.size, **same)
+        return Attempt(EXACT if self.copies == 1 else GROUP, "white-box", settings, subject)
 
 
 class ExactRuns:
@@ -84,36 +103,39 @@ class ExactRuns:
     label: the group of the canary: the one that loses most; None where all records are one.
     """
 
-    def __init__(
-        self, row: AuditedRow, model: LanguageModel, outputs: OutputCache, deal: Deal = "alone", asked: Asked = "own"
-    ) -> None:
-        self._row, self._model, self._outputs, self._asked = row, model, outputs, asked
-        self._others = row.task.train if deal == "sampled" else ()
-        self._public, self._streams = row.task.public_view(), streams(row.cell.seed)
-        self.calibration = calibrate_mechanism(row.mechanism, row.sizes, row.cell.epsilon, row.delta, row.cell.mode)
-        self.bounds = accountants.epsilon(self.calibration.event, row.delta)
+    def __init__(self, job: ExactJob, model: LanguageModel, outputs: OutputCache) -> None:
+        self._job, self._mechanism, self._model, self._outputs = job, job.mechanism, model, outputs
+        self._others = job.task.train if job.deal == "sampled" else ()
+        self._public, self._streams = job.task.public_view(), streams(job.cell.seed)
+        self.calibration = calibrate_mechanism(
+            job.mechanism, job.sizes, job.cell.epsilon, job.cell.delta, job.cell.mode
+        )
+        self.bounds = accountants.epsilon(self.calibration.event, job.cell.delta)
         self.label: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
-        self._shots = tuple(label for label in row.shots if self.label in (None, label))
+        self._shots = tuple(label for label in job.shots if self.label in (None, label))
         self._strongest: tuple[Record, Sequence[Query], Policy] | None = None
 
-    def strongest(self, most: int | None = None, report: Report = silent) -> tuple[Seen, int]:
-        """(what the strongest canary shows, how many were tried). most: canaries to try, None: all of them."""
-        row, candidates, trials = self._row, self._candidates()[:most], self._trials()
+    def strongest(self, report: Report = silent) -> tuple[Seen, int]:
+        """(what the strongest canary shows, how many were tried)."""
+        job, tried, trials = self._job, self._canaries(), self._trials()
+        if job.shots and job.deal == "sampled":
+            tried = tried[:_MOST_WHOLE]
         found: list[tuple[float, int, int, Seen]] = []
-        for at, canary in enumerate(candidates):
+        for at, canary in enumerate(tried):
             for trial, queries in enumerate(trials):
-                for leads in (True, False) if row.mechanism.reads_all else (True,):
+                for leads in (True, False) if self._mechanism.reads_all else (True,):
                     shown = self._both(canary, queries, leads)
                     found.append((shown.strength, -at, -trial, shown))
-            report(at + 1, len(candidates), "canaries")
+            report(at + 1, len(tried), "canaries")
         _, at, trial, best = max(found, key=lambda one: one[:3])
-        if not best.shares:
-            raise UsageError(f"{row.mechanism.name} makes no noisy release, so there is nothing to audit.")
-        asked = [*trials[-trial]] * row.budget if self._chooses else row.queries
-        if trials[-trial] != asked:
-            best = self._both(candidates[-at], asked, True)
-        self._strongest = candidates[-at], asked, noiseless
-        return self._longer(candidates[-at], best), len(candidates)
+        if not best.moved:
+            raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
+        canary, queries = tried[-at], trials[-trial]
+        asked = [*queries] * (job.sizes.queries or 1) if job.chooses else job.queries
+        if queries != asked:
+            best = self._both(canary, asked)
+        self._strongest = canary, asked, _NOISELESS
+        return self._longer(canary, best), len(tried)
 
     def group(self, copies: int) -> list[World]:
         """Worlds with 0, 1, ..., ``copies`` copies of the strongest canary in every sample, along the path of one."""
@@ -121,62 +143,51 @@ class ExactRuns:
             self.strongest()
         assert self._strongest is not None
         canary, queries, path = self._strongest
-        leading, _ = self._world([canary], path, queries)
-        worlds = [self._world([], leading.released, queries)[0], leading]
-        for number in range(2, copies + 1):
-            worlds.append(self._world([canary] * number, leading.released, queries, leading.slots)[0])
-        return worlds
-
-    @property
-    def _chooses(self) -> bool:
-        """Whether queries are asked, and chosen."""
-        return self._asked == "chosen" and self._row.sizes.queries is not None
+        one, _ = self._world([canary], path, queries)
+        more = [self._world([canary] * number, one.repeated, queries, one)[0] for number in range(2, copies + 1)]
+        return [self._world([], one.repeated, queries)[0], one, *more]
 
     def _trials(self) -> list[Sequence[Query]]:
         """The lists of queries on which every canary is tried."""
-        queries = self._row.queries
-        if self._chooses:
+        queries = self._job.queries
+        if self._job.chooses:
             return [[query] for query in queries[:_TRIAL]]
-        return [queries[:_TRIAL] if self._row.sizes.queries and not self._joining else queries]
+        return [queries[:_TRIAL] if self._job.sizes.queries and not self._joining else queries]
 
     def _longer(self, canary: Record, found: Seen) -> Seen:
         """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
-        ranks: dict[int, int] = {}
+        ranks: Mapping[int, int] = {}
         for _ in range(_LENGTHENED if len(self._shots) == 1 else 0):
-            if len(found.shares) >= getattr(self._row.mechanism, "tokens", 0):
+            if len(found.moved) >= getattr(self._mechanism, "tokens", 0):
                 break
-            last = len(found.shares) - 1
-            ranks[last] = ranks.get(last, 0) + 1
-            longer = self._both(canary, (), True, Lengthening(ranks))
+            last = len(found.moved) - 1
+            ranks = {**ranks, last: ranks.get(last, 0) + 1}
+            longer = self._both(canary, (), path=path_of(ranks))
             if longer.strength > found.strength:
-                found, self._strongest = longer, (canary, (), Lengthening(ranks.copy()))
+                found, self._strongest = longer, (canary, (), path_of(ranks))
         return found
 
-    def _both(self, canary: Record, queries: Sequence[Query], leads: bool, path: Policy = noiseless) -> Seen:
+    def _both(self, canary: Record, queries: Sequence[Query], leads: bool = True, path: Policy = _NOISELESS) -> Seen:
         """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
         first, second = ([canary], []) if leads else ([], [canary])
         leading, _ = self._world(first, path, queries)
-        following, _ = self._world(second, leading.released, queries)
-        return seen(leading, following) if leads else seen(following, leading)
+        following, _ = self._world(second, leading.repeated, queries)
+        return compare_worlds(leading, following) if leads else compare_worlds(following, leading)
 
     def _world(
-        self,
-        canaries: Sequence[Record],
-        path: Policy | Sequence[np.ndarray],
-        queries: Sequence[Query],
-        slots: Sequence[int | None] = (),
+        self, canary: Sequence[Record], path: Policy, queries: Sequence[Query], single: World | None = None
     ) -> tuple[World, str]:
-        """One world, and what its mechanism writes (demonstrations alone)."""
-        row = self._row
-        world = World(path, sampling_of(row.mechanism, self._streams), self.label, len(canaries), slots)
+        """One world, and what its mechanism writes (demonstrations alone). canary: its copies."""
+        job, sampling = self._job, sampling_of(self._mechanism, self._streams)
+        world = World(path, randomness=sampling, group=self.label, copies=len(canary), single=single)
         execution = Execution(
-            row.mechanism,
+            job.mechanism,
             self._public,
             self._model,
             self.calibration.knob,
             self.calibration.by_label,
-            records=[*self._others, *canaries],
-            sizes=row.sizes,
+            records=[*self._others, *canary],
+            sizes=job.sizes,
             ledger=Ledger(self.calibration.event, self.calibration.epsilon),
             sampling=world,
             noise=self._streams.source("noise"),
@@ -185,36 +196,36 @@ class ExactRuns:
             embed=self._embed,
             shots=self._shots,
             queries=queries,
-            reader=None if row.shots else self._reader,
+            reader=None if job.shots else self._reader,
         )
         with observing(world):
             made = execution.run()  # nothing is written: what a model makes of released things is no release
         return world, next(iter(made.prompt.texts), "")
 
-    def _candidates(self) -> list[Record]:
-        row = self._row
-        if row.shots:
-            texts = [self._world([], of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
-            return exact_canaries.of_texts(row.task, self.label, texts)
-        if row.mechanism.reads_all:
-            return exact_canaries.of_prepared(row.task, row.queries, self.label)
+    def _canaries(self) -> list[Record]:
+        job = self._job
+        if job.shots:
+            texts = [self._world([], of_rank(rank), ())[1] for rank in canaries.RANKS]
+            return canaries.hostile_texts(job.task, self.label, texts)
+        if job.mechanism.reads_all:
+            return canaries.hostile_prepared(job.task, job.queries, self.label)
         if joining := self._joining:
-            rows = self._embed([query.text for query in row.queries], joining.embedding)
-            return exact_canaries.of_joined(row.task, row.queries, rows, joining.threshold)
-        return exact_canaries.of_answers(row.task, row.queries)
+            rows = self._embed([query.text for query in job.queries], joining.embedding)
+            return canaries.hostile_joiners(job.task, job.queries, rows, joining.threshold)
+        return canaries.hostile_answers(job.task, job.queries)
 
     @property
     def _joining(self) -> JoiningScheme | None:
-        scheme = getattr(self._row.mechanism, "scheme", None)
+        scheme = getattr(self._mechanism, "scheme", None)
         return scheme if isinstance(scheme, JoiningScheme) else None
 
     @cached_property
     def _reader(self) -> SlotReader:
         """One for all worlds, which has read the public prompts of an answer mechanism."""
-        asked, mechanism = (self._public, self._model, self._outputs), self._row.mechanism
+        asked, mechanism = (self._public, self._model, self._outputs), self._mechanism
         if not isinstance(mechanism, AnswerMechanism):
-            return SlotReader(*asked, ALL_RECORDS, self._row.queries)
-        reader = SlotReader(*asked, mechanism.scheme, self._row.queries, mechanism.record_tokens)
+            return SlotReader(*asked, ALL_RECORDS, self._job.queries)
+        reader = SlotReader(*asked, mechanism.scheme, self._job.queries, mechanism.record_tokens)
         reader.read_public()
         return reader
 

@@ -9,93 +9,96 @@ demand (docs/accounting.md, exact audits).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.attacks.exact_pairs import SampleLoss, require_same, sample_loss, share_of_bound
+from dpicl.attacks.observers import Policy, Recording, choose
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import SamplingRandomness
 from dpicl.core.vocabulary import Partition
 from dpicl.privacy.private_set import Assigned
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
 
-#: What the t-th release gives in the leading world.
-Policy = Callable[[NoisyRelease], np.ndarray]
+_OTHER_LENGTH: Final = (
+    "With a canary the run makes other releases than without, though it released the same so far: their number or order"
+    " follows from private records, and no epsilon covers that; `dpicl check` looks for the reason."
+)
 
 
-def noiseless(release: NoisyRelease) -> np.ndarray:
-    """The path of an adversary who wants what the leading world says: sums as they are, the best choice, "above"."""
-    if release.kind == "gaussian":
-        return release.clean.copy()
-    if release.kind == "threshold":
-        return np.ones(1, dtype=np.int64)
-    return np.argsort(-release.clean.ravel(), kind="stable")[: release.count]
+def path_of(ranks: Mapping[int, int]) -> Policy:
+    """The path of an adversary who wants what the leading world says: sums as they are, the best choice, "above".
 
+    ranks: number of a release -> rank of the less likely thing that it gives instead, so that a text goes on.
+    """
 
-@dataclass
-class Lengthening:
-    """As `noiseless`, but where a text ended: there a less likely thing is released. ranks: number of a release ->
-    rank."""
-
-    ranks: Mapping[int, int]
-    _seen: int = 0
-
-    def __call__(self, release: NoisyRelease) -> np.ndarray:
-        rank, self._seen = self.ranks.get(self._seen, 0), self._seen + 1
-        if not rank or release.kind == "threshold":
-            return noiseless(release)
+    def path(number: int, release: NoisyRelease) -> np.ndarray:
+        if release.kind == "threshold":
+            return np.ones(1, dtype=np.int64)
+        rank, order = ranks.get(number, 0), _order(release)
         if release.kind == "choice":
-            return np.argsort(-release.clean.ravel(), kind="stable")[rank : rank + release.count]
+            return order[rank : rank + release.count]
         released = release.clean.copy()
-        released.flat[np.argsort(-released.ravel(), kind="stable")[:rank]] = released.min() - 1
+        released.flat[order[:rank]] = released.min() - 1
         return released
+
+    return path
 
 
 def of_rank(rank: int) -> Policy:
     """A path of less likely things: the index of that rank, of sums as well; "below", so that public things follow."""
 
-    def choose(release: NoisyRelease) -> np.ndarray:
+    def path(_: int, release: NoisyRelease) -> np.ndarray:
         if release.kind == "threshold":
             return np.zeros(1, dtype=np.int64)
-        order = np.argsort(-release.clean.ravel(), kind="stable")
+        order = _order(release)
         at = order[min(rank, order.size - 1)]
         if release.kind == "choice":
             return np.array([at, *order[order != at]])[: release.count]
-        released = np.zeros(release.clean.shape)
-        released.flat[at] = 1.0
-        return released
+        return choose(release, at)
 
-    return choose
+    return path
 
 
 @dataclass
-class World:
-    """One run, as an observer of its samples and releases.
+class World(Recording):
+    """One run, as an observer of its samples and releases; no noise is drawn.
 
-    path: what to release, in order; a policy where this world leads. copies: of the canary; several take one slot each,
-    of those that ``slots`` of a world with one says. releases: what was seen. rates, records, slots: of every sample,
-    how many records are in it, and how many slots it has (None: one for each record; 0: no Poisson sample). sample_of:
-    the sample of each release.
+    group, copies: of the canary; several copies take one slot each, of those that ``single``, the same world with one,
+    has. samples: as they were drawn. sample_of: the sample of each release.
     """
 
-    path: Policy | Sequence[np.ndarray]
-    randomness: SamplingRandomness
+    randomness: SamplingRandomness = field(kw_only=True)
     group: Partition = None
     copies: int = 0
-    known_slots: Sequence[int | None] = ()
-    releases: list[NoisyRelease] = field(default_factory=list)
-    released: list[np.ndarray] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
-    records: list[int] = field(default_factory=list)
-    slots: list[int | None] = field(default_factory=list)
+    single: World | None = None
+    samples: list[Assigned] = field(default_factory=list)
     sample_of: list[int] = field(default_factory=list)
     _samples: dict[Permit, int] = field(default_factory=dict)
     _canary_next: bool = False
     _sampled: bool = False
+
+    def records_in(self, sample: int) -> int:
+        """How many records are in a sample."""
+        return sum(map(len, self.samples[sample].slots))
+
+    def slots_of(self, sample: int) -> int | None:
+        """How many slots a sample has; None: one for each record; 0: it is no Poisson sample."""
+        own = self.samples[sample]
+        return own.number if own.uses is None else 0
+
+    def repeated(self, number: int, _: NoisyRelease) -> np.ndarray:
+        """The path of a world that follows this one."""
+        if number >= len(self.observed_releases):
+            raise UsageError(_OTHER_LENGTH)
+        return self.observed_releases[number].released.copy()
 
     # -- sampling: the canary's copies, the last records of their group, are in every sample, and take the first places
 
@@ -103,7 +106,7 @@ class World:
         """See SamplingRandomness."""
         if not self._canary_next:
             return self.randomness.uniform(size)
-        slots = self.known_slots[len(self.rates)] if self._sampled and self.copies > 1 else None
+        slots = self.single.slots_of(len(self.samples)) if self._sampled and self.single else None
         places = (np.arange(self.copies) + 0.5 * (self.copies > 1)) / slots if slots else np.zeros(self.copies)
         self._sampled = True
         return np.append(self.randomness.uniform(size - self.copies), np.minimum(places, 1 - 1e-9))
@@ -115,9 +118,7 @@ class World:
     def drawn(self, assigned: Assigned) -> None:
         """See SampleObserver."""
         self._canary_next = False
-        self.rates.append(assigned.rate)
-        self.records.append(sum(map(len, assigned.slots)))
-        self.slots.append(assigned.number if assigned.uses is None else 0)
+        self.samples.append(assigned)
 
     def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
         """See SampleObserver."""
@@ -135,30 +136,36 @@ class World:
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """See Observer: no noise is drawn."""
-        at, permit = len(self.releases), noisy_release.permit
-        if permit is None or permit not in self._samples:
+        if noisy_release.permit is None or noisy_release.permit not in self._samples:
             raise UsageError("A release came from no sample of this run, so its rate is not known; see `dpicl check`.")
-        if callable(self.path):
-            released = self.path(noisy_release)
-        elif at < len(self.path):
-            released = self.path[at].copy()
-        else:
-            raise _other_length()
-        self.releases.append(noisy_release)
-        self.released.append(released.copy())
-        self.sample_of.append(self._samples[permit])
-        return released
+        self.sample_of.append(self._samples[noisy_release.permit])
+        return super().passes(noisy_release, draw)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What both worlds showed of the samples that the canary is in: their losses, and of each of their releases the
-    share of its stated bound and (rate, with the canary, without). kinds: how many there are of each."""
+    """What both worlds showed of the samples that the canary is in. moved: of every release the number of its sample,
+    the sample's rate, and the release with the canary and without; of a round of AboveThreshold the first question."""
 
-    losses: list[SampleLoss]
-    shares: list[float]
-    kinds: dict[str, int]
-    pairs: list[tuple[float, NoisyRelease, NoisyRelease]]
+    moved: list[tuple[int, float, NoisyRelease, NoisyRelease]]
+
+    @cached_property
+    def losses(self) -> list[SampleLoss]:
+        """Of each sample."""
+        of_sample: dict[tuple[int, float], list[tuple[NoisyRelease, NoisyRelease]]] = defaultdict(list)
+        for sample, rate, present, absent in self.moved:
+            of_sample[sample, rate].append((present, absent))
+        return [sample_loss(rate, releases) for (_, rate), releases in of_sample.items()]
+
+    @cached_property
+    def shares(self) -> list[float]:
+        """Of each release how much of its stated bound the canary moved it."""
+        return [share_of_bound(present, absent) for _, _, present, absent in self.moved]
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many releases there are of each kind."""
+        return Counter(present.kind for _, _, present, _ in self.moved)
 
     @property
     def strength(self) -> float:
@@ -166,45 +173,36 @@ class Seen:
         return sum(loss.strength for loss in self.losses)
 
 
-def seen(present: World, absent: World) -> Seen:
+def compare_worlds(present: World, absent: World) -> Seen:
     """What two worlds say, release by release. Raises UsageError where they are not the same releases, one by one."""
     require_aligned(present, absent)
-    questions: set[int] = set()
-    of_sample: dict[int, list[tuple[NoisyRelease, NoisyRelease]]] = {}
-    shares, kinds, pairs = [], dict[str, int](), []
-    for sample, a, b in zip(present.sample_of, present.releases, absent.releases, strict=True):
-        if present.records[sample] == absent.records[sample]:
+    questions: set[Permit | None] = set()
+    moved = []
+    for sample, with_it, without in zip(
+        present.sample_of, present.observed_releases, absent.observed_releases, strict=True
+    ):
+        a, b = with_it.noisy_release, without.noisy_release
+        if present.records_in(sample) == absent.records_in(sample):
             if not np.array_equal(a.clean, b.clean):
-                raise _untouched()
-            continue
-        if a.kind == "threshold" and id(a.permit) in questions:
-            continue  # of a round the first question alone
-        questions.add(id(a.permit))
-        of_sample.setdefault(sample, []).append((a, b))
-        shares.append(share_of_bound(a, b))
-        kinds[a.kind] = kinds.get(a.kind, 0) + 1
-        pairs.append((present.rates[sample], a, b))
-    losses = [sample_loss(present.rates[sample], each) for sample, each in of_sample.items()]
-    return Seen(losses, shares, kinds, pairs)
+                raise UsageError(
+                    "A record changes a release from a sample that it is not in, and no epsilon covers that; `dpicl"
+                    " check` looks for the reason."
+                )
+        elif a.kind != "threshold" or a.permit not in questions:
+            questions.add(a.permit)
+            moved.append((sample, present.samples[sample].rate, a, b))
+    return Seen(moved)
 
 
 def require_aligned(present: World, absent: World) -> None:
     """Raises UsageError where two worlds make other releases, or such that differ in more than their clean values."""
-    if present.sample_of != absent.sample_of or present.rates != absent.rates:
-        raise _other_length()
-    for a, b in zip(present.releases, absent.releases, strict=True):
-        require_same(a, b)
+    rates = ([sample.rate for sample in world.samples] for world in (present, absent))
+    if present.sample_of != absent.sample_of or next(rates) != next(rates):
+        raise UsageError(_OTHER_LENGTH)
+    for a, b in zip(present.observed_releases, absent.observed_releases, strict=True):
+        require_same(a.noisy_release, b.noisy_release)
 
 
-def _untouched() -> UsageError:
-    return UsageError(
-        "A record changes a release from a sample that it is not in, and no epsilon covers that; `dpicl check` looks"
-        " for the reason."
-    )
-
-
-def _other_length() -> UsageError:
-    return UsageError(
-        "With a canary the run makes other releases than without, though it released the same so far: their number or"
-        " order follows from private records, and no epsilon covers that; `dpicl check` looks for the reason."
-    )
+def _order(release: NoisyRelease) -> np.ndarray:
+    """Indices, the largest value first."""
+    return np.argsort(-release.clean.ravel(), kind="stable")

@@ -21,8 +21,8 @@ from scipy.special import gammaln
 from scipy.stats import rankdata
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.limits import mean_lower, mean_upper
-from dpicl.attacks.membership import CONFIDENCE, cannot_answer, label_groups, resampled, shows_records
+from dpicl.attacks.limits import CONFIDENCE, mean_lower, mean_upper
+from dpicl.attacks.membership import cannot_answer, label_groups, resampled, shows_records
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import first_words, shown_start
@@ -63,22 +63,30 @@ class Exposure(Attack):
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         targets: list[Target] = []
-        ranks: list[float] = []
+        found: list[float] = []
         releases = self.trials if shows_records(setup.mechanism) else self.generations
         for number in range(releases):
-            own = resampled(setup, number)
-            target, inserted, suffixes = self._inserted(own)
-            ranks += self._ranks(target, inserted, suffixes)
+            target, inserted, suffixes = self._inserted(resampled(setup, number))
+            found += self._ranks(target, inserted, suffixes)
             targets.append(target)
             setup.report(number + 1, releases, "releases")
-        return self._finding(targets, np.array(ranks))
+        ranks, most, bits = np.array(found), self.candidates, math.log2(self.candidates)
+        guessing = bits - gammaln(most + 1) / math.log(2) / most
+        return AttackFinding(
+            target=targets[0],
+            measures={
+                "exposure": _mean(1 - np.log2(ranks) / bits, bits, f"bits of {bits:.1f}; {guessing:.2f} by guessing"),
+                "auc": _mean((most - ranks) / (most - 1), 1.0, "share of the other suffixes that are less likely"),
+            },
+            counts={"canaries": len(ranks), "first": int((ranks == 1).sum()), "releases": len(targets)},
+            notes=("intervals take the canaries as independent, which those of one release are not",),
+        )
 
     def _inserted(self, setup: AttackSetup) -> tuple[Target, list[str], list[str]]:
         """(the target, the first words of each canary, their suffixes and then those that nobody ends with)."""
         randomness = streams(setup.config.seed).stream("exposure")
         if shown := shows_records(setup.mechanism):
-            labels = setup.task.plan_shots(setup.config.shots, streams(setup.config.seed).stream("shots"))
-            members = next(label_groups(setup, setup.members, labels), ())
+            members = next(label_groups(setup, setup.members), ())
         else:
             members = tuple(setup.members[at] for at in randomness.permutation(len(setup.members)).tolist())
         count = len(members) if shown else min(len(members), self.canaries)
@@ -95,8 +103,7 @@ class Exposure(Attack):
 
     def _ranks(self, target: Target, inserted: Sequence[str], suffixes: Sequence[str]) -> list[float]:
         """The rank of each canary's suffix beside those of nobody, 1 for the likeliest."""
-        model, prompt = target.model, target.prompt()
-        prefix = target.task.icl_prefix(prompt.shown, prompt.instruction)
+        model, prefix = target.model, target.prefix(target.task)
         asked, others = [], suffixes[len(inserted) :]
         for start, own in zip(inserted, suffixes, strict=False):
             before = prefix + shown_start(target.task, start)
@@ -106,19 +113,6 @@ class Exposure(Attack):
         if np.isnan(rows).any():
             raise ModelError(f"Model {model.identity.name} gives NaN for a candidate; load it in float32.")
         return [float(rankdata(-row)[0]) for row in rows]
-
-    def _finding(self, targets: Sequence[Target], ranks: np.ndarray) -> AttackFinding:
-        most, bits = self.candidates, math.log2(self.candidates)
-        guessing = bits - gammaln(most + 1) / math.log(2) / most
-        return AttackFinding(
-            target=targets[0],
-            measures={
-                "exposure": _mean(1 - np.log2(ranks) / bits, bits, f"bits of {bits:.1f}; {guessing:.2f} by guessing"),
-                "auc": _mean((most - ranks) / (most - 1), 1.0, "share of the other suffixes that are less likely"),
-            },
-            counts={"canaries": len(ranks), "first": int((ranks == 1).sum()), "releases": len(targets)},
-            notes=("intervals take the canaries as independent, which those of one release are not",),
-        )
 
 
 def _mean(values: np.ndarray, scale: float, note: str) -> Estimate:

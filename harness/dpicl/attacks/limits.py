@@ -12,6 +12,7 @@ whatever the dependence between them.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,11 +20,13 @@ from scipy.special import betainccinv, betaincinv
 
 from dpicl.core.errors import UsageError
 
+#: Of the intervals and the bound of every attack.
+CONFIDENCE: Final = 0.95
 #: A bet stakes at most this part of what keeps the capital positive. Waudby-Smith & Ramdas use 1/2 or 3/4; more
 #: narrows the limits for values that vary little, which are the ones that an audit with known noise sees.
-LARGEST_STAKE = 0.9
+LARGEST_STAKE: Final = 0.9
 #: Halvings of [0, 1] in the search for a limit: it is off by less than 1e-9, to the safe side.
-_HALVINGS = 30
+_HALVINGS: Final = 30
 
 
 def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, alpha: float) -> np.ndarray:
@@ -31,13 +34,17 @@ def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, alpha: float)
 
     Raises UsageError unless 0 <= successes <= trials, trials >= 1 and 0 < alpha < 1.
     """
-    hits, runs = _counts(successes, trials, alpha)
+    _check_alpha(alpha)
+    hits, runs = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    if not bool(((hits >= 0) & (hits <= runs) & (runs >= 1)).all()):
+        raise UsageError("A limit of a share needs 0 <= successes <= trials, and at least one trial.")
     return np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1, alpha), 0.0)
 
 
 def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, alpha: float) -> np.ndarray:
     """Upper limit of a binomial share; as `clopper_pearson_lower`."""
-    hits, runs = _counts(successes, trials, alpha)
+    clopper_pearson_lower(successes, trials, alpha)  # checks them
+    hits, runs = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     return np.where(hits < runs, betainccinv(hits + 1, np.maximum(runs - hits, 1), alpha), 1.0)
 
 
@@ -80,12 +87,10 @@ def rate_limits(values: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarra
     by betting. The type decides, not whether all floats happen to be 0 or 1: a choice by the data would spend alpha
     twice.
     """
-    if values.dtype == np.bool_:
-        if values.ndim not in (1, 2):
-            raise UsageError("Decisions must come as one or two dimensions: runs, or runs by thresholds.")
-        hits = values.sum(axis=0)
-        return clopper_pearson_lower(hits, len(values), alpha), clopper_pearson_upper(hits, len(values), alpha)
-    return mean_lower(values, alpha), mean_upper(values, alpha)
+    if values.dtype != np.bool_:
+        return mean_lower(values, alpha), mean_upper(values, alpha)
+    hits = values.sum(axis=0)
+    return clopper_pearson_lower(hits, len(values), alpha), clopper_pearson_upper(hits, len(values), alpha)
 
 
 def _earlier_variances(x: np.ndarray) -> np.ndarray:
@@ -94,14 +99,6 @@ def _earlier_variances(x: np.ndarray) -> np.ndarray:
     means = (0.5 + np.cumsum(x, axis=0)) / seen
     variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / seen
     return np.concatenate([np.full_like(x[:1], 0.25), variances[:-1]])
-
-
-def _counts(successes: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    _check_alpha(alpha)
-    hits, runs = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
-    if not bool(((hits >= 0) & (hits <= runs) & (runs >= 1)).all()):
-        raise UsageError("A limit of a share needs 0 <= successes <= trials, and at least one trial.")
-    return hits, runs
 
 
 def _check_alpha(alpha: float) -> None:

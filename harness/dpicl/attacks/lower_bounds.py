@@ -4,13 +4,13 @@ A larger score speaks for membership ("the canary is in"). A rule says "in" abov
 scores point the other way, at or below it (score <= t): equal scores always fall on the same side, and swapping the
 labels together with the rule changes nothing.
 
-`audit_bound` answers with two bounds, because they say different things (see `dpicl.attacks.trade_offs`):
+A bound is one of two kinds, because they say different things (see `dpicl.attacks.trade_offs`):
 
-* gdp: the mechanism is not mu-GDP for a smaller mu. This needs no assumption. Its epsilon at delta is right only for a
-  mechanism whose curve is Gaussian, such as a composition of Gaussian releases without subsampling.
-* approximate: (epsilon, delta)-DP by ln((TPR - delta)/FPR), in both directions. It is valid for every mechanism.
+* gaussian: the mechanism is not mu-GDP for a smaller mu. This needs no assumption. Its epsilon at delta is right only
+  for a mechanism whose curve is Gaussian, such as a composition of Gaussian releases without subsampling.
+* else (epsilon, delta)-DP by ln((TPR - delta)/FPR), in both directions. It is valid for every mechanism.
 
-The caller says which one counts (`LowerBounds.valid`) by what the mechanism is, not by what the numbers are.
+The caller says which one it wants by what the mechanism is, not by what the numbers are.
 
 The threshold must not be chosen on the runs that the bound is computed from: threshold and direction maximise the bound
 on one half of the runs, and the other half, alone, gives the bound.
@@ -20,25 +20,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from dpicl.attacks.limits import rate_limits
 from dpicl.attacks.results import Decision
 from dpicl.attacks.trade_offs import check_delta, epsilon_of_mu, epsilon_of_rates, log_ratio, mu_lower
 from dpicl.core.errors import UsageError
 
-Method = Literal["gdp", "approximate"]
 #: Runs with and without the canary.
 Sides = tuple[np.ndarray, np.ndarray]
 Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 #: Fewer independent runs on a side cannot be halved into anything.
-FEWEST_RUNS = 4
+FEWEST_RUNS: Final = 4
 #: Thresholds that the selecting half tries, at most.
-MOST_THRESHOLDS = 200
+MOST_THRESHOLDS: Final = 200
+#: Thresholds of `exact_bound`, from so many standard deviations below the smallest clean value to as many above.
+_GRID, _REACH = 4001, 8.0
+#: Rates that `exact_bound` uses are at least these, and at most 1 minus these; further out, 1 - rate loses its digits.
+_SMALLEST_RATE, _SMALLEST_MU_RATE = 1e-12, 1e-9
 
 
 @dataclass(frozen=True)
@@ -50,56 +54,27 @@ class Bound:
     decision: Decision
 
 
-@dataclass(frozen=True)
-class LowerBounds:
-    """Both bounds of one audit; each holds at its confidence, and only one of them may be reported as *the* bound."""
-
-    gdp: Bound
-    approximate: Bound
-
-    def valid(self, gaussian: bool) -> Bound:
-        """The bound that holds for the release: gdp if it is a composition of Gaussian releases, else approximate."""
-        return self.gdp if gaussian else self.approximate
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Shares of runs with (members) and without (others) the canary that score above each of k thresholds, with their
-    one-sided limits: float64[3, k], rows of shares, lower and upper limits."""
-
-    thresholds: np.ndarray
-    members: np.ndarray
-    others: np.ndarray
-    trials_in: int
-    trials_out: int
-
-    def at(self, chosen: np.ndarray | list[int]) -> Rates:
-        """The rates at some of the thresholds: indices, or a mask bool[k]."""
-        members, others = self.members[:, chosen], self.others[:, chosen]
-        return Rates(self.thresholds[chosen], members, others, self.trials_in, self.trials_out)
-
-
 def audit_bound(
     members: ArrayLike,
     non_members: ArrayLike,
     delta: float,
     confidence: float = 0.95,
     seed: int = 0,
-) -> LowerBounds:
-    """Lower bounds on epsilon at delta from scores of independent runs: members, non_members [n] or [n, m].
+    gaussian: bool = False,
+) -> Bound:
+    """Lower bound on epsilon at delta from scores of independent runs: members, non_members [n].
 
-    m scores of a run are noise resamples on the same clean values: the run counts as one, with the share of its
-    resamples above the threshold, and gets limits by betting instead of Clopper-Pearson ones. alpha = 1 - confidence is
-    split evenly over the two limits. ``seed`` shuffles the runs before they are halved; sides of the same size are
-    shuffled alike, so that paired runs stay together. The sides need not be independent of each other.
+    alpha = 1 - confidence is split evenly over the limits of TPR and FPR. ``seed`` shuffles the runs before they are
+    halved; sides of the same size are shuffled alike, so that paired runs stay together. The sides need not be
+    independent of each other.
 
     Raises UsageError for fewer than 4 runs on a side, NaN scores, a delta outside [0, 1), a confidence outside (0, 1).
     """
-    inside, outside = checked_runs(members), checked_runs(non_members)
-    return split_bounds(inside, outside, shares_above, score_thresholds, delta, confidence, seed)
+    sides = checked_runs(members), checked_runs(non_members)
+    return split_bound(*sides, shares_above, score_thresholds, delta, confidence, seed, gaussian)
 
 
-def split_bounds(
+def split_bound(
     members: np.ndarray,
     non_members: np.ndarray,
     decide: Decide,
@@ -107,13 +82,42 @@ def split_bounds(
     delta: float,
     confidence: float,
     seed: int,
-) -> LowerBounds:
-    """Chooses the rule on one half of the runs (rows) and evaluates it on the other. decide, candidates: see
-    `decisions`."""
+    gaussian: bool,
+) -> Bound:
+    """Chooses the rule on one half of the runs (rows) and evaluates it on the other; see `decisions`."""
     alpha = checked_alpha(delta, confidence)
     tried, choosing, judging = decisions(members, non_members, decide, candidates, seed)
-    chosen, judged = (estimated(*sides, tried, alpha / 2) for sides in (choosing, judging))
-    return best_bounds(chosen, judged.at, delta)
+    index, above = _best_rule(with_limits(choosing, alpha / 2), delta, gaussian)
+    judged = with_limits((judging[0][:, [index]], judging[1][:, [index]]), alpha / 2)
+    return _bound(decision_of(tried[index], judged, 0, above, judging), delta, gaussian)
+
+
+def exact_bound(
+    members_clean: ArrayLike, non_members_clean: ArrayLike, sd: float, delta: float, gaussian: bool = False
+) -> Bound:
+    """What clean scores [n] on each side say if they are all that there is, each with noise N(0, sd^2), in closed form.
+
+    No confidence is involved, and none about further runs follows. The bound is maximal over a fine grid of
+    thresholds. It is the epsilon at delta of the two Gaussian mixtures, up to the grid. gaussian: mu is taken over
+    rates in [delta, 1 - delta]; further out it tends to that of the most extreme clean value, however rare.
+    Raises UsageError as `audit_bound` does.
+    """
+    check_delta(delta)
+    clean = checked_runs(members_clean), checked_runs(non_members_clean)
+    both = np.concatenate(clean)
+    tried = np.linspace(both.min() - _REACH * sd, both.max() + _REACH * sd, _GRID) if sd else score_thresholds(*clean)
+    shares = [exceedance(side, sd, tried).mean(axis=0) for side in clean]
+    floor = max(delta, _SMALLEST_MU_RATE) if gaussian else _SMALLEST_RATE
+    usable = np.logical_and.reduce([(rate >= floor) & (rate <= 1 - floor) for rate in shares])
+    kept = np.flatnonzero(usable if sd and usable.any() else np.ones(len(tried), dtype=bool))
+    rates = np.stack([np.tile(share[kept], (3, 1)) for share in shares])
+    index, above = _best_rule(rates, delta, gaussian)
+    return _bound(decision_of(tried[kept][index], rates, index, above, clean), delta, gaussian)
+
+
+def exceedance(clean: np.ndarray, sd: float, thresholds: np.ndarray) -> np.ndarray:
+    """P(s_i + N(0, sd^2) > t): clean[n], thresholds[k] -> float64[n, k]; decisions bool[n, k] where sd is 0."""
+    return ndtr((clean[:, None] - thresholds) / sd) if sd else clean[:, None] > thresholds
 
 
 def decisions(
@@ -130,49 +134,26 @@ def decisions(
     return tried, choosing, judging
 
 
-def best_bounds(chosen: Rates, judge: Callable[[list[int]], Rates], delta: float) -> LowerBounds:
-    """The bounds of the rules whose limits in ``chosen`` give the largest ones (the first of equal rules).
-
-    judge([index of the threshold]) gives the rates that are reported. With ``chosen.at`` the same limits choose and
-    judge, which is valid where they hold simultaneously.
-    """
-
-    def best(method: Method) -> Bound:
-        def value(tpr_lower: np.ndarray, fpr_upper: np.ndarray) -> np.ndarray:
-            return mu_lower(tpr_lower, fpr_upper) if method == "gdp" else log_ratio(tpr_lower, fpr_upper, delta)
-
-        (_, in_low, in_high), (_, out_low, out_high) = chosen.members, chosen.others
-        above, below = value(in_low, out_high), value(1 - in_high, 1 - out_low)
-        index = int(np.argmax(np.maximum(above, below)))
-        return _bound_of(judge([index]), bool(above[index] >= below[index]), method, delta)
-
-    return LowerBounds(best("gdp"), best("approximate"))
+def with_limits(sides: Sides, alpha: float) -> np.ndarray:
+    """float64[2, 3, k]: shares of decisions or probabilities [n, k] with and without the canary, and their lower and
+    upper limits, each one-sided at level alpha."""
+    return np.stack([np.stack([side.mean(axis=0), *rate_limits(side, alpha)]) for side in sides])
 
 
-def _bound_of(rates: Rates, above: bool, method: Method, delta: float) -> Bound:
-    """The bound that the limits at one threshold give."""
-    decision = decision_of(rates, above)
-    limits = decision.tpr_lower, decision.fpr_upper
-    mu = max(0.0, float(mu_lower(*limits)))
-    epsilon = epsilon_of_mu(mu, delta) if method == "gdp" else float(epsilon_of_rates(*limits, delta))
-    return Bound(epsilon, mu, decision)
-
-
-def decision_of(rates: Rates, above: bool) -> Decision:
-    """The rule with one threshold that takes scores above it, or those at most it, for members."""
-    tpr, in_low, in_high = (float(each[0]) for each in rates.members)
-    fpr, out_low, out_high = (float(each[0]) for each in rates.others)
+def decision_of(threshold: float, rates: np.ndarray, index: int, above: bool, sides: Sides) -> Decision:
+    """The rule that takes scores above a threshold, or those at most it, for members. rates: as `with_limits`."""
+    (tpr, in_low, in_high), (fpr, out_low, out_high) = rates[:, :, index].tolist()
     if not above:
         tpr, in_low, fpr, out_high = 1 - tpr, 1 - in_high, 1 - fpr, 1 - out_low
     return Decision(
-        threshold=float(rates.thresholds[0]),
+        threshold=float(threshold),
         side="above" if above else "below",
         tpr=tpr,
         tpr_lower=in_low,
         fpr=fpr,
         fpr_upper=out_high,
-        trials_in=rates.trials_in,
-        trials_out=rates.trials_out,
+        trials_in=len(sides[0]),
+        trials_out=len(sides[1]),
     )
 
 
@@ -193,33 +174,21 @@ def score_thresholds(members: np.ndarray, non_members: np.ndarray) -> np.ndarray
     with np.errstate(invalid="ignore"):
         middle = lower / 2 + upper / 2
     between = np.where((middle > lower) & (middle < upper), middle, lower)  # infinite or adjacent scores: the lower one
-    return between[_ranks(len(between), MOST_THRESHOLDS) - 1]
+    number = len(between)
+    if number <= MOST_THRESHOLDS:
+        return between
+    near = np.unique(np.geomspace(1, number / 2, MOST_THRESHOLDS // 2).round().astype(int))
+    return between[np.unique(np.concatenate([near, number + 1 - near])) - 1]
 
 
 def checked_runs(scores: ArrayLike) -> np.ndarray:
-    """float64[n] or [n, m], n independent runs with m > 1 noise resamples; raises UsageError as `audit_bound` does."""
+    """float64[n]: scores of n independent runs; raises UsageError as `audit_bound` does."""
     runs = np.asarray(scores, dtype=np.float64)
-    if runs.ndim == 2 and runs.shape[1] == 1:
-        runs = runs[:, 0]
-    if runs.ndim not in (1, 2) or runs.size == 0 or len(runs) < FEWEST_RUNS:
-        raise UsageError(f"An audit needs at least {FEWEST_RUNS} independent runs on each side; run more trials.")
+    if runs.ndim != 1 or len(runs) < FEWEST_RUNS:
+        raise UsageError(f"At least {FEWEST_RUNS} independent runs on each side are needed, each with one score.")
     if np.isnan(runs).any():
         raise UsageError("A score is NaN; fix the attack, since dropping the run would bias the bound.")
     return runs
-
-
-def estimated(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, alpha: float) -> Rates:
-    """Rates from decisions or probabilities [n, k] of both sides, every limit one-sided at level alpha."""
-    members, others = (np.stack([side.mean(axis=0), *rate_limits(side, alpha)]) for side in (inside, outside))
-    return Rates(thresholds, members, others, len(inside), len(outside))
-
-
-def _ranks(runs: int, most: int) -> np.ndarray:
-    """Increasing ranks in 1..runs, a function of the two numbers alone: all, or ``most``, denser at both ends."""
-    if runs <= most:
-        return np.arange(1, runs + 1)
-    near = np.unique(np.geomspace(1, runs / 2, most // 2).round().astype(int))
-    return np.unique(np.concatenate([near, runs + 1 - near]))
 
 
 def halves(runs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -234,3 +203,22 @@ def checked_alpha(delta: float, confidence: float) -> float:
     if not 0 < confidence < 1:
         raise UsageError(f"The confidence must lie between 0 and 1, not {confidence}.")
     return 1 - confidence
+
+
+def _best_rule(rates: np.ndarray, delta: float, gaussian: bool) -> tuple[int, bool]:
+    """(index of the threshold, above) of the rule whose limits give the largest bound; of equal ones the first."""
+
+    def value(tpr_lower: np.ndarray, fpr_upper: np.ndarray) -> np.ndarray:
+        return mu_lower(tpr_lower, fpr_upper) if gaussian else log_ratio(tpr_lower, fpr_upper, delta)
+
+    (_, in_low, in_high), (_, out_low, out_high) = rates
+    above, below = value(in_low, out_high), value(1 - in_high, 1 - out_low)
+    index = int(np.argmax(np.maximum(above, below)))
+    return index, bool(above[index] >= below[index])
+
+
+def _bound(decision: Decision, delta: float, gaussian: bool) -> Bound:
+    """The bound that the limits of one rule give."""
+    limits = decision.tpr_lower, decision.fpr_upper
+    mu = max(0.0, float(mu_lower(*limits)))
+    return Bound(epsilon_of_mu(mu, delta) if gaussian else float(epsilon_of_rates(*limits, delta)), mu, decision)

@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
 from dpicl.attacks import rates
 from dpicl.attacks.base import AttackFinding, AttackSetup
+from dpicl.attacks.limits import CONFIDENCE
 from dpicl.attacks.one_run import one_run_bound
 from dpicl.attacks.results import LowerBound
 from dpicl.attacks.targets import QueryView, Target
@@ -22,18 +24,15 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import fixed_epsilon
 from dpicl.mechanism.outputs import skip_reason
 
-#: What a candidate is asked about: one or more texts of queries.
-Questions = Callable[[Record], Sequence[str]]
-#: The scores of candidates from the answers to their questions.
-Score = Callable[[Sequence[Record], Sequence[Sequence[str]]], Sequence[float]]
 #: The scores of candidates after what a target has released.
 Values = Callable[[Target, Sequence[Record]], Sequence[float]]
 
-CONFIDENCE = 0.95
 #: Why a result has no lower bound on epsilon.
-COUNTED = "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the coins decide"
-SHOWN = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
-FEW_COINS = "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
+COUNTED: Final = (
+    "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the coins decide"
+)
+SHOWN: Final = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
+FEW_COINS: Final = "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Scores:
     """Scores of the candidates of one release, in an order that says nothing about membership.
 
     values: float64[n], a larger one speaks for membership. inside: bool[n]. canary: bool[n], whether a coin decided.
-    counted: whether the noise followed the random number of members.
+    counted: whether the noise followed the random number of members. Raises ModelError for a NaN.
     """
 
     values: np.ndarray = field(repr=False)
@@ -49,14 +48,16 @@ class Scores:
     canary: np.ndarray = field(repr=False)
     counted: bool = False
 
+    def __post_init__(self) -> None:
+        if np.isnan(self.values).any():
+            raise ModelError("The model gives NaN for a candidate; load it in float32.")
+
 
 def scored(setup: AttackSetup, target: Target, score: Mapping[Record, float]) -> Scores:
     """The scores of all candidates of a setup, after ``target`` has released. Raises ModelError for a NaN."""
     members, candidates = set(setup.members), setup.candidates
-    values = np.array([score[record] for record in candidates], dtype=np.float64)
-    _check(values, setup)
     return Scores(
-        values,
+        np.array([score[record] for record in candidates], dtype=np.float64),
         np.array([record in members for record in candidates]),
         np.array([record in setup.canaries for record in candidates]),
         follows_the_count(setup, target),
@@ -85,34 +86,40 @@ def membership_finding(
     """
     sides = [(each.values, each.inside, each.canary) for each in releases]
     values, inside, canary = map(np.concatenate, zip(*sides, strict=True))
-    notes, details = list(notes), {}
-    lower: LowerBound | None = None
-    if bound:
-        if any(each.counted for each in releases):
-            notes.append(COUNTED)
-        elif canary.sum() < 2:
-            notes.append(FEW_COINS)
-        else:
-            run = one_run_bound(values[canary], inside[canary], delta, CONFIDENCE)
-            lower = LowerBound(epsilon=run.epsilon, delta=delta, confidence=CONFIDENCE, method="one run")
-            details = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
+    found: dict[str, Any] = {}
+    why_not = COUNTED if any(each.counted for each in releases) else FEW_COINS if canary.sum() < 2 else None
+    if bound and why_not:
+        notes = [*notes, why_not]
+    elif bound:
+        run = one_run_bound(values[canary], inside[canary], delta)
+        found["bound"] = LowerBound(epsilon=run.epsilon, delta=delta, confidence=CONFIDENCE, method="one run")
+        found["details"] = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
     return AttackFinding(
         target=target,
-        bound=lower,
-        measures=rates.membership(values[inside], values[~inside], CONFIDENCE, seed),
+        measures=rates.membership(values[inside], values[~inside], seed),
         counts={"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(releases)},
-        details=details,
         notes=tuple(notes),
+        **found,
     )
 
 
 def ask_and_score(
-    setup: AttackSetup, view: QueryView, questions: Questions, score: Score, notes: Sequence[str] = ()
+    setup: AttackSetup,
+    *,
+    questions: Callable[[Record], Sequence[str]],
+    score: Callable[[Sequence[Record], Sequence[Sequence[str]]], Sequence[float]],
+    view: QueryView = lambda task: task,
+    notes: Sequence[str] = (),
 ) -> AttackFinding:
-    """Puts the questions of every candidate to the target, all in one release, and scores the answers."""
+    """Puts the questions of every candidate, texts of queries, to the target, all in one release, and scores the
+    answers."""
 
     def values(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
-        return score(candidates, _answers(target, view, candidates, questions))
+        asked = [questions(record) for record in candidates]
+        texts = [text for own in asked for text in own]
+        answers = target.answers(view, [Query(str(at), text) for at, text in enumerate(texts)])
+        said = iter(answers[str(at)] for at in range(len(texts)))
+        return score(candidates, [[next(said) for _ in own] for own in asked])
 
     return finding_of(setup, values, notes)
 
@@ -139,10 +146,7 @@ def finding_of(
 
 
 def shown_finding(
-    setup: AttackSetup,
-    values: Values,
-    notes: Sequence[str] = (),
-    releases: int | None = None,
+    setup: AttackSetup, values: Values, notes: Sequence[str] = (), releases: int | None = None
 ) -> AttackFinding:
     """The finding about a mechanism that shows records: releases of a few members who are all shown (`shown_groups`).
 
@@ -152,7 +156,6 @@ def shown_finding(
     found: list[Scores] = []
     for target, members, others in shown_groups(setup, releases):
         own = np.array(values(target, (*members, *others)), dtype=np.float64)
-        _check(own, setup)
         found.append(Scores(own, np.arange(len(own)) < len(members), np.zeros(len(own), dtype=bool)))
         targets.append(target)
         setup.report(len(found), releases or len(setup.members) // setup.config.shots, "releases")
@@ -175,9 +178,7 @@ def shown_groups(
     made = 0
     for number in range(1 if releases is None else releases):
         own = resampled(setup, number)
-        labels = own.task.plan_shots(own.config.shots, streams(own.config.seed).stream("shots"))
-        groups = (label_groups(own, records, labels) for records in (own.members, own.others))
-        for members, others in zip(*groups, strict=False):
+        for members, others in zip(label_groups(own, own.members), label_groups(own, own.others), strict=False):
             if made == releases:
                 return
             made += 1
@@ -197,8 +198,10 @@ def shows_records(mechanism: Mechanism) -> bool:
     return mechanism.releases_texts and fixed_epsilon(mechanism) == math.inf
 
 
-def label_groups(setup: AttackSetup, records: Sequence[Record], labels: Sequence[str]) -> Iterator[tuple[Record, ...]]:
-    """Disjoint groups with a record for each of the labels (any, where labels make no groups), while there are any."""
+def label_groups(setup: AttackSetup, records: Sequence[Record]) -> Iterator[tuple[Record, ...]]:
+    """Disjoint groups with a record for the label of each shot (any, where labels make no groups), while there are
+    any."""
+    labels = setup.task.plan_shots(setup.config.shots, streams(setup.config.seed).stream("shots"))
     wanted = Counter(labels if setup.task.partitioned else [""] * len(labels))
     stock = {label: [r for r in records if not setup.task.partitioned or r.label == label] for label in wanted}
     for at in range(len(records)):
@@ -206,20 +209,6 @@ def label_groups(setup: AttackSetup, records: Sequence[Record], labels: Sequence
         if len(group) < wanted.total():
             return
         yield group
-
-
-def _answers(target: Target, view: QueryView, candidates: Sequence[Record], questions: Questions) -> list[list[str]]:
-    """The answers to each candidate's questions; an answer mechanism gets all of them at once."""
-    asked = [questions(record) for record in candidates]
-    texts = [text for own in asked for text in own]
-    answers = target.answers(view, [Query(str(at), text) for at, text in enumerate(texts)])
-    said = iter(answers[str(at)] for at in range(len(texts)))
-    return [[next(said) for _ in own] for own in asked]
-
-
-def _check(values: np.ndarray, setup: AttackSetup) -> None:
-    if np.isnan(values).any():
-        raise ModelError(f"Model {setup.model.identity.name} gives NaN for a candidate; load it in float32.")
 
 
 def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpicl.privacy.release_hooks import NoisyRelease
+
+#: (number of a release in its run, the release) -> what it gives.
+Policy = Callable[[int, NoisyRelease], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -17,42 +20,38 @@ class Observation:
     noisy_release: NoisyRelease
     released: np.ndarray
 
+    @property
+    def index(self) -> int:
+        """What was chosen: the index, or the largest coordinate of a sum."""
+        return int(self.released.argmax() if self.noisy_release.kind == "gaussian" else self.released[0])
+
 
 @dataclass
 class Recording:
-    """Records every noisy release and changes nothing."""
+    """Records every noisy release. path: what they give in place of noise; None draws the noise."""
 
+    path: Policy | None = None
     observed_releases: list[Observation] = field(default_factory=list)
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """See Observer."""
-        released = draw()
+        released = draw() if self.path is None else self.path(len(self.observed_releases), noisy_release)
         self.observed_releases.append(Observation(noisy_release, released.copy()))
         return released
 
 
-@dataclass
-class Forcing:
-    """Makes the t-th noisy release give ``choose(t, noisy release)``, an index: teacher forcing of a noisy argmax.
+def choose(release: NoisyRelease, index: int) -> np.ndarray:
+    """The release of this index: teacher forcing of a noisy argmax. A sum is then 1 there and 0 elsewhere."""
+    if release.kind != "gaussian":
+        return np.array([index])
+    released = np.zeros(release.clean.shape)
+    released.flat[index] = 1.0
+    return released
 
-    The release of a sum is then 1 at that index and 0 elsewhere; of a choice or a question, the index. A mechanism that
-    releases anything but the index of the largest coordinate of a sum is not served by this.
-    """
 
-    choose: Callable[[int, NoisyRelease], int]
-    noisy_releases: list[NoisyRelease] = field(default_factory=list)
-    forced: list[int] = field(default_factory=list)
-
-    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        """See Observer."""
-        index = self.choose(len(self.forced), noisy_release)
-        self.forced.append(index)
-        self.noisy_releases.append(noisy_release)
-        if noisy_release.kind != "gaussian":
-            return np.array([index])
-        released = np.zeros(noisy_release.clean.shape)
-        released.flat[index] = 1.0
-        return released
+def forced(indices: Sequence[int]) -> Policy:
+    """Makes the t-th release give the t-th index, and 0 where there is none."""
+    return lambda t, release: choose(release, indices[t] if t < len(indices) else 0)
 
 
 class CoupledSampling:

@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from dpicl.attacks.limits import CONFIDENCE
 from dpicl.core.errors import UsageError
 
 #: Rules that are tried, fixed before any score is seen: the share of the candidates with the largest scores that is
@@ -79,28 +80,23 @@ def epsilon_lower(candidates: int, guesses: int, correct: int, delta: float, alp
     return min(start, LARGEST)
 
 
-def one_run_bound(
-    scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float, confidence: float = 0.95
-) -> OneRun:
-    """The bound of the best of RULES.
+def one_run_bound(scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float) -> OneRun:
+    """The bound of the best of RULES, at 95% confidence.
 
     scores: float[m], a larger one speaks for membership; of equal scores the first counts as larger, so their order
-    must not depend on the coins. inside: bool[m], the coins.
-    Raises UsageError for fewer than 2 records, a NaN, and a confidence or delta outside (0, 1).
+    must not depend on the coins. inside: bool[m], the coins. Raises UsageError for fewer than 2 records and a NaN.
     """
     values, said = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=bool)
     if values.ndim != 1 or values.shape != said.shape or len(values) < 2:
         raise UsageError("One run needs at least two records, each with one score and one coin.")
     if np.isnan(values).any():
         raise UsageError("A score is NaN; fix the attack, since dropping the record would bias the bound.")
-    if not (0 < confidence < 1 and 0 <= delta < 1):
-        raise UsageError(f"Confidence must lie between 0 and 1, and delta in [0, 1), not {confidence} and {delta}.")
     ranking = np.argsort(-values, kind="stable")  # largest first
     found = []
     for top, bottom in RULES:
         first, last = round(top * len(values)), round(bottom * len(values))
         last = min(last, len(values) - first)
         correct = int(said[ranking[:first]].sum() + (~said[ranking[len(values) - last :]]).sum())
-        epsilon = epsilon_lower(len(values), first + last, correct, delta, (1 - confidence) / len(RULES))
+        epsilon = epsilon_lower(len(values), first + last, correct, delta, (1 - CONFIDENCE) / len(RULES))
         found.append(OneRun(epsilon, len(values), first + last, correct))
     return max(found, key=lambda each: each.epsilon)

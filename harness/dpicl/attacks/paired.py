@@ -8,11 +8,11 @@ statement of differential privacy is about such differences (E p = TPR, E q = FP
   (Kairouz, Oh & Viswanath 2015, theorem 2.1);
 * mu-GDP: E[p - e^x q] <= delta(x; mu) for every real x, the Gaussian's curve (Dong, Roth & Su 2022, corollary 2.13).
 
-One lower limit of one mean, by betting and at full level alpha, refutes them. For `approximate` a fixed list of rising
-epsilons is tested one after the other, each by its own limit, up to the first that is not refuted; the bound is the one
-before. A bound above the truth needs the first listed epsilon above it to be refuted: one event, at level alpha. For
-`gdp` the slope x is fixed on the choosing runs, and one limit L gives the mu with delta(x; mu) = L. Threshold, side and
-slope come from the choosing runs; the bound comes from the others alone.
+One lower limit of one mean, by betting and at full level alpha, refutes them. For rates a fixed list of rising epsilons
+is tested one after the other, each by its own limit, up to the first that is not refuted; the bound is the one before.
+A bound above the truth needs the first listed epsilon above it to be refuted: one event, at level alpha. For mu the
+slope x is fixed on the choosing runs, and one limit L gives the mu with delta(x; mu) = L. Threshold, side and slope
+come from the choosing runs; the bound comes from the others alone.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ from dpicl.attacks.limits import mean_lower
 from dpicl.attacks.lower_bounds import (
     Bound,
     Decide,
-    LowerBounds,
     checked_alpha,
     decision_of,
     decisions,
-    estimated,
+    with_limits,
 )
-from dpicl.attacks.results import Decision
 from dpicl.attacks.trade_offs import delta_of_mu, epsilon_of_mu
 from dpicl.core.errors import UsageError
 
@@ -50,6 +48,9 @@ _CAUTION = 3.0
 #: mu beyond this is one that no run can show.
 _LARGEST_MU = 40.0
 
+#: (index of the threshold, above, slope, whether it is the statement about complements).
+Rule = tuple[int, bool, float, bool]
+
 
 @dataclass(frozen=True)
 class PairedBound(Bound):
@@ -63,40 +64,39 @@ class PairedBound(Bound):
     limit: float
 
 
-def paired_bounds(
+def paired_bound(
     members: np.ndarray,
     others: np.ndarray,
     decide: Decide,
     candidates: Decide,
     delta: float,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> LowerBounds:
-    """Bounds from runs members[i], others[i] that belong together; the pairs are independent of each other.
+    confidence: float,
+    seed: int,
+    gaussian: bool,
+) -> PairedBound:
+    """The bound from runs members[i], others[i] that belong together; the pairs are independent of each other.
 
     decide, candidates: see `lower_bounds.decisions`; decisions are probabilities. Raises UsageError where the sides
-    differ in length, and as `lower_bounds.split_bounds` does.
+    differ in length, and as `lower_bounds.split_bound` does.
     """
     if len(members) != len(others):
         raise UsageError("Paired runs need as many runs with the canary as without.")
     alpha = checked_alpha(delta, confidence)
     tried, choosing, judging = decisions(members, others, decide, candidates, seed)
     p, q = (side.astype(np.float64) for side in choosing)
-
-    def judged(index: int, above: bool) -> tuple[np.ndarray, np.ndarray, Decision]:
-        p, q = (side[:, [index]].astype(np.float64) for side in judging)
-        decision = decision_of(estimated(p, q, tried[[index]], alpha / 2), above)
-        return (p[:, 0], q[:, 0], decision) if above else (1 - p[:, 0], 1 - q[:, 0], decision)
-
-    index, above, slope = _gdp_rule(p, q)
-    inside, outside, decision = judged(index, above)
-    limit = float(_limits(inside[:, None], outside[:, None], np.array([slope]), alpha)[0])
+    index, above, slope, swapped = _mu_rule(p, q) if gaussian else _rates_rule(p, q, delta)
+    p, q = (side[:, [index]].astype(np.float64) for side in judging)
+    decision = decision_of(tried[index], with_limits((p, q), alpha / 2), 0, above, judging)
+    if not above:
+        p, q = 1 - p, 1 - q
+    if swapped:
+        p, q = 1 - q, 1 - p
+    if not gaussian:
+        epsilon, limit = _refuted(p, q, delta, alpha)
+        return PairedBound(epsilon, 0.0, decision, epsilon, limit)
+    limit = float(_limits(p, q, np.array([slope]), alpha)[0])
     mu = _mu_at(limit, slope)
-    gdp = PairedBound(epsilon_of_mu(mu, delta), mu, decision, slope, limit)
-    index, above, swapped = _rates_rule(p, q, delta)
-    inside, outside, decision = judged(index, above)
-    epsilon, limit = _refuted(*((1 - outside, 1 - inside) if swapped else (inside, outside)), delta, alpha)
-    return LowerBounds(gdp, PairedBound(epsilon, 0.0, decision, epsilon, limit))
+    return PairedBound(epsilon_of_mu(mu, delta), mu, decision, slope, limit)
 
 
 def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[float, float]:
@@ -104,43 +104,43 @@ def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[
     refuted = 0
     for start in range(0, len(_TESTED), _BLOCK):
         block = _TESTED[start : start + _BLOCK]
-        kept = _first_kept(_limits(p[:, None], q[:, None], block, alpha) > delta)
+        kept = _first_kept(_limits(p, q, block, alpha) > delta)
         refuted += kept
         if kept < len(block):
             break
     epsilon = _TESTED[[max(refuted - 1, 0)]]
-    return float(epsilon[0]), float(_limits(p[:, None], q[:, None], epsilon, alpha)[0])
+    return float(epsilon[0]), float(_limits(p, q, epsilon, alpha)[0])
 
 
-def _gdp_rule(p: np.ndarray, q: np.ndarray) -> tuple[int, bool, float]:
-    """(index of the threshold, above, slope) with the largest mu on the choosing runs, by rough limits.
+def _mu_rule(p: np.ndarray, q: np.ndarray) -> Rule:
+    """The threshold, side and slope with the largest mu on the choosing runs, by rough limits.
 
     The slope of the Gaussian trade-off curve at (FPR, TPR) is exp((ppf(FPR)^2 - ppf(TPR)^2) / 2).
     """
-    best = (-1.0, 0, True, 0.0)
+    best: tuple[float, Rule] = (-1.0, (0, True, 0.0, False))
     for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
         tpr, fpr = (ndtri(side.mean(axis=0).clip(1e-6, 1 - 1e-6)) for side in (left, right))
         slopes = ((fpr**2 - tpr**2) / 2).clip(-_STEEPEST, _STEEPEST)
         limits = np.diagonal(_rough_limits(left, right, slopes, _CAUTION))
         found = [_mu_at(float(limit), float(x)) for limit, x in zip(limits, slopes, strict=True)]
         at = int(np.argmax(found))
-        best = max(best, (found[at], at, above, float(slopes[at])), key=lambda rule: rule[0])
-    return best[1], best[2], best[3]
+        best = max(best, (found[at], (at, above, float(slopes[at]), False)), key=lambda one: one[0])
+    return best[1]
 
 
-def _rates_rule(p: np.ndarray, q: np.ndarray, delta: float) -> tuple[int, bool, bool]:
-    """(index of the threshold, above, swapped) that refutes most on the choosing runs, by rough limits.
+def _rates_rule(p: np.ndarray, q: np.ndarray, delta: float) -> Rule:
+    """The threshold, side and statement that refute most on the choosing runs, by rough limits.
 
     Compared by the number of refuted epsilons, cautiously; where these are as many, less cautiously.
     """
-    best = ((-1, -1, -math.inf), 0, True, False)
+    best: tuple[tuple[float, ...], Rule] = ((-1, -1, -math.inf), (0, True, 0.0, False))
     for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
         for swapped, a, b in ((False, left, right), (True, 1 - right, 1 - left)):
             careful, bold = (_rough_limits(a, b, _COARSE, caution) for caution in (_CAUTION, 1.0))
             for at in range(len(careful)):
                 value = (_first_kept(careful[at] > delta), _first_kept(bold[at] > delta), float(careful[at, 0]))
-                best = max(best, (value, at, above, swapped), key=lambda rule: rule[0])
-    return best[1], best[2], best[3]
+                best = max(best, (value, (at, above, 0.0, swapped)), key=lambda one: one[0])
+    return best[1]
 
 
 def _rough_limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, caution: float) -> np.ndarray:
@@ -161,7 +161,7 @@ def _first_kept(refuted: np.ndarray) -> int:
 
 
 def _limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, alpha: float) -> np.ndarray:
-    """float64[k]: lower limits of E[p - e^x q] for slopes x[k]; p, q are [n, k] or [n, 1]."""
+    """float64[k]: lower limits of E[p - e^x q] for slopes x[k]; p, q are [n, 1]."""
     a = np.exp(slopes)
     scaled = ((p - a * q + a) / (1 + a)).clip(0.0, 1.0)  # in [0, 1] but for rounding
     return mean_lower(scaled, alpha) * (1 + a) - a

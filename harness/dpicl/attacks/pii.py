@@ -21,13 +21,14 @@ from typing import Final
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.copying import copied_spans, overlaps
 from dpicl.attacks.membership import cannot_answer, shows_records
-from dpicl.attacks.pii_patterns import Extraction, PersonalData, extraction, found
+from dpicl.attacks.pii_patterns import PersonalData, extraction, found
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import completions, free_text
 from dpicl.core.errors import UsageError
 from dpicl.core.vocabulary import Demonstration, Query
 from dpicl.data.task import Record, Task
+from dpicl.evaluation.intervals import wilson_interval
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
@@ -114,33 +115,20 @@ def measured(target: Target, released: Sequence[str], alone: Sequence[str], reco
     private, known = found(records), found(alone)
     counts: dict[str, int] = {}
     measures: dict[str, Estimate] = {}
-    for prefix, texts, baseline in (("", released, known), ("baseline_", alone, PersonalData())):
-        taken = extraction(texts, private, baseline)
+    for prefix, texts, explained in (("", released, known), ("baseline_", alone, PersonalData())):
+        taken = extraction(texts, private, explained)
         spans, near = copied_spans(texts, records), overlaps(texts, records)
-        counts |= {f"{prefix}{name}": value for name, value in _counts(taken, not prefix).items()}
-        counts |= {
-            f"{prefix}texts_with_copied_span": spans.copying,
-            f"{prefix}longest_copied_span": spans.longest,
-            f"{prefix}records_with_copied_span": spans.records,
-            f"{prefix}overlapping_texts": near.copying,
+        shares = {"leaking": taken["leaking_texts"], "copied": spans.copying, "overlapping": near.copying}
+        taken |= {
+            "texts_with_copied_span": spans.copying,
+            "longest_copied_span": spans.longest,
+            "records_with_copied_span": spans.records,
+            "overlapping_texts": near.copying,
         }
-        shares = (
-            ("leaking", taken.effective / taken.texts, taken.interval),
-            ("copied", spans.rate, spans.interval),
-            ("overlapping", near.rate, near.interval),
-        )
-        measures |= {f"{prefix}{name}": Estimate(value=rate, low=ends[0], high=ends[1]) for name, rate, ends in shares}
+        left_out = ("private_", "unexplained_") if prefix else ()
+        counts |= {f"{prefix}{name}": value for name, value in taken.items() if not name.startswith(left_out)}
+        for name, number in shares.items():
+            low, high = wilson_interval(number, len(texts))
+            measures[f"{prefix}{name}"] = Estimate(value=number / len(texts), low=low, high=high)
     notes = ("intervals take the texts as independent, which texts of one release are not",)
     return AttackFinding(target=target, measures=measures, counts=counts, notes=notes)
-
-
-def _counts(taken: Extraction, with_known: bool) -> dict[str, int]:
-    """Distinct strings. unexplained: without what the model says alone; the baseline has no such count."""
-    counts = {"texts": taken.texts, "leaking_texts": taken.effective}
-    for kind, each in (("addresses", taken.addresses), ("phones", taken.phones)):
-        counts[f"released_{kind}"] = each.released
-        counts[f"extracted_{kind}"] = each.extracted
-        if with_known:
-            counts[f"private_{kind}"] = each.private
-            counts[f"unexplained_{kind}"] = each.unexplained
-    return counts

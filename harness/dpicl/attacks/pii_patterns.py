@@ -29,7 +29,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.intervals import wilson_interval
 
 # The look-ahead bounds what is read from each start to 64 characters, which is what makes it linear.
 _ADDRESS = re.compile(
@@ -67,9 +66,6 @@ class PersonalData:
     addresses: frozenset[str] = field(default=frozenset(), repr=False)
     phones: frozenset[str] = field(default=frozenset(), repr=False)
 
-    def __or__(self, other: PersonalData) -> PersonalData:
-        return PersonalData(self.addresses | other.addresses, self.phones | other.phones)
-
     def __and__(self, other: PersonalData) -> PersonalData:
         return PersonalData(self.addresses & other.addresses, self.phones & other.phones)
 
@@ -78,36 +74,6 @@ class PersonalData:
 
     def __bool__(self) -> bool:
         return bool(self.addresses or self.phones)
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many distinct strings of one kind.
-
-    private: in the private records. released: in the released texts. extracted: in both. unexplained: of the extracted
-    ones, those that neither the model without private examples nor the public prompt says; this is the leak.
-    """
-
-    private: int
-    released: int
-    extracted: int
-    unexplained: int
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """What an attacker got, as counts: no string is kept.
-
-    texts: released texts. effective: of those, the ones with an unexplained private string (the "effective prompts" of
-    Zeng et al.). interval: 95% Wilson interval of effective / texts; it takes the texts as independent, which texts of
-    one release are not.
-    """
-
-    texts: int
-    effective: int
-    interval: tuple[float, float]
-    addresses: Counts
-    phones: Counts
 
 
 def addresses(text: str) -> frozenset[str]:
@@ -130,30 +96,26 @@ def found(texts: str | Iterable[str]) -> PersonalData:
     return _union(PersonalData(addresses(text), phones(text)) for text in several)
 
 
-def extraction(
-    released: Sequence[str],
-    private: PersonalData,
-    known: PersonalData = PersonalData(),
-) -> Extraction:
-    """Counts which strings of ``private`` the released texts hold.
+def extraction(released: Sequence[str], private: PersonalData, known: PersonalData = PersonalData()) -> dict[str, int]:
+    """Counts which strings of ``private`` the released texts hold; no string is kept.
 
     private: `found` in the texts of the private records as the mechanism saw them. known: found in what the model
     wrote to the same questions without private examples, and in what the attacker or the public already had, such as
     the prompt and the public records. Raises UsageError without released texts.
+
+    Keys: `texts`; `leaking_texts`, with an unexplained private string (the "effective prompts" of Zeng et al.); of
+    `addresses` and of `phones` the distinct strings: `private_...` in the private records, `released_...` in the
+    released texts, `extracted_...` in both, and of these `unexplained_...` which are not ``known``: the leak.
     """
     if not released:
         raise UsageError("There is no released text to look for personal data in; ask for at least one.")
     by_text = [found(text) for text in released]
     extracted = [one & private for one in by_text]
-    parts = (private, _union(by_text), _union(extracted), _union(extracted) - known)
-    effective = sum(bool(one - known) for one in extracted)
-    return Extraction(
-        texts=len(released),
-        effective=effective,
-        interval=wilson_interval(effective, len(released)),
-        addresses=Counts(*(len(part.addresses) for part in parts)),
-        phones=Counts(*(len(part.phones) for part in parts)),
-    )
+    counts = {"texts": len(released), "leaking_texts": sum(bool(one - known) for one in extracted)}
+    parts = {"private": private, "released": _union(by_text), "extracted": _union(extracted)}
+    for name, part in {**parts, "unexplained": parts["extracted"] - known}.items():
+        counts |= {f"{name}_addresses": len(part.addresses), f"{name}_phones": len(part.phones)}
+    return counts
 
 
 def _union(parts: Iterable[PersonalData]) -> PersonalData:

@@ -1,7 +1,7 @@
 """How well a membership attack separates members from non-members: AUC, TPR at a low FPR, advantage, with intervals.
 
-Scores of one attack on independent candidates; a larger score speaks for membership. Intervals are two-sided, 95%
-by default, and they behave for 50 candidates a side and for perfect or useless attacks.
+Scores of one attack on independent candidates; a larger score speaks for membership. Intervals are two-sided, 95%,
+and they behave for 50 candidates a side and for perfect or useless attacks.
 
 A note marks what a small sample cannot say: with 50 non-members, an FPR of 0.1% means "no false positive among 50",
 which shows only that the FPR is below about 7%.
@@ -10,6 +10,7 @@ which shows only that the FPR is below about 7%.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,34 +18,29 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from dpicl.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
+from dpicl.attacks.limits import CONFIDENCE, clopper_pearson_lower, clopper_pearson_upper
 from dpicl.attacks.lower_bounds import checked_runs, halves, score_thresholds
 from dpicl.attacks.results import Estimate
-from dpicl.core.errors import UsageError
 from dpicl.evaluation.intervals import wilson_interval
 
 #: The false positive rates at which `membership` reports the TPR (Carlini et al. 2022, "Membership Inference Attacks
 #: From First Principles", section III: average measures say nothing about the few who are surely exposed).
-LOW_FPRS = (0.01, 0.001)
+LOW_FPRS: Final = (0.01, 0.001)
+#: Standard deviations to either side of a normal interval.
+_Z: Final = float(ndtri((1 + CONFIDENCE) / 2))
 
 
-def membership(
-    members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95, seed: int = 0
-) -> dict[str, Estimate]:
+def membership(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> dict[str, Estimate]:
     """auc, tpr_at_fpr_0.01, tpr_at_fpr_0.001 and advantage from scores [n] of members and [l] of non-members.
 
     ``seed`` halves the candidates for what needs a chosen threshold. Raises UsageError for fewer than 4 candidates on a
-    side, NaN scores, and a confidence out of range.
+    side and NaN scores.
     """
-    low = {f"tpr_at_fpr_{fpr:g}": tpr_at_fpr(members, non_members, fpr, confidence) for fpr in LOW_FPRS}
-    return {
-        "auc": auc(members, non_members, confidence),
-        **low,
-        "advantage": advantage(members, non_members, confidence, seed),
-    }
+    low = {f"tpr_at_fpr_{fpr:g}": tpr_at_fpr(members, non_members, fpr) for fpr in LOW_FPRS}
+    return {"auc": auc(members, non_members), **low, "advantage": advantage(members, non_members, seed)}
 
 
-def auc(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95) -> Estimate:
+def auc(members: ArrayLike, non_members: ArrayLike) -> Estimate:
     """P(member's score > non-member's) + P(equal)/2, the Mann-Whitney estimate, with an interval.
 
     The interval is the hull of two. One inverts |AUC - a| = z sqrt(V(a)) with the Hanley-McNeil variance at each
@@ -52,33 +48,28 @@ def auc(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95) ->
     shrink to a point at an AUC of 0 or 1, but is too short for members of two kinds. The other has the estimated
     variance of DeLong, DeLong & Clarke-Pearson (1988), which sees those.
     """
-    inside, outside = _scores(members), _scores(non_members)
-    z = _quantile(confidence)
+    inside, outside = checked_runs(members), checked_runs(non_members)
     sizes = len(inside), len(outside)
     ranks = rankdata(np.concatenate([inside, outside]))
     placed_in = (ranks[: sizes[0]] - rankdata(inside)) / sizes[1]  # share of non-members below each member
     placed_out = 1 - (ranks[sizes[0] :] - rankdata(outside)) / sizes[0]  # share of members above each non-member
     value = float(placed_in.mean())
-    half = z * math.sqrt(placed_in.var(ddof=1) / sizes[0] + placed_out.var(ddof=1) / sizes[1])
-    low = min(_newcombe_end(value, 0.0, z, *sizes), max(0.0, value - half))
-    high = max(_newcombe_end(value, 1.0, z, *sizes), min(1.0, value + half))
+    half = _Z * math.sqrt(placed_in.var(ddof=1) / sizes[0] + placed_out.var(ddof=1) / sizes[1])
+    low = min(_newcombe_end(value, 0.0, *sizes), max(0.0, value - half))
+    high = max(_newcombe_end(value, 1.0, *sizes), min(1.0, value + half))
     return Estimate(value=value, low=low, high=high)
 
 
-def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float, confidence: float = 0.95) -> Estimate:
-    """The TPR at the smallest threshold that leaves at most ``fpr`` of the non-members above it.
+def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float) -> Estimate:
+    """The TPR at the smallest threshold that leaves at most ``fpr``, in (0, 1), of the non-members above it.
 
     Equal scores fall on the same side, so the realised FPR may be lower. Clopper-Pearson intervals. With too few
-    non-members for one false positive this is the TPR without any, and the note says what is known of the FPR. Raises
-    UsageError for an fpr outside (0, 1).
+    non-members for one false positive this is the TPR without any, and the note says what is known of the FPR.
     """
-    inside, outside = _scores(members), _scores(non_members)
-    _quantile(confidence)
-    if not 0 < fpr < 1:
-        raise UsageError(f"The false positive rate must lie between 0 and 1, not {fpr}.")
+    inside, outside = checked_runs(members), checked_runs(non_members)
     allowed = math.floor(fpr * len(outside) + 1e-9)
     threshold = np.sort(outside)[::-1][allowed]
-    hits, alpha, note = int((inside > threshold).sum()), (1 - confidence) / 2, ""
+    hits, alpha, note = int((inside > threshold).sum()), (1 - CONFIDENCE) / 2, ""
     if not allowed:
         upper = float(clopper_pearson_upper(0, len(outside), alpha))
         note = f"at no false positive among {len(outside)}: FPR below {upper:.2g}"
@@ -86,50 +77,36 @@ def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float, confidenc
     return Estimate(value=hits / len(inside), low=float(low), high=float(high), note=note)
 
 
-def advantage(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95, seed: int = 0) -> Estimate:
+def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Estimate:
     """TPR - FPR, that is 2 (accuracy - 1/2) on balanced candidates (Yeom et al. 2018), of a threshold chosen elsewhere.
 
     The threshold, and whether members score above or below it, maximise TPR - FPR on one half of the candidates; the
     other half gives the value, so it may be negative. The interval of the difference of two shares is Newcombe's
     (1998, Statistics in Medicine 17, 873-890, method 10), which stays inside [-1, 1].
     """
-    _quantile(confidence)
-    choosing_in, judging_in = halves(_scores(members), seed)
-    choosing_out, judging_out = halves(_scores(non_members), seed)
+    choosing_in, judging_in = halves(checked_runs(members), seed)
+    choosing_out, judging_out = halves(checked_runs(non_members), seed)
     tried = score_thresholds(choosing_in, choosing_out)
     gains = (choosing_in[:, None] > tried).mean(axis=0) - (choosing_out[:, None] > tried).mean(axis=0)
     best = int(np.argmax(np.abs(gains)))
     above = bool(gains[best] >= 0)
     hits_in, hits_out = (int(((side > tried[best]) == above).sum()) for side in (judging_in, judging_out))
     tpr, fpr = hits_in / len(judging_in), hits_out / len(judging_out)
-    in_low, in_high = wilson_interval(hits_in, len(judging_in), confidence)
-    out_low, out_high = wilson_interval(hits_out, len(judging_out), confidence)
+    in_low, in_high = wilson_interval(hits_in, len(judging_in), CONFIDENCE)
+    out_low, out_high = wilson_interval(hits_out, len(judging_out), CONFIDENCE)
     value = tpr - fpr
     low, high = value - math.hypot(tpr - in_low, out_high - fpr), value + math.hypot(in_high - tpr, fpr - out_low)
     return Estimate(value=value, low=low, high=high, note="threshold chosen on the other half")
 
 
-def _newcombe_end(value: float, end: float, z: float, members: int, others: int) -> float:
+def _newcombe_end(value: float, end: float, members: int, others: int) -> float:
     """The point between the estimate and 0 or 1 from which the estimate is z standard deviations away."""
 
     def excess(a: float) -> float:
         spread = 1 + ((members + others) / 2 - 1) * ((1 - a) / (2 - a) + a / (1 + a))
-        return abs(value - a) - z * math.sqrt(a * (1 - a) * spread / (members * others))
+        return abs(value - a) - _Z * math.sqrt(a * (1 - a) * spread / (members * others))
 
     if abs(value - end) < 1e-9:
         return end
     start = value + math.copysign(1e-12, end - value)  # at an estimate of 0 or 1 itself both sides vanish
     return float(brentq(excess, start, end, xtol=1e-9))
-
-
-def _quantile(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise UsageError(f"The confidence must lie between 0 and 1, not {confidence}.")
-    return float(ndtri((1 + confidence) / 2))
-
-
-def _scores(scores: ArrayLike) -> np.ndarray:
-    runs = checked_runs(scores)
-    if runs.ndim != 1:
-        raise UsageError("A membership attack needs one score for each candidate.")
-    return runs

@@ -9,22 +9,21 @@ teach the direction, and it tells the others apart. Unlike theirs, the bound doe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from dpicl.attacks import rates
-from dpicl.attacks.answer_evidence import AnswerEvidence
-from dpicl.attacks.audit import bounds_of, release_of
+from dpicl.attacks.audit import bound_of
 from dpicl.attacks.audit_rules import AuditEvidence, reference_vector
+from dpicl.attacks.audit_runs import AnswerRuns
 from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
+from dpicl.attacks.driver import release_of
 from dpicl.attacks.lower_bounds import halves
-from dpicl.attacks.membership import CONFIDENCE
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
 from dpicl.data.task import Task
-from dpicl.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.releasing.release import calibrate_mechanism
 
@@ -47,7 +46,7 @@ class ReferenceVector(Attack):
         self.require_at_least(runs=16)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        if not isinstance(mechanism, AnswerMechanism):
+        if not mechanism.pays_per_query:
             return "it looks at the noisy sums of single answers; `dpicl audit` looks at those of other mechanisms"
         return skip_reason(mechanism, task)
 
@@ -58,42 +57,30 @@ class ReferenceVector(Attack):
         if len(pool) <= size:
             raise UsageError("The reference vector needs one record beside the private set; raise --others.")
         target = setup.make_target(pool[:size])
-        settings = AuditSettings(
-            question=self.question,
-            runs=self.runs,
-            redraws=1,
-            confidence=CONFIDENCE,
-            delta=config.delta,
-            seed=config.seed,
-            words=self.words,
-        )
+        shared = {"question": self.question, "runs": self.runs, "words": self.words}
+        settings = AuditSettings(redraws=1, delta=config.delta, seed=config.seed, **shared)  # type: ignore[arg-type]
         drawn, outputs = (pool[:size], pool[size]), target.outputs()
         audited = AuditSetup(setup.mechanism, setup.task, *drawn, setup.model, settings, outputs, setup.report)
-        runs = AnswerEvidence(cast(AnswerMechanism, setup.mechanism), audited)
+        runs = AnswerRuns(audited)
         calibration = calibrate_mechanism(setup.mechanism, audited.sizes, config.epsilon, config.delta)
         evidence = runs.evidence(calibration)
         evidence.rule.fits = {"reference vector": reference_vector}
-        bound, _ = bounds_of(evidence, settings)
-        target.releases.append(release_of(target.mechanism, calibration, audited.sizes, evidence))
+        bound, _ = bound_of(evidence, settings)
+        target.releases.append(release_of(target.mechanism, calibration, audited.sizes, evidence.ledger))
         inside, outside = _projected(evidence, config.seed)
         return AttackFinding(
             target=target,
             bound=bound,
-            measures=rates.membership(inside, outside, CONFIDENCE, config.seed),
+            measures=rates.membership(inside, outside, config.seed),
             counts={"runs with the canary": len(inside), "runs without it": len(outside)},
             notes=(*runs.notes, "one canary in many samples of the members, not many members of one release"),
         )
 
 
-def _projected(evidence: AuditEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _projected(evidence: AuditEvidence, seed: int) -> list[np.ndarray]:
     """Noisy scores [n] of the runs that did not teach the direction, with the canary and without."""
     (teach_in, judge_in), (teach_out, judge_out) = (halves(runs, seed) for runs in (evidence.members, evidence.others))
     score = reference_vector(teach_in, teach_out)
-    noise = streams(seed).stream("reference vector")
-    found = []
-    for runs in (judge_in, judge_out):
-        values = score(runs)
-        found.append(
-            values[:, 0] if values.ndim > 1 else values + (evidence.rule.sd or 0.0) * noise.normal(size=len(values))
-        )
-    return found[0], found[1]
+    noise, sd = streams(seed).stream("reference vector"), evidence.rule.sd or 0.0
+    found = (score(runs) for runs in (judge_in, judge_out))
+    return [own[:, 0] if own.ndim > 1 else own + sd * noise.normal(size=len(own)) for own in found]

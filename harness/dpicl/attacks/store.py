@@ -28,20 +28,17 @@ def path_of(results: Path, made: Attempt | AttackResult) -> Path:
     return folder / f"{made.id}.json"
 
 
-def stored(results: Path, wanted: Attempt, say: Callable[[str], None]) -> AttackResult | None:
-    """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells."""
+def stored(results: Path, wanted: Attempt, say: Callable[[str], None], task: Task | None = None) -> AttackResult | None:
+    """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells.
+
+    Raises UsageError for a result of other records than those of ``task``.
+    """
     found = read_file(path_of(results, wanted), attack_from_text)
     if isinstance(found, Damaged):
         Store(results, ATTACKS).set_aside([found])
         say(f"dpicl: {found.path} is not a result and was moved into quarantine/: {found.reason}.")
         return None
-    return found
-
-
-def same_records(results: Path, wanted: Attempt, task: Task, say: Callable[[str], None]) -> AttackResult | None:
-    """As `stored`. Raises UsageError for a result of other records than those of the task."""
-    found = stored(results, wanted, say)
-    if found is not None and found.manifest.data.fingerprint != task.fingerprint:
+    if found is not None and task is not None and found.manifest.data.fingerprint != task.fingerprint:
         raise UsageError(
             f"The audit under {results} at epsilon = {wanted.subject.epsilon:g} was computed on different data of"
             f" {task.name} (fingerprint mismatch); give another --results folder, or move it away."

@@ -67,8 +67,8 @@ class Target:
         """The demonstrations of `prompt`."""
         return self.prompt().shown
 
-    def _prefix(self, seen: Task) -> str:
-        """What stands before every query of a view."""
+    def prefix(self, seen: Task) -> str:
+        """What stands before every query of a view: what a demonstration mechanism released."""
         prompt = self.prompt()
         return seen.icl_prefix(prompt.shown, prompt.instruction)
 
@@ -100,7 +100,7 @@ class Target:
         if seen.chooses:
             rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
-        prefix = self._prefix(seen)
+        prefix = self.prefix(seen)
         texts = completions(seen, self.model, [prefix + seen.query(query.text) for query in queries])
         return {query.id: text for query, text in zip(queries, texts, strict=True)}
 
@@ -111,7 +111,7 @@ class Target:
         ModelError when one is not finite.
         """
         seen, model = view(self.task), self.model
-        prefix, endings = self._prefix(seen), label_endings(seen, model)
+        prefix, endings = self.prefix(seen), label_endings(seen, model)
         prompts = [model.encode(prefix + seen.query(text)) for text in texts]
         read = model.prefix(prompts[0][: common_prefix_length(prompts)])
         rows = np.array(model.score([(own, endings) for own in prompts], read), dtype=np.float64)

@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from dp_accounting import gaussian_mechanism
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from dpicl.core.errors import UsageError
 from dpicl.privacy.fixed_sampling import gaussian_delta
 
-#: Accuracy of `epsilon_of_mu`; it is rounded down by this much.
+#: `epsilon_of_mu` is rounded down by this much, ten times the accuracy of dp_accounting's search.
 EPSILON_ERROR = 1e-11
 
 
@@ -38,36 +38,33 @@ def mu_lower(tpr_lower: ArrayLike, fpr_upper: ArrayLike) -> np.ndarray:
 
 
 def delta_of_mu(mu: float, epsilon: float) -> float:
-    """The smallest delta at which every mu-GDP mechanism is (epsilon, delta)-DP (arXiv:1905.02383, corollary 2.13)."""
-    if not mu >= 0 or math.isnan(epsilon):
-        raise UsageError(f"delta(epsilon; mu) needs mu >= 0 and a number epsilon, not mu = {mu}, epsilon = {epsilon}.")
+    """The smallest delta at which every mu-GDP mechanism is (epsilon, delta)-DP, for an epsilon of either sign
+    (arXiv:1905.02383, corollary 2.13). mu: finite, at least 0."""
     if mu == 0:
         return max(0.0, -math.expm1(epsilon))
-    if math.isinf(mu):
-        return 1.0 if epsilon < math.inf else 0.0
     return float(gaussian_delta(np.asarray(epsilon, dtype=np.float64), 1 / mu))
 
 
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """The epsilon >= 0 with delta(epsilon; mu) = delta, rounded down by 1e-11; 0 where delta(0; mu) <= delta.
+    """The epsilon >= 0 with delta(epsilon; mu) = delta, rounded down; 0 where delta(0; mu) <= delta.
 
     Infinite for mu > 0 and delta = 0: a Gaussian release is (epsilon, 0)-DP for no epsilon. Raises UsageError for delta
     outside [0, 1).
     """
     check_delta(delta)
-    if delta_of_mu(mu, 0.0) <= delta:
-        return 0.0
-    if math.isinf(mu) or delta == 0:
-        return math.inf
-    enough = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))  # there Phi(-epsilon/mu + mu/2) alone is below delta
-    root = brentq(lambda epsilon: delta_of_mu(mu, epsilon) - delta, 0.0, enough + 1.0, xtol=EPSILON_ERROR / 10)
-    return max(0.0, float(root) - EPSILON_ERROR)
+    multiplier = 1 / mu if mu > 0 else math.inf
+    return max(0.0, float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) - EPSILON_ERROR)
 
 
 def log_ratio(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.ndarray:
     """The larger one of ln((TPR - delta)/FPR) and ln((TNR - delta)/FNR), elementwise; negative for a useless test."""
     tpr, fpr = np.asarray(tpr_lower, dtype=np.float64), np.asarray(fpr_upper, dtype=np.float64)
-    return np.maximum(_one_log_ratio(tpr, fpr, delta), _one_log_ratio(1 - fpr, 1 - tpr, delta))
+
+    def one_way(gain: np.ndarray, loss: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(gain > delta, np.log(gain - delta) - np.log(loss), -np.inf)
+
+    return np.maximum(one_way(tpr, fpr), one_way(1 - fpr, 1 - tpr))
 
 
 def epsilon_of_rates(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.ndarray:
@@ -83,8 +80,3 @@ def check_delta(delta: float) -> None:
     """Raises UsageError unless 0 <= delta < 1."""
     if not 0 <= delta < 1:
         raise UsageError(f"delta must lie in [0, 1), not {delta}.")
-
-
-def _one_log_ratio(gain: np.ndarray, loss: np.ndarray, delta: float) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gain > delta, np.log(gain - delta) - np.log(loss), -np.inf)

@@ -47,28 +47,23 @@ def dp_opt_epsilon(epsilon0: float, delta0: float, rate: float, steps: int, delt
 
     Every choice pays delta0 q for its failures. Raises UsageError when they leave nothing of delta.
     """
-    return _with_failures((epsilon0, delta0), rate, steps, delta, failures=steps * rate * delta0)
+    return ksa_ptr_epsilon(epsilon0, math.inf, delta0, rate, steps, delta, failures=steps)
 
 
-def ksa_ptr_epsilon(epsilon0: float, multiplier: float, delta0: float, rate: float, steps: int, delta: float) -> float:
+def ksa_ptr_epsilon(
+    epsilon0: float, multiplier: float, delta0: float, rate: float, steps: int, delta: float, failures: int = 1
+) -> float:
     """KSA-PTR's own epsilon: an epsilon0-DP choice of k, then a propose-test-release with Gaussian noise on the gap.
 
     multiplier: of that Gaussian; delta0: the probability that the test wrongly passes. The authors pay delta0 q once,
-    not for each of the ``steps`` queries: only so their printed numbers come out. Raises UsageError when even that
-    leaves nothing of delta.
+    not for each of the ``steps`` queries: only so their printed numbers come out. failures: how often it is paid.
+    Raises UsageError when even that leaves nothing of delta.
     """
-    return _with_failures((epsilon0, delta0), rate, steps, delta, failures=rate * delta0, multiplier=multiplier)
-
-
-def _with_failures(
-    release: tuple[float, float], rate: float, steps: int, delta: float, failures: float, multiplier: float = math.inf
-) -> float:
-    """`sampled_exponential_epsilon` of (epsilon0, delta0) releases at what their failures leave of delta."""
-    if failures >= delta:
-        raise UsageError(f"Failures use up delta = {delta:g}; give a delta above {failures:.6g} or a smaller delta0.")
-    epsilon0, delta0 = release
+    spent = failures * rate * delta0
+    if spent >= delta:
+        raise UsageError(f"Failures use up delta = {delta:g}; give a delta above {spent:.6g} or a smaller delta0.")
     successes = rate * (1 - delta0) / (1 - rate * delta0)  # the rate given that a release does not fail: autodp's
-    return sampled_exponential_epsilon(epsilon0, successes, steps, delta - failures, multiplier)
+    return sampled_exponential_epsilon(epsilon0, successes, steps, delta - spent, multiplier)
 
 
 def pure_dp_curve(epsilon0: float, orders: np.ndarray) -> np.ndarray:

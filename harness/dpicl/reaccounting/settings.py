@@ -35,16 +35,16 @@ FAMILIES: Final = {
 }
 NOISE_ON: Final = ("sum", "slot", "mean")
 SAMPLES: Final = ("each", "once")
-#: Noise, sensitivities and epsilons of a setting: beyond, floating-point numbers say nothing.
-SMALLEST, LARGEST = 1e-9, 1e9
-_AMOUNT, _BETWEEN = f"a number from {SMALLEST:g} to {LARGEST:g}", "a number between 0 and 1"
-#: Fields -> their type, the smallest and largest value, and both in words.
+#: Beyond, floating-point numbers of noise, sensitivities and epsilons say nothing.
+_AMOUNT: Final = (Real, 1e-9, 1e9)
+_PROBABILITY: Final = (Real, 5e-324, 1 - 1e-15)
+_WHOLE: Final = (Integral, 1, 1e9)
+#: Field -> its type, its smallest and its largest value.
 _NUMBERS: Final = {
-    ("noise", "epsilon0", "temperature"): (Real, SMALLEST, LARGEST, _AMOUNT),
-    ("sensitivity", "claimed_sensitivity"): (Real, SMALLEST, LARGEST, _AMOUNT),
-    ("slots", "steps"): (Integral, 1, LARGEST, "a whole number of 1 or more"),
-    ("delta", "delta0"): (Real, 5e-324, 1 - 1e-15, _BETWEEN),
-    ("rate",): (Real, 5e-324, 1, _BETWEEN),
+    **dict.fromkeys(("noise", "epsilon0", "temperature", "sensitivity", "claimed_sensitivity"), _AMOUNT),
+    **dict.fromkeys(("slots", "steps"), _WHOLE),
+    **dict.fromkeys(("delta", "delta0"), _PROBABILITY),
+    "rate": (Real, 5e-324, 1),
 }
 
 
@@ -79,36 +79,30 @@ class Setting:
         require_known("family", [str(self.family)], FAMILIES)
         require_known("sample", [str(self.sample)], SAMPLES)
         require_known("place of noise", [] if self.noise_on is None else [str(self.noise_on)], NOISE_ON)
-        self._check_numbers()
+        for name, (kind, low, high) in _NUMBERS.items():
+            value = getattr(self, name)
+            fits = isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) <= high
+            if value is not None and not fits:
+                what = "whole number" if kind is Integral else "number"
+                raise UsageError(f"'{name}' must be a {what} from {low:.1g} to {high:.1g}, not {value!r:.60}.")
         given = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
         for name in given:
             if name not in FAMILIES[self.family]:
-                fits = ", ".join(family for family, names in FAMILIES.items() if name in names)
-                raise UsageError(f"'{name}' says nothing about the family {self.family}; it goes with {fits}.")
+                known = ", ".join(family for family, names in FAMILIES.items() if name in names)
+                raise UsageError(f"'{name}' says nothing about the family {self.family}; it goes with {known}.")
+        needed = FAMILIES[self.family][:1]
         if self.family == "bounded-range":
-            self._check_choice()
-        elif (needed := FAMILIES[self.family][:1]) and needed[0] not in given:
+            if (self.epsilon0 is None) == (self.temperature is None):
+                raise UsageError("The family bounded-range needs either 'epsilon0' or 'temperature'.")
+            if self.temperature is not None and (self.noise is not None or self.claimed_sensitivity is not None):
+                raise UsageError(
+                    "'temperature' is on the scale of the scores; leave 'claimed_sensitivity' and 'noise' out, or give"
+                    " 'epsilon0' instead."
+                )
+        elif needed and needed[0] not in given:
             raise UsageError(f"The family {self.family} needs '{needed[0]}'.")
         if (self.slots is not None) != (self.noise_on in ("slot", "mean")):
             raise UsageError("'noise_on' as slot or mean needs 'slots', and nothing else does.")
-
-    def _check_numbers(self) -> None:
-        for names, (kind, low, high, said) in _NUMBERS.items():
-            for name in names:
-                value = getattr(self, name)
-                if value is not None and not (
-                    isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) <= high
-                ):
-                    raise UsageError(f"'{name}' must be {said}, not {value!r:.60}.")
-
-    def _check_choice(self) -> None:
-        if (self.epsilon0 is None) == (self.temperature is None):
-            raise UsageError("The family bounded-range needs either 'epsilon0' or 'temperature'.")
-        if self.temperature is not None and (self.noise is not None or self.claimed_sensitivity is not None):
-            raise UsageError(
-                "'temperature' is on the scale of the scores; leave 'claimed_sensitivity' and 'noise' out, or give"
-                " 'epsilon0' instead."
-            )
 
     @property
     def moved(self) -> float:
@@ -119,22 +113,18 @@ class Setting:
     def claimed_multiplier(self) -> float:
         """Noise over the claimed L2 sensitivity, for the two Gaussian families and for the Gaussian after a choice."""
         if self.family == "classical":
-            assert self.epsilon0 is not None  # checked above
-            noise = classical_multiplier(self.epsilon0, self.delta)
+            noise = classical_multiplier(self.epsilon0 or math.nan, self.delta)
         else:
-            assert self.noise is not None
-            noise = self.noise
-        return (
-            noise * {None: 1.0, "sum": 1.0, "slot": math.sqrt(self.slots or 1), "mean": self.slots or 1}[self.noise_on]
-        )
+            noise = self.noise or math.nan
+        rows = self.slots or 1
+        return noise * {"slot": math.sqrt(rows), "mean": rows}.get(self.noise_on or "sum", 1.0)
 
     @property
     def claimed_range(self) -> float:
         """The range of one choice as claimed; with a temperature, the range 2 sensitivity/temperature that it has."""
         if self.temperature is not None:
             return 2 * (self.sensitivity or 1.0) / self.temperature
-        assert self.epsilon0 is not None
-        return self.epsilon0
+        return self.epsilon0 or math.nan
 
     @property
     def range_epsilon(self) -> float:

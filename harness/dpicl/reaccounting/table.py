@@ -113,21 +113,17 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     queries that one record moves by at most D either way a round is (2 D/b)-DP (Dwork & Roth 2014, theorem 3.23), as
     zCDP (2 D/b)^2/2 (Amin et al. 2024). It is not more for the queries before the "above".
     """
-    assert setting.noise is not None  # Setting checks it
-    claimed, choice = 2 / setting.noise, setting.epsilon0 or 0.0
+    noise, choice = setting.noise or math.nan, setting.epsilon0 or 0.0
+    claimed = 2 / noise
     answer["round_epsilon"] = claimed * setting.moved
     release = [EpsilonDeltaDpEvent(claimed * setting.moved, 0.0), *([bounded_range_choice(choice)] if choice else [])]
     event = _event(setting, dp.ComposedDpEvent(tuple(release)))
     proved = next(_ends(setting, event))
     yield proved
     if setting.rate == 1:  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
-        lower = rounds_bound(setting.noise, setting.moved, choice, setting.steps, setting.delta, proved[1])
-        yield (
-            "lower",
-            below_proof(lower, event, setting.delta, proved[1]),
-            "lower",
-            f"{_ADVERSARY}, and chooses all queries of a round",
-        )
+        lower = rounds_bound(noise, setting.moved, choice, setting.steps, setting.delta, proved[1])
+        lower = below_proof(lower, event, setting.delta, proved[1])
+        yield "lower", lower, "lower", f"{_ADVERSARY}, and chooses all queries of a round"
         rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
         theorem = "zCDP of rounds and choices at the claimed sensitivity (Amin et al. 2024), by Renyi DP"
         yield "as_claimed", epsilon(dp.ZCDpEvent(rho), setting.delta).upper, "estimate", theorem
@@ -135,9 +131,9 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
 
 def _parameters(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """(epsilon0, delta0)-DP releases, by their parameters alone."""
-    assert setting.epsilon0 is not None  # Setting checks it
-    yield from _ends(setting, _event(setting, EpsilonDeltaDpEvent(setting.epsilon0, setting.delta0 or 0.0)))
-    yield from _published(answer, setting, setting.epsilon0)
+    epsilon0 = setting.claimed_range
+    yield from _ends(setting, _event(setting, EpsilonDeltaDpEvent(epsilon0, setting.delta0 or 0.0)))
+    yield from _published(answer, setting, epsilon0)
 
 
 def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Iterator[Accounting]:

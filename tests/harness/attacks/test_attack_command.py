@@ -10,11 +10,10 @@ import pytest
 
 import dpicl.models
 from dpicl.attacks import store
-from dpicl.attacks.registry import load_attacks
 from dpicl.attacks.results import attack_from_text, external_from_text
 from dpicl.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
-from tests.harness.helpers import PLUGIN, refuse
+from tests.harness.helpers import refuse
 
 LOAD = Task.load
 SIM = ("--model", "sim", "--source", "synthetic")
@@ -135,16 +134,11 @@ def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
     [
         (("inquire", *SMALL, *TINY_TANG), "Did you mean 'inquiry'"),
         (("gap", *SMALL, "--mechanism", "tang"), "add --epsilon"),
-        (("gap", *SIM, "--task", "agnewz", "--mechanism", "zero_shot"), "Did you mean 'agnews'"),
         (("gap", *SIM, "--task", "agnews"), "Name a task and a mechanism"),
         (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "word=3"), "Did you mean 'words'"),
-        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "words=0"), "at least 1"),
         (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "repeat.words=4"), "another attack"),
-        (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slotz=3"), "Did you mean 'slots'"),
-        (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "voting.slots=3"), "Unknown mechanism 'voting'"),
         (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slots=50", "--no-ends"), "does not fit"),
         (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "99999"), "lower --members"),
-        (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "4", "--others", "1"), "at least 4"),
         (("pii", *SIM, "--task", "enron", "--mechanism", "zero_shot", "--others", "5"), "leave --others out"),
         (("gap", "--show", "--results", "nowhere"), "no such result"),
         (("gap", *SMALL, "--mechanism", "real_demonstrations", "--shots", "40", "--no-ends"), "or lower --shots"),
@@ -182,14 +176,6 @@ def test_the_documented_external_evaluation_can_be_read():
     assert (found.suite, found.label, found.audited) == ("quick", "tang", 1.7)
 
 
-def test_attacks_are_listed_and_known_by_name(dpicl):
-    rows = {row["name"]: row for row in dpicl("list", "attacks", "--json").json}
-    assert {"inquiry", "gap", "brainwash", "repeat", "likelihood", "pii"} <= set(rows)
-    assert rows["brainwash"]["options"] == {"repeats": 6, "words": 20}
-    assert all(row["access"] in ("black-box", "white-box") and row["does"] and row["source"] for row in rows.values())
-    assert load_attacks()["gap"].plugin_hash is None
-
-
 def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(ATTACK_PLUGIN)
@@ -202,29 +188,6 @@ def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
     again = dpicl("attack", "longest", *(other if word is path else word for word in words)).json["results"][0]
     assert again["settings"]["power"] == 2.0
     assert again["id"] != row["id"]
-
-
-def test_a_plugin_without_mechanism_or_attack_is_refused(dpicl, results, tmp_path):
-    path = tmp_path / "empty.py"
-    path.write_text("WORDS = 3\n")
-    refuse(
-        dpicl("attack", "gap", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results),
-        "defines no mechanism",
-    )
-    path.write_text(ATTACK_PLUGIN.replace('    summary = "takes long texts for members"\n', ""))
-    refuse(
-        dpicl("attack", "longest", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results),
-        "summary",
-    )
-
-
-def test_a_mechanism_of_ones_own_is_attacked(dpicl, results, tmp_path):
-    path = tmp_path / "my_method.py"
-    path.write_text(PLUGIN)
-    words = ("--mechanism", "nothing", "--plugin", path, "--no-ends", "--results", results, "--json")
-    row = dpicl("attack", "gap", *SMALL, *words).json["results"][0]
-    assert len(row["subject"]["plugin"]) == 64
-    assert row["bound"]["epsilon"] == 0
 
 
 @pytest.fixture

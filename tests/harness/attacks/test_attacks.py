@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 from dpicl.attacks import membership
-from dpicl.attacks.brainwash import Brainwash, flips_after
 from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack, setup_of
-from dpicl.attacks.gap import Gap, rightness
-from dpicl.attacks.inquiry import Inquiry, said_yes
 from dpicl.attacks.likelihood import Likelihood
 from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
-from dpicl.attacks.repeat import Repeat
 from dpicl.attacks.views import first_words
+from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, flips_after, rightness, said_yes
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanism.registry import load_mechanisms
@@ -207,7 +204,11 @@ def test_what_an_attack_cannot_use_is_skipped_with_its_reason(own, mechanism, ta
     assert reason in own.skip(MECHANISMS[mechanism].cls(), Task.without_records(task))
 
 
-def test_words_of_answers():
+def test_words_of_answers(agnews):
+    record = Record("alpha beta gamma", agnews.labels[-1])
+    asked = agnews.query(Brainwash(words=2).query_text(agnews, record, 2))
+    wrong = f"Article: alpha beta\nAnswer: {agnews.labels[0]}\n\n"
+    assert asked == wrong * 2 + "Article: alpha beta\nAnswer:"
     assert [said_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")] == [
         *(1.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0)
     ]
@@ -221,14 +222,6 @@ def test_words_of_answers():
     assert flips_after(["a"] * 7, "a") == 7
     assert first_words("one  two\nthree", 2) == "one two"
     assert first_words("one  two", None) == "one  two"
-
-
-def test_brainwash_repeats_the_next_label(agnews):
-    record = Record("alpha beta gamma", agnews.labels[-1])
-    asked = agnews.query(Brainwash(words=2).query_text(agnews, record, 2))
-    wrong = f"Article: alpha beta\nAnswer: {agnews.labels[0]}\n\n"
-    assert asked == wrong * 2 + "Article: alpha beta\nAnswer:"
-    assert Brainwash(words=None).query_text(agnews, record, 0) == record.text
 
 
 def test_repeat_scores_the_cosine_with_the_words_that_follow():
@@ -251,13 +244,12 @@ def test_the_noise_of_answers_does_not_follow_the_number_of_members(agnews, own_
 
 def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cache):
     """The released sizes say what the noise was calibrated to."""
-
     game = AttackSettings(attack=Gap(), task=agnews, model="copying", members=12, others=12, seed=3)
     job = jobs_of(game, MECHANISMS, "voting", [1.0], {"slots": 2, "examples_per_slot": 2})[0]
     setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
     counted = setup.make_target(setup.members)
     counted.answers(lambda task: task, [Query("0", "a text")])
-    assert membership.follows_the_count(setup, counted) == (len(setup.members) != 12)
+    assert len(setup.members) != 12 and membership.follows_the_count(setup, counted)
 
 
 def test_no_bound_without_coins():
@@ -265,11 +257,3 @@ def test_no_bound_without_coins():
     finding = membership.membership_finding(None, [scores], 1e-5, 0)
     assert finding.bound is None
     assert FEW_COINS in finding.notes
-
-
-def test_the_same_seed_makes_the_same_attack(agnews, own_cache):
-    own = {"epsilon": 1.0, "options": {"slots": 2, "tokens": 4}}
-    first, again = (attack(Inquiry(), agnews, "tang", **own) for _ in range(2))
-    other = attack(Inquiry(), agnews, "tang", seed=9, **own)
-    assert (first.id, first.measures, first.counts) == (again.id, again.measures, again.counts)
-    assert first.id != other.id

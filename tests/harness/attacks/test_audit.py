@@ -8,15 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 
 from dpicl import models
-from dpicl.attacks import audit as audits
-from dpicl.attacks.answer_evidence import AnswerEvidence
 from dpicl.attacks.audit import AuditJob, audit, check
+from dpicl.attacks.audit_runs import AnswerRuns
 from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
-from dpicl.attacks.canaries import FAR_TEXTS, canary, held_out
-from dpicl.attacks.observers import CoupledSampling
+from dpicl.attacks.canaries import FAR_TEXTS, asked_canary, held_out
 from dpicl.attacks.results import attack_from_text, to_text
 from dpicl.cli.audit import failure
 from dpicl.core.errors import UsageError
@@ -32,8 +29,6 @@ from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
-from dpicl.models.embeddings import load_embeddings
-from dpicl.privacy import accountants
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.output_cache import OutputCache
 from tests.harness.helpers import refuse
@@ -41,13 +36,6 @@ from tests.harness.parrot import Parrot
 from tests.samples import contents
 
 SMALL = {"slots": 4, "examples_per_slot": 1}
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch) -> None:
-    """The published bootstrap with fewer draws of the noise than an audit takes."""
-    assert audits.TRIALS == 400_000
-    monkeypatch.setattr(audits, "TRIALS", 20_000)
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +94,6 @@ def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(o
     assert result.privacy.queries == 1 and result.subject.members == 4
     if math.isfinite(epsilon):
         assert result.bound.method == "gaussian" and result.bound.mu > 0
-        assert 0 < result.details["clean_share"]["share"] <= 1
-        boot = result.details["bootstrap"]
-        assert boot["trials"] == 20_000 and boot["mean_epsilon"] == pytest.approx(np.mean(boot["epsilons"]))
-        assert boot["split_epsilon"] <= result.details["exact"]["epsilon"] * 1.05
 
 
 @pytest.mark.parametrize("access", ["white-box", "black-box"])
@@ -176,20 +160,6 @@ def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism
         assert found[1].bound.epsilon > 0, "without noise the canary's tokens are plain to see"
 
 
-def test_the_label_that_won_leaks_less_than_the_noisy_votes() -> None:
-    """Four ballots for two labels at a proved epsilon of 4 (multiplier 1.081): why black-box bounds come from rates."""
-    multiplier = 1.081
-    wins = {lead: ndtr(lead / (2 * multiplier)) for lead in range(-4, 5)}  # each count has noise sqrt(2) * multiplier
-    worst = max(
-        math.log((wins[lead] - 1e-5) / wins[other])
-        for lead in wins
-        for other in wins
-        if abs(lead - other) <= 2 and wins[lead] > wins[other]
-    )
-    assert worst == pytest.approx(1.708, abs=1e-3)
-    assert accountants.epsilon(GaussianSum(multiplier).event, 1e-5).upper == pytest.approx(4, abs=0.01)
-
-
 def test_noise_that_is_not_what_the_releases_state_is_seen(own_cache, news, sim, monkeypatch) -> None:
     sound = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
     gaussian = SeededNoise.gaussian
@@ -218,32 +188,23 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
     mechanism = Voting(slots=5, examples_per_slot=4)
     drawn = held_out(news.train, 20, streams(0).stream("test"))
     settings = AuditSettings(question="lookup", runs=20, seed=3)
-    runs = AnswerEvidence(mechanism, AuditSetup(mechanism, news, *drawn, sim, settings, OutputCache(None)))
+    runs = AnswerRuns(AuditSetup(mechanism, news, *drawn, sim, settings, OutputCache(None)))
     assigned = []
     for run in range(20):
-        with_it, without = (contents(runs.assign(run, present)) for present in (True, False))
-        changed = [i for i in range(5) if with_it[i] != without[i]]
-        assert len(changed) == 1
-        at = changed[0]
-        assert [record for record in with_it[at] if record != runs.canary.record] == list(without[at])
-        assert with_it[at].count(runs.canary.record) == 1
+        sampled = (runs.execution(present, 0.0, run).sampler(mechanism)("a query") for present in (True, False))
+        with_it, without = (contents(sample.slots) for sample in sampled)
+        (at,) = (i for i in range(5) if with_it[i] != without[i])
+        assert [record for record in with_it[at] if record != runs.canary] == list(without[at])
+        assert with_it[at].count(runs.canary) == 1
         assigned.append(without)
     assert len(set(assigned)) == 20
-
-
-def test_longer_samplings_begin_with_the_shorter_ones_and_calls_differ() -> None:
-    short, long = CoupledSampling(1, 2), CoupledSampling(1, 2)
-    for _ in range(3):
-        assert np.array_equal(short.uniform(10), long.uniform(11)[:10])
-    assert not np.array_equal(CoupledSampling(1, 2).uniform(10), CoupledSampling(1, 3).uniform(10))
-    assert not np.array_equal(short.uniform(10), short.uniform(10))
 
 
 def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
     drawn = held_out(news.train, 8, streams(0).stream("test"))
     settings = AuditSettings(question="lookup", words=5, repeats=3)
     setup = AuditSetup(Voting(), news, *drawn, sim, settings, OutputCache(None))
-    made = canary(setup, lambda: load_embeddings("sim"))
+    made = asked_canary(setup)
     line = f"Article: {made.query.text}\nAnswer: {made.member}\n\n"
     assert news.icl_prefix((made.record,)).count(line) == 3
     assert made.member != made.non_member and {made.member, made.non_member} <= set(news.labels)

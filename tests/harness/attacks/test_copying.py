@@ -11,7 +11,6 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from dpicl.attacks.copying import Copies, common_subsequence, copied_spans, overlaps
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.intervals import wilson_interval
 
 TWENTY = " ".join(f"w{i}" for i in range(20))
 
@@ -38,32 +37,13 @@ def slow_spans(released, records, span):
 
 
 def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
-    assert copied_spans([TWENTY], [f"x {TWENTY} y"]).copying == 1
-    assert copied_spans([f"x {TWENTY} y"], [TWENTY]).copying == 1
-    assert copied_spans([TWENTY], [TWENTY]) == Copies(1, 1, 1, wilson_interval(1, 1), longest=20)
-    assert copied_spans([TWENTY.rpartition(" ")[0]], [TWENTY]).copying == 0
-    assert copied_spans([TWENTY.replace("w10", "other")], [TWENTY]).copying == 0
-
-
-def test_white_space_and_punctuation_do_not_hide_a_copy_and_case_does():
+    assert copied_spans([TWENTY], [f"x {TWENTY} y"]) == copied_spans([f"x {TWENTY} y"], [TWENTY]) == Copies(1, 1, 20)
     assert copied_spans([TWENTY.replace(" ", ",\n / ")], [TWENTY]).copying == 1
-    assert copied_spans([TWENTY.upper()], [TWENTY]).copying == 0
-
-
-def test_a_span_pieced_together_from_two_records_is_no_copy():
-    words = TWENTY.split()
-    assert copied_spans([TWENTY], [" ".join(words[:15]), " ".join(words[5:])]).copying == 0
-
-
-def test_counts_of_texts_records_and_the_longest_span():
-    records = [f"a {TWENTY} b", f"{TWENTY} w20 w21 c", "nothing of it"]
-    counted = copied_spans([f"{TWENTY} w20 z", "short", TWENTY, ""], records)
-    assert counted == Copies(4, 2, 2, wilson_interval(2, 4), longest=21)
-    assert counted.rate == 0.5
-
-
-def test_a_span_that_starts_a_text_has_nothing_before_it():
-    assert copied_spans([f"{TWENTY} z"], [f"z {TWENTY}"]).longest == 20
+    for other in (TWENTY.rpartition(" ")[0], TWENTY.replace("w10", "other"), TWENTY.upper()):
+        assert copied_spans([other], [TWENTY]) == Copies(0, 0)
+    assert copied_spans([f"{TWENTY} w20 z", "short", TWENTY, ""], [f"a {TWENTY} b", f"{TWENTY} w20 c"]) == Copies(
+        2, 2, 21
+    )
 
 
 @settings(deadline=None)
@@ -122,22 +102,6 @@ def test_overlap_agrees_with_rouge_score_on_all_pairs(threshold):
     assert 0 < expected[0] < len(released)
 
 
-def test_exactly_half_is_not_more_than_half():
-    assert overlaps(["one two three four"], ["one two five six"]).copying == 0
-    assert overlaps(["one two three four"], ["one two three six"]).copying == 1
-
-
-def test_precision_or_recall_is_enough():
-    long = "alpha beta gamma delta epsilon zeta eta theta iota kappa"
-    assert overlaps(["beta delta"], [long]).copying == 1
-    assert overlaps([long], ["beta delta"]).copying == 1
-    assert overlaps(["delta beta"], [long]).copying == 0  # half of it, in this order
-
-
-def test_stems_are_compared():
-    assert overlaps(["Meetings priced runs"], ["meeting prices run"]) == Copies(1, 1, 1, wilson_interval(1, 1))
-
-
 # --- both
 
 
@@ -146,11 +110,7 @@ def test_both_need_texts_and_limits_that_make_sense_and_do_without_records(measu
     for words in (([], ["record"]), *((["a"], ["a"], limit) for limit in senseless)):
         with pytest.raises(UsageError):
             measure(*words)
-    assert measure(["text"], []) == Copies(1, 0, 0, wilson_interval(0, 1))
-
-
-def test_no_text_is_kept():
-    assert "w1" not in repr(copied_spans([TWENTY], [TWENTY])) + repr(overlaps([TWENTY], [TWENTY]))
+    assert measure(["text"], []) == Copies(0, 0)
 
 
 def test_fifty_texts_and_three_thousand_records_find_the_planted_ones():

@@ -119,7 +119,7 @@ def _experiment(evidence: CheckEvidence, pair: Pair) -> tuple[float, list[float]
         return None
     confidence = 1 - FALSE_ALARM / 2
     scores = (_first_release(inside, outside), _answers(inside, outside))
-    bounds = [audit_bound(a, b, DELTA, confidence, seed=bench.seed).approximate.epsilon for a, b in scores]
+    bounds = [audit_bound(a, b, DELTA, confidence, seed=bench.seed).epsilon for a, b in scores]
     return claim, bounds
 
 

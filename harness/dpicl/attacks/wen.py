@@ -1,0 +1,217 @@
+"""Gap, inquiry, repeat and brainwash: four attacks that use nothing but answers. Wen et al. 2024, "Membership inference
+attacks against in-context learning" (arXiv 2409.01380).
+
+All questions about all candidates are put to the target at once; an answer mechanism pays for each of them. ``words``:
+how many first words of a candidate a question shows (None: all).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from rouge_score.rouge_scorer import RougeScorer
+
+from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
+from dpicl.attacks.membership import ask_and_score, cannot_answer
+from dpicl.attacks.views import YES, first_words, free_text, spelled_out, yes_or_no
+from dpicl.core.messages import count
+from dpicl.data.task import Record, Task
+from dpicl.data.task_file import CHOOSING
+from dpicl.mechanism.bases import Mechanism
+from dpicl.models.embeddings import check_name, load_embeddings
+
+_SOURCE = "Wen et al. 2024, arXiv 2409.01380"
+_SAID = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Gap(Attack):
+    """A text whose right answer the target knows is a member (after the baseline of Yeom et al. 2018).
+
+    Every candidate is put to the target as an ordinary query of the task. The score is how right the answer is:
+    classification 1 for the candidate's label, extraction 1 for its phrase, texts the ROUGE-L F1 with its reference.
+    """
+
+    name = "gap"
+    access = "black-box"
+    source = _SOURCE
+    summary = "takes what is answered rightly for a member"
+
+    words: int | None = None
+
+    def __post_init__(self) -> None:
+        self.require_at_least(words=1)
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        if task.kind == "json":
+            return f"{task.name} asks for new texts, so no record has a right answer"
+        return cannot_answer(mechanism, task)
+
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        return ask_and_score(
+            setup,
+            questions=lambda record: [first_words(record.text, self.words)],
+            score=lambda candidates, answers: [
+                rightness(setup.task.kind, answer, record.label)
+                for record, (answer,) in zip(candidates, answers, strict=True)
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class Inquiry(Attack):
+    """Asks whether a text is one of the examples.
+
+    The target answers Yes or No: a word chosen among the two where it answers with labels, else the first of the two
+    words in its text. Yes speaks for membership.
+    """
+
+    name = "inquiry"
+    access = "black-box"
+    source = _SOURCE
+    summary = "asks whether a text is one of the examples"
+
+    words: int | None = 30
+
+    def __post_init__(self) -> None:
+        self.require_at_least(words=1)
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        return cannot_answer(mechanism, task, free_text(task) if _in_words(mechanism, task) else yes_or_no(task))
+
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        in_words = _in_words(setup.mechanism, setup.task)
+        form = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
+        return ask_and_score(
+            setup,
+            view=free_text if in_words else yes_or_no,
+            questions=lambda record: [
+                (form if in_words else "{text}").format(text=first_words(record.text, self.words))
+            ],
+            score=lambda candidates, answers: [said_yes(answer) for (answer,) in answers],
+        )
+
+
+@dataclass(frozen=True)
+class Repeat(Attack):
+    """Gives the first words of a text and measures how near the completion comes to the rest. Joo et al. 2025 attack
+    SGA with it (arXiv 2509.10932, MIA.py of their code: 6 words, a completion, cosine of embeddings).
+
+    The score is the cosine similarity of the completion's embedding with that of the words which really follow, as many
+    as a completion may have. Unlike that code, which compares with the whole text: its first words are in the question,
+    and every completion that repeats them would seem near. room: the longest completion, in tokens. embedding: name of
+    the embedding model.
+    """
+
+    name = "repeat"
+    access = "black-box"
+    source = _SOURCE
+    summary = "gives the first words and compares the completion with the rest"
+
+    words: int = 6
+    room: int = 24
+    embedding: str = "embedded"
+
+    def __post_init__(self) -> None:
+        check_name(self.embedding)
+        self.require_at_least(words=1, room=1)
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        return cannot_answer(mechanism, task, free_text(task, self.room))
+
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        form = "Complete the following text as in the examples above.\nText: {start}"
+        short = sum(not self._rest(record) for record in setup.candidates)
+        return ask_and_score(
+            setup,
+            view=lambda task: free_text(task, self.room),
+            questions=lambda record: [form.format(start=first_words(record.text, self.words))],
+            score=self.nearness,
+            notes=[f"{count(short, 'candidate')} of {self.words} words or fewer, which score 0"] if short else [],
+        )
+
+    def nearness(self, candidates: Sequence[Record], answers: Sequence[Sequence[str]]) -> list[float]:
+        """Cosine of each candidate's completion and the words that really follow; 0 where one of them is empty."""
+        embeddings = load_embeddings(self.embedding)
+        said = embeddings.encode([answer for (answer,) in answers])
+        near: list[float] = (said * embeddings.encode([self._rest(r) for r in candidates])).sum(axis=1).tolist()
+        return near
+
+    def _rest(self, record: Record) -> str:
+        return " ".join(record.text.split()[self.words : self.words + self.room])
+
+
+@dataclass(frozen=True)
+class Brainwash(Attack):
+    """Repeats a wrong label until the target believes it; 6 repeats as in the audit of Xia et al. 2025.
+
+    The question for a candidate shows it 0, 1, ..., n times with a wrong label and then asks for its label. A member
+    stands among the private examples with its right label, so it takes more repeats until the answer is no longer that
+    one. The score is the least number of repeats at which the answer is wrong, n + 1 where it never is. The repeats are
+    part of the query's text, as any user could write them. repeats: n.
+    """
+
+    name = "brainwash"
+    access = "black-box"
+    source = _SOURCE
+    summary = "counts how often a wrong label must be repeated until the answer is wrong"
+
+    repeats: int = 6
+    words: int | None = 20
+
+    def __post_init__(self) -> None:
+        self.require_at_least(repeats=1, words=1)
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        if task.kind != "classification":
+            return f"the answers of {task.name} are no labels, so there is no wrong one to repeat"
+        return cannot_answer(mechanism, task)
+
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        return ask_and_score(
+            setup,
+            questions=lambda record: [self.query_text(setup.task, record, n) for n in range(self.repeats + 1)],
+            score=lambda candidates, answers: [
+                flips_after(own, record.label) for record, own in zip(candidates, answers, strict=True)
+            ],
+        )
+
+    def query_text(self, task: Task, record: Record, times: int) -> str:
+        """The text of a query that shows the record ``times`` times with the label that follows its own in the task's
+        order, and then asks for its label."""
+        wrong = task.labels[(task.labels.index(record.label) + 1) % len(task.labels)]
+        return spelled_out(task, first_words(record.text, self.words), wrong, times)
+
+
+def rightness(kind: str, answer: str, reference: str) -> float:
+    """In [0, 1]: equality for labels and phrases (the answer's first line), ROUGE-L F1 with stemming for texts."""
+    if kind in CHOOSING:
+        return float(answer == reference)
+    line = answer.strip().split("\n")[0].rstrip()
+    if kind == "extraction":
+        return float(line == reference)
+    return float(_rouge().score(reference, line)["rougeL"].fmeasure)
+
+
+def said_yes(answer: str) -> float:
+    """1 for Yes, 0 for No, by the first of these words in an answer; 1/2 where there is none."""
+    found = _SAID.search(answer)
+    return 0.5 if found is None else float(found.group().lower() == YES.lower())
+
+
+def flips_after(answers: Sequence[str], label: str) -> int:
+    """The number of repeats (0, 1, ...) at which the answer is first not ``label``; len(answers) if it always is."""
+    return next((n for n, answer in enumerate(answers) if answer != label), len(answers))
+
+
+def _in_words(mechanism: Mechanism, task: Task) -> bool:
+    """Whether the answer is a text: of answer mechanisms that aggregate texts."""
+    return not mechanism.releases_texts and task.kind == "generation"
+
+
+@cache
+def _rouge() -> RougeScorer:
+    return RougeScorer(["rougeL"], use_stemmer=True)
