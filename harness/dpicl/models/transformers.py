@@ -33,7 +33,6 @@ from dpicl.models.base import (
 )
 from dpicl.models.decoding import Writer
 from dpicl.models.key_values import KeyValues, Memory, memory_limit
-from dpicl.models.operators import replaced, replacements
 from dpicl.models.products import by_onednn, in_parts, linear_layers
 from dpicl.models.reading import PIECE, Passes, Piece, Reading, Shapes, row_of
 from dpicl.models.rereading import RereadingModel
@@ -131,7 +130,7 @@ class TransformersLM(CausalModel):
         limit = memory_limit() if memory is None else memory
         self.memory = Memory(limit, _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
-        self._layers, self._faster = linear_layers(model), replacements(model)
+        self._layers = linear_layers(model)
         shapes = shapes or Shapes()
         most = min(pass_tokens or shapes.body[-1], shapes.body[-1])
         self._passes = Passes(self._forward, self.memory, self.usage, self.device, most, shapes)
@@ -273,7 +272,7 @@ class TransformersLM(CausalModel):
         for config in self._configs:
             config._attn_implementation_internal = attention.NAME
         try:
-            with by_onednn(self._layers), replaced(self._faster):
+            with by_onednn(self._layers):
                 yield
         finally:
             for config, name in zip(self._configs, before, strict=True):
