@@ -27,6 +27,7 @@ from dpicl.models.base import (
     LanguageModel,
     ModelIdentity,
     Prefix,
+    ScoredEnding,
     Tokens,
     Usage,
     common_prefix_length,
@@ -36,7 +37,7 @@ from dpicl.models.key_values import KeyValues, Memory, memory_limit
 from dpicl.models.products import by_onednn, in_parts, linear_layers
 from dpicl.models.reading import PIECE, Passes, Piece, Reading, Shapes, row_of
 from dpicl.models.rereading import RereadingModel
-from dpicl.models.tree import EndingScores, ScoredEnding, Tree
+from dpicl.models.tree import EndingScores, Tree
 
 #: Room for the tokens that a decoder appends, before its keys and values are moved to a larger place.
 DECODED = 64
@@ -185,16 +186,10 @@ class TransformersLM(CausalModel):
         self._read([row_of(opened[begin:], begin, past, state, _ignore)])
         return Prefix(tuple(opened), state)
 
-    def score(
-        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
-    ) -> list[list[float]]:
-        """Sum of log-probabilities of each ending of each query; see LanguageModel."""
-        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
-
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
-        """As `score`, and whether each ending is what greedy decoding would say."""
+        """See LanguageModel; all endings of a query are read in one row."""
         rows, scores = [], []
         trees: dict[tuple[tuple[int, ...], ...], Tree] = {}
         for query, endings in queries:
