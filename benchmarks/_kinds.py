@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.llama import modeling_llama as llama
 
-from dpicl.models import attention, operators
+from dpicl.models import attention
 from dpicl.models.reading import Passes, Piece
 
 #: Operators whose kind does not depend on where they are called.
@@ -24,10 +24,10 @@ KINDS = {
     "softmax": ("softmax", "log_softmax"),
 }
 #: The functions whose other operators are of a kind: (where, name, kind).
-PARTS: tuple[tuple[ModuleType, str, str], ...] = (
-    (operators, "normalise", "norms"),
-    (operators, "rotate", "rotary"),
-    (operators, "gate", "activation"),
+PARTS: tuple[tuple[Any, str, str], ...] = (
+    (llama.LlamaRMSNorm, "forward", "norms"),
+    (llama, "apply_rotary_pos_emb", "rotary"),
+    (llama.LlamaMLP, "forward", "activation"),
     (attention, "attend", "copies"),
 )
 _OF_NAME = {name: kind for kind, names in KINDS.items() for name in names}

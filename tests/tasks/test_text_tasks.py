@@ -113,7 +113,7 @@ class _OtherMean:
 
 def test_without_embeddings_similarity_is_skipped_with_the_reason(tasks, monkeypatch):
     monkeypatch.setattr(text_metrics, "unavailable", lambda: {"similarity": "No model."})
-    monkeypatch.setattr(text_metrics, "single_meteor_score", lambda reference, answer, wordnet: 0.25)
+    monkeypatch.setattr("nltk.translate.meteor_score.single_meteor_score", lambda reference, answer, wordnet: 0.25)
     evaluation = evaluate(tasks["samsum"], models.load("sim"), ())
     assert evaluation.skipped == {"similarity": "No model."}
     assert evaluation.scores["meteor"] == 0.25

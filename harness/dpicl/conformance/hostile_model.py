@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 from dpicl.core.together import active, wait_until
-from dpicl.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, Tokens
+from dpicl.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, ScoredEnding, Tokens
 from dpicl.models.simulated import WORDS, SimulatedLM
-from dpicl.models.tree import ScoredEnding
 
 #: A record that holds one of these makes the model answer its prompts with NaN, with infinities, with one token of
 #: probability 1, or with the end of the text.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 
 from dpicl.core.vocabulary import Demonstration
 from dpicl.data.config import BY_EMBEDDING, LOGISTIC, NEAREST
@@ -37,6 +36,8 @@ def logistic(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> l
     where all classes weigh the same. With one label there is nothing to fit: it is the answer."""
     if len(set(labels)) == 1:
         return [labels[0]] * len(queries)
+    from sklearn.linear_model import LogisticRegression  # takes a second to load
+
     fitted = LogisticRegression(class_weight="balanced", max_iter=1_000).fit(shown, list(labels))
     return [str(label) for label in fitted.predict(queries)]
 

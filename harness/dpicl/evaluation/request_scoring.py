@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.model import TemplateLM
 
 from dpicl.core.errors import UsageError
-from dpicl.models.base import LanguageModel, Tokens, common_prefix_length, not_finite
-from dpicl.models.tree import ScoredEnding
+from dpicl.models.base import LanguageModel, ScoredEnding, Tokens, common_prefix_length, not_finite
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -40,12 +39,7 @@ def score_endings(model: LanguageModel, pairs: Sequence[tuple[Tokens, Tokens]]) 
     contexts = list(groups)
     shared = contexts[0][: common_prefix_length(contexts)]
     queries = [(context, [pairs[i][1] for i in members]) for context, members in groups.items()]
-    prefix = model.prefix(shared)
-    scored: list[list[ScoredEnding]]
-    if hasattr(model, "score_endings"):
-        scored = model.score_endings(queries, prefix)
-    else:
-        scored = [[ScoredEnding(value, False) for value in row] for row in model.score(queries, prefix)]
+    scored = model.score_endings(queries, model.prefix(shared))
     result = [ScoredEnding(0.0, False)] * len(pairs)
     for members, row in zip(groups.values(), scored, strict=True):
         for index, ending in zip(members, row, strict=True):

@@ -10,15 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
-import nltk
 import numpy as np
-from nltk.corpus import wordnet
-from nltk.translate.bleu_score import sentence_bleu
-from nltk.translate.meteor_score import single_meteor_score
-from rouge_score.rouge_scorer import RougeScorer
 
 from dpicl.core.errors import ModelError
+
+if TYPE_CHECKING:  # nltk takes seconds to load, and most tasks write no text
+    from rouge_score.rouge_scorer import RougeScorer
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
@@ -30,6 +29,9 @@ _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 def scores(answer: str, reference: str) -> dict[str, float]:
     """Every metric that looks at one document alone: rouge1, rouge2, rougeL, bleu1, and meteor where WordNet is."""
+    from nltk.corpus import wordnet
+    from nltk.translate.meteor_score import single_meteor_score
+
     found = {name: float(score.fmeasure) for name, score in _rouge().score(reference, answer).items()}
     found["bleu1"] = bleu1(answer, reference)
     if "meteor" not in unavailable():
@@ -42,6 +44,8 @@ def bleu1(answer: str, reference: str) -> float:
 
     Smoothing (method 4 in the published code) changes the counts of longer n-grams only, so there is nothing to smooth.
     """
+    from nltk.translate.bleu_score import sentence_bleu
+
     return float(sentence_bleu([words(reference)], words(answer), weights=(1.0,)))
 
 
@@ -50,6 +54,8 @@ def words(text: str) -> list[str]:
 
     nltk would find sentences with its Punkt data, which has to be downloaded; only abbreviations come out differently.
     """
+    import nltk
+
     return [w for part in _END_OF_SENTENCE.split(text) for w in nltk.word_tokenize(part, preserve_line=True)]
 
 
@@ -69,6 +75,8 @@ def mean_similarity(pairs: Sequence[Pair]) -> float:
 @cache
 def unavailable() -> dict[str, str]:
     """Metric -> why it cannot be computed here; looked up once a process."""
+    from nltk.corpus import wordnet
+
     reasons = {}
     try:
         wordnet.ensure_loaded()
@@ -99,4 +107,6 @@ def _embed(texts: Sequence[str]) -> np.ndarray:
 
 @cache
 def _rouge() -> RougeScorer:
+    from rouge_score.rouge_scorer import RougeScorer
+
     return RougeScorer(list(ROUGE), use_stemmer=True)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpicl.core.errors import ModelError, PromptTooLong
 from dpicl.core.together import current_account
@@ -80,6 +80,14 @@ class Decoder(ABC):
         return self.log_probs
 
 
+class ScoredEnding(NamedTuple):
+    """Sum of natural-log probabilities of an ending, and whether each of its tokens was the likeliest one (False where
+    a model cannot say)."""
+
+    log_prob: float
+    greedy: bool
+
+
 @dataclass
 class Prefix:
     """A token sequence that was read once: what prompts begin with (``state`` is the model's own business)."""
@@ -150,14 +158,20 @@ class LanguageModel(ABC):
         """Reads once what prompts begin with, after a shorter prefix if given; see `next_token_log_probs`."""
 
     @abstractmethod
+    def score_endings(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[ScoredEnding]]:
+        """Sum of log-probabilities of each ending of each query, and whether greedy decoding would say it.
+
+        queries: (all tokens of the prompt, endings) pairs; the answer has one list a query with one entry an ending.
+        prefix: see `next_token_log_probs`.
+        """
+
     def score(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[float]]:
-        """Sum of log-probabilities of each ending of each query.
-
-        queries: (all tokens of the prompt, endings) pairs; the answer has one list a query with one float an ending.
-        prefix: see `next_token_log_probs`.
-        """
+        """The sums alone of `score_endings`."""
+        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
 
     @abstractmethod
     def generate(

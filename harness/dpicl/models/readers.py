@@ -138,15 +138,69 @@ def measure(model: TransformersLM) -> Measured:
 
 
 def _read_alone(model: TransformersLM) -> tuple[bool, str]:
-    """Whether no row changes a bit of another in passes of the model's sizes, and what the rows gave."""
+    """Whether no row changes a bit of another in passes of the model's sizes, and what the rows gave.
+
+    All layers read the watched rows by themselves and together. The many other passes go through the first layers alone
+    (`_first_layers`), and through the output layer: which kernels run, and in which shapes, depends on the kind of a
+    layer, and layers of a kind are alike in everything but the values of their weights. A layer in which the place of a
+    row or its neighbours matter is one of a kind that is among the first, and there it meets what is worse than any
+    values that a later layer could get: copies in all places, NaN, infinities and huge numbers.
+    """
     watched = _watched(model)
-    alone = torch.cat([model.next_token_log_probs([own]) for own in watched])
-    singles = [model.decoder([own]) for own in watched]
+    alone, stepped = _each_alone(model, watched)
+    together = model.decoder(watched)
+    together.append(1)
+    same = torch.equal(together.log_probs, stepped)
+    with _first_layers(model.model):
+        firsts = _each_alone(model, watched)
+        same = same and all(_among_hostile(model, watched, firsts[0])) and all(_among_many(model, watched, *firsts))
+    return same, _digest(torch.cat([alone, stepped]))
+
+
+def _each_alone(model: TransformersLM, rows: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """float32[B, V] twice: what follows each row, and what follows it and token 1, each read by itself."""
+    alone, singles = [model.next_token_log_probs([row]) for row in rows], [model.decoder([row]) for row in rows]
     for single in singles:
         single.append(1)
-    stepped = torch.cat([single.log_probs for single in singles])
-    same = all(_among_hostile(model, watched, alone)) and all(_among_many(model, watched, alone, stepped))
-    return same, _digest(torch.cat([alone, stepped]))
+    return torch.cat(alone), torch.cat([single.log_probs for single in singles])
+
+
+@contextmanager
+def _first_layers(model: Any) -> Iterator[None]:
+    """Inside this block the model ends after the layer, the second at least, with which each kind of layer was there.
+
+    A kind is: the types of a layer's modules, their settings, and shapes, number formats and alignment of the weights.
+    Nothing is left out of a model whose layers are not one list.
+    """
+    count = model.config.get_text_config(decoder=True).num_hidden_layers
+    found = [
+        (owner, name, child)
+        for owner in model.modules()
+        for name, child in owner.named_children()
+        if isinstance(child, torch.nn.ModuleList) and len(child) == count
+    ]
+    if len(found) != 1:
+        yield
+        return
+    owner, name, layers = found[0]
+    kinds = [_kind(layer) for layer in layers]
+    needed = max(2, *(1 + kinds.index(kind) for kind in kinds))
+    setattr(owner, name, torch.nn.ModuleList([*layers][:needed]))
+    try:
+        yield
+    finally:
+        setattr(owner, name, layers)
+
+
+def _kind(layer: torch.nn.Module) -> list[Any]:
+    settings = [
+        [type(module), {name: value for name, value in vars(module).items() if isinstance(value, int | float | str)}]
+        for module in layer.modules()
+    ]
+    for _, plain in settings:
+        plain.pop("layer_idx", None)
+    weights = [(each.shape, each.stride(), each.dtype, each.data_ptr() % 64) for each in layer.parameters()]
+    return [settings, weights]
 
 
 def _among_hostile(model: TransformersLM, watched: Sequence[list[int]], alone: torch.Tensor) -> Iterator[bool]:

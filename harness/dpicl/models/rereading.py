@@ -1,4 +1,4 @@
-"""A language model that is made of one function, and reads every prompt again for every token: simple, and slow."""
+"""Language models that keep nothing of what they have read: every prompt is read again for every token."""
 
 from __future__ import annotations
 
@@ -8,12 +8,30 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from dpicl.models.base import Broken, Decoder, LanguageModel, Prefix, Tokens
+from dpicl.models.base import Broken, Decoder, LanguageModel, Prefix, ScoredEnding, Tokens
 from dpicl.models.decoding import Writer
-from dpicl.models.tree import ScoredEnding
 
 
-class RereadingModel(LanguageModel):
+class StatelessModel(LanguageModel):
+    """A model without prefixes and decoders of its own. answer_room: tokens that must fit behind a prompt."""
+
+    answer_room = 0
+
+    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
+        """See LanguageModel; nothing is kept."""
+        self._check_length(len(tokens))
+        return Prefix(tuple(tokens))
+
+    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
+        """See LanguageModel."""
+        return _GrowingPrompts(self, prompts)
+
+    def likeliest_log_probs(self, prompts: Sequence[Tokens], count: int) -> torch.Tensor:
+        """As `next_token_log_probs`, where the ``count`` likeliest tokens are enough."""
+        return self.next_token_log_probs(prompts)
+
+
+class RereadingModel(StatelessModel):
     """All ways to read a model, from `log_probs_after`. A subclass sets the attributes of LanguageModel, and brings the
     tokenizer: `encode` and `decode`."""
 
@@ -31,25 +49,10 @@ class RereadingModel(LanguageModel):
         self._count(sum(map(len, prompts)))
         return torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
 
-    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
-        """See LanguageModel."""
-        return _GrowingPrompts(self, prompts)
-
-    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
-        """See LanguageModel; nothing is kept."""
-        self._check_length(len(tokens))
-        return Prefix(tuple(tokens))
-
-    def score(
-        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
-    ) -> list[list[float]]:
-        """See LanguageModel."""
-        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
-
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
-        """As `score`, and whether each ending is what greedy decoding would say."""
+        """See LanguageModel."""
         result = []
         for query, endings in queries:
             known: dict[tuple[int, ...], np.ndarray] = {}
@@ -93,17 +96,28 @@ class RereadingModel(LanguageModel):
 
 
 class _GrowingPrompts(Decoder):
-    def __init__(self, model: RereadingModel, prompts: Sequence[Tokens]) -> None:
+    def __init__(self, model: StatelessModel, prompts: Sequence[Tokens]) -> None:
         self._model, self._prompts = model, [list(prompt) for prompt in prompts]
-        model._check_length(max(map(len, prompts), default=0))
+        self._check(0)
 
     @property
     def log_probs(self) -> torch.Tensor:
-        """Tensor[B, V] float32."""
+        """Tensor[B, V] float32, as `next_token_log_probs` gives it."""
         return self._model.next_token_log_probs(self._prompts)
+
+    def likeliest(self, count: int | None) -> torch.Tensor:
+        """See Decoder."""
+        return self.log_probs if count is None else self._model.likeliest_log_probs(self._prompts, count)
+
+    def listed(self, tokens: Sequence[int]) -> torch.Tensor:
+        """See Decoder."""
+        return self._model.listed_log_probs(self._prompts, tokens)
 
     def append(self, token: int) -> None:
         """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
-        self._model._check_length(1 + max(map(len, self._prompts), default=0))
+        self._check(1)
         for prompt in self._prompts:
             prompt.append(int(token))
+
+    def _check(self, more: int) -> None:
+        self._model._check_length(more + self._model.answer_room + max(map(len, self._prompts), default=0))

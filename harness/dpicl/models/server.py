@@ -27,16 +27,15 @@ from typing import Any
 import torch
 
 from dpicl.core.errors import ModelError
-from dpicl.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from dpicl.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
-from dpicl.models.server_answers import LogProbs, before, joined
-from dpicl.models.server_dialect import Ask, Prompt, Writing
+from dpicl.models.rereading import StatelessModel
+from dpicl.models.server_dialect import Ask, LogProbs, Prompt, Writing, before, joined
 from dpicl.models.server_http import Call, Connection, Refused, Unanswered
-from dpicl.models.server_probe import SLACK, Probed, answers_to, distance, fixed, probe
+from dpicl.models.server_probe import Probed, fingerprint, fixed, probe
 from dpicl.models.server_requests import Requests
 from dpicl.models.server_settings import settings_of
 from dpicl.models.server_tokens import LlamaCppTokens
-from dpicl.models.tree import ScoredEnding
 
 #: Some requests that make one answer.
 Work = Callable[[Ask], Awaitable[Any]]
@@ -52,11 +51,16 @@ def load_server(rest: str) -> ServerLM:
     return ServerLM(f"server:{rest.partition('?')[0]}", connection, probe(connection, salt), salt)
 
 
-class ServerLM(LanguageModel):
-    """A model behind a connection, as its probe found it. name: that of results. salt: of public prompts."""
+class ServerLM(StatelessModel):
+    """A model behind a connection, as its probe found it. name: that of results. salt: of public prompts.
+
+    A prefix is not read: the server finds what prompts have in common, and keeps what it has read where it does.
+    """
+
+    answer_room = 1
 
     def __init__(self, name: str, connection: Connection, probed: Probed, salt: str) -> None:
-        self._connection, self._probed, self._salt = connection, probed, salt
+        self._connection, self._salt = connection, salt
         self.server = self._record = probed.record
         self._dialect, self._tokens = probed.dialect, probed.tokens
         self.usage = Usage()
@@ -97,26 +101,11 @@ class ServerLM(LanguageModel):
         wanted = [int(token) for token in tokens]
         return self._rows(self._asked([(self._opened(prompt), wanted) for prompt in prompts], self._top))
 
-    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
-        """See LanguageModel; the server keeps what it has read, where it does."""
-        return _Growing(self, prompts)
-
-    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
-        """See LanguageModel; nothing is read: the server finds what prompts have in common."""
-        self._check_length(len(tokens))
-        return Prefix(tuple(tokens))
-
-    def score(
-        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
-    ) -> list[list[float]]:
-        """See LanguageModel; NaN for every ending of a prompt that the server refuses."""
-        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
-
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
-        """As `score`, and whether each ending is what greedy decoding would say (False where the server lists only what
-        it is asked for). A token that the server leaves out has an even share of the mass that is left."""
+        """See LanguageModel; NaN for every ending of a prompt that the server refuses. Greedy is False where the server
+        lists only what it is asked for. A token that it leaves out has an even share of the mass that is left."""
         nodes: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         for at, (_, endings) in enumerate(queries):
             for ending in endings:
@@ -252,42 +241,15 @@ class ServerLM(LanguageModel):
             if self._checked > since:
                 return
             try:
-                now = await answers_to(self._connection, self._dialect, self._fixed, self._top)
+                now = await fingerprint(self._connection, self._dialect, self._fixed, self._top)
             except (Refused, Unanswered) as error:
                 raise self._connection.silent(error) from None
-            if max(map(distance, self._probed.said, now)) > SLACK:
+            if now != self._record.fingerprint:
                 raise ModelError(
                     f"The model behind {self._connection.settings.url} is another one than when it was loaded: it"
                     " answers fixed prompts differently. Start the same model again, or another run."
                 )
             self._checked = time.monotonic()
-
-
-class _Growing(Decoder):
-    """Prompts that are sent again with every token that is appended to them."""
-
-    def __init__(self, model: ServerLM, prompts: Sequence[Tokens]) -> None:
-        self._model, self._prompts = model, [list(prompt) for prompt in prompts]
-        model._check_length(1 + max(map(len, prompts), default=0))
-
-    @property
-    def log_probs(self) -> torch.Tensor:
-        """Tensor[B, V] float32, as next_token_log_probs gives it."""
-        return self._model.next_token_log_probs(self._prompts)
-
-    def likeliest(self, count: int | None) -> torch.Tensor:
-        """See Decoder."""
-        return self.log_probs if count is None else self._model.likeliest_log_probs(self._prompts, count)
-
-    def listed(self, tokens: Sequence[int]) -> torch.Tensor:
-        """See Decoder."""
-        return self._model.listed_log_probs(self._prompts, tokens)
-
-    def append(self, token: int) -> None:
-        """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
-        self._model._check_length(2 + max(map(len, self._prompts), default=0))
-        for prompt in self._prompts:
-            prompt.append(int(token))
 
 
 def refused(name: str) -> ModelError:

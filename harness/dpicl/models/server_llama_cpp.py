@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.models.server_answers import LOWEST, LogProbs, log_probs, part, require, text
-from dpicl.models.server_dialect import LETTERS, Ask, Dialect, Prompt, Writing, columns, tokenizing
+from dpicl.models.server_dialect import LETTERS, LOWEST, Ask, Dialect, LogProbs, Prompt, Writing, columns, part, text
 from dpicl.models.server_http import Call
 
 
@@ -59,9 +58,8 @@ class LlamaCpp(Dialect):
         said: str = await ask(Call("/completion", self._body(prompt, body), read=read))
         return said
 
-    def tokenize(self, content: str) -> Call | None:
-        body = {"content": content, "add_special": False, "parse_special": True}
-        return tokenizing(body, content, self.vocab_size)
+    def _tokenizing(self, content: str) -> Mapping[str, Any]:
+        return {"content": content, "add_special": False, "parse_special": True}
 
     def _likeliest(self, prompt: Prompt, top: int) -> Call:
         count = self.vocab_size if top < 0 else top
@@ -71,7 +69,7 @@ class LlamaCpp(Dialect):
         def read(answer: Any) -> LogProbs:
             self._require_whole(answer)
             ids, values = columns(part(answer, "completion_probabilities", 0, "top_logprobs"), "id", "logprob")
-            return log_probs(ids, values, self.vocab_size, entries)
+            return self._log_probs(ids, values, entries)
 
         return Call("/completion", self._body(prompt, body), largest, read)
 
@@ -94,7 +92,7 @@ class LlamaCpp(Dialect):
                 raise ValueError("no probabilities")
             with np.errstate(divide="ignore"):
                 logs = np.log(np.array(values, dtype=np.float64)).clip(LOWEST, 0.0)
-            return require(log_probs(ids, logs.tolist(), self.vocab_size, entries), listed)
+            return self._log_probs(ids, logs.tolist(), entries, listed)
 
         return Call("/completion", self._body(prompt, body), largest, read)
 

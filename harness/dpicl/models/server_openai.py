@@ -11,8 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dpicl.models.server_answers import LogProbs, log_probs, part, require, text
-from dpicl.models.server_dialect import LETTERS, Ask, Dialect, Prompt, Writing, tokenizing
+from dpicl.models.server_dialect import LETTERS, Ask, Dialect, LogProbs, Prompt, Writing, part, text
 from dpicl.models.server_http import Call
 from dpicl.models.server_record import ServerKind
 
@@ -39,7 +38,7 @@ class OpenAI(Dialect):
                 raise ValueError("no log-probabilities")
             known = {name: token for name in found if (token := self._token(name)) is not None}
             values = [found[name] for name in known]
-            own = require(log_probs(list(known.values()), values, self.vocab_size, entries), listed)
+            own = self._log_probs(list(known.values()), values, entries, listed)
             return own.likeliest(top) if self.least else own
 
         said: LogProbs = await ask(Call("/v1/completions", self._body(prompt, body), largest, read))
@@ -81,9 +80,8 @@ class VLLM(OpenAI):
     lists = 128
     can_forget = True
 
-    def tokenize(self, content: str) -> Call | None:
-        body = {"model": self.model, "prompt": content, "add_special_tokens": False}
-        return tokenizing(body, content, self.vocab_size)
+    def _tokenizing(self, content: str) -> Mapping[str, Any]:
+        return {"model": self.model, "prompt": content, "add_special_tokens": False}
 
     def _token(self, name: str) -> int | None:
         kind, _, number = name.partition(":")

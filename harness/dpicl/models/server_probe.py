@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,8 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.models.server_answers import LogProbs, part, text, whole
-from dpicl.models.server_dialect import Ask, Dialect, Prompt, Writing
+from dpicl.models.server_dialect import Ask, Dialect, Prompt, Writing, part, text, whole
 from dpicl.models.server_http import Call, Connection, Refused, Unanswered
 from dpicl.models.server_llama_cpp import LlamaCpp
 from dpicl.models.server_openai import VLLM, OpenAI
@@ -29,24 +27,19 @@ _KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm"}
 #: Public prompts whose answers tell one model from another, and a text that two tokenizers should cut alike.
 FIXED = ("The capital of France is", "1, 2, 3, 4, 5, 6, 7,", "def add(a, b):\n    return a +", "Monday, Tuesday,")
 SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東京 🙂 Topic: Business"
-#: How many tokens of an answer are compared, and by how much the log-probabilities of one model may differ: twice what
-#: was measured with other requests in the batch (docs/servers.md).
-COMPARED, SLACK = 5, 0.3
+#: How many tokens after such a prompt are listed.
+LISTED = 5
 #: Seconds for which one question of a probe is repeated; tokens that a server of unknown context reads at least.
 PATIENCE, CONTEXT = 20.0, 2048
-
-#: What a server says to the fixed prompts: log-probabilities, or texts where it gives none.
-Said = list[LogProbs | str]
 
 
 @dataclass(frozen=True)
 class Probed:
-    """A server that was probed. said: to the fixed prompts. parameters: of its model, 0 where it does not say."""
+    """A server that was probed. parameters: of its model, 0 where it does not say."""
 
     dialect: Dialect
     tokens: Tokens
     record: ServerRecord
-    said: Said
     parameters: int
 
 
@@ -55,28 +48,16 @@ def fixed(tokens: Tokens, salt: str | None) -> list[Prompt]:
     return [Prompt([*tokens.lead, *tokens.encode(text)], salt) for text in FIXED]
 
 
-async def answers_to(connection: Connection, dialect: Dialect, prompts: Sequence[Prompt], top: int) -> Said:
-    """What the server says to these prompts. top: how many tokens it lists (-1: all); 0: none, then texts.
+async def fingerprint(connection: Connection, dialect: Dialect, prompts: Sequence[Prompt], top: int) -> str:
+    """sha256 over the likeliest token after each of these prompts.
 
-    Raises Refused and Unanswered.
+    top: how many tokens the server lists (-1: all); 0: none, then over what it writes. Raises Refused and Unanswered.
     """
-    if top:
-        count = COMPARED if top < 0 else min(COMPARED, top)
-        return [await dialect.log_probs(connection.value, prompt, count) for prompt in prompts]
-    return [await dialect.text(connection.value, prompt, Writing(8)) for prompt in prompts]
-
-
-def distance(one: LogProbs | str, other: LogProbs | str) -> float:
-    """The largest difference between two log-probabilities of a token; infinity between texts that differ. A token that
-    only one of them lists counts by the least likely one of the other."""
-    if isinstance(one, str) or isinstance(other, str):
-        return 0.0 if one == other else math.inf
-    sides = [dict(zip(each.tokens.tolist(), each.values.tolist(), strict=True)) for each in (one, other)]
-    found = 0.0
-    for own, their in (sides, sides[::-1]):
-        least = min(their.values())
-        found = max(found, *(abs(v - their[t]) if t in their else max(0.0, v - least) for t, v in own.items()))
-    return found
+    ask, count, said = connection.value, LISTED if top < 0 else min(LISTED, top), list[int | str]()
+    for prompt in prompts:
+        found = await (dialect.log_probs(ask, prompt, count) if top else dialect.text(ask, prompt, Writing(8)))
+        said.append(found if isinstance(found, str) else found.best)
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
 def probe(connection: Connection, salt: str) -> Probed:
@@ -111,10 +92,9 @@ def probe(connection: Connection, salt: str) -> Probed:
     if type(dialect) is OpenAI:
         dialect.least = top
     try:
-        said = connection.wait(answers_to(connection, dialect, prompts, top))
+        said = connection.wait(fingerprint(connection, dialect, prompts, top))
     except (Refused, Unanswered) as error:
         raise connection.silent(error) from None
-    likeliest = [one if isinstance(one, str) else one.best for one in said]
     record = ServerRecord(
         kind=dialect.kind,
         model=dialect.model.rpartition("/")[2] if dialect.model.startswith("/") else dialect.model,
@@ -124,12 +104,12 @@ def probe(connection: Connection, salt: str) -> Probed:
         tokenizer=_agreement(connection, dialect, tokens),
         context=settings.context or _context(entry, props),
         cache=cache,
-        fingerprint=hashlib.sha256(json.dumps(likeliest).encode()).hexdigest(),
+        fingerprint=said,
         loopback=settings.loopback,
     )
     meta = entry.get("meta")
     parameters = meta.get("n_params") if type(meta) is dict else 0
-    return Probed(dialect, tokens, record, said, parameters if type(parameters) is int and parameters > 0 else 0)
+    return Probed(dialect, tokens, record, parameters if type(parameters) is int and parameters > 0 else 0)
 
 
 def _asked(connection: Connection, call: Call) -> Any:

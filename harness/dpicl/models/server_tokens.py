@@ -14,7 +14,7 @@ from typing import Any
 
 from dpicl.core.errors import ModelError
 from dpicl.models.base import ChatPrompt
-from dpicl.models.server_answers import part, text, tokens
+from dpicl.models.server_dialect import part, text, tokenizing
 from dpicl.models.server_http import SMALL, Call
 from dpicl.models.weights import reason
 
@@ -124,11 +124,7 @@ class LlamaCppTokens(Tokens):
 
     def _encoded(self, content: str, special: bool = False, parse: bool = True) -> tuple[int, ...]:
         body = {"content": content, "add_special": special, "parse_special": parse}
-        most = len(content.encode()) + 8
-        found = self.ask(
-            Call("/tokenize", body, SMALL, lambda answer: tokens(part(answer, "tokens"), self.vocab_size, most))
-        )
-        return tuple(found or ())
+        return tuple(self.ask(tokenizing(body, content, self.vocab_size)) or ())
 
     def _detokenized(self, ids: tuple[int, ...]) -> str:
         most = 200 * len(ids)

@@ -27,17 +27,17 @@ from dpicl.models.base import (
     LanguageModel,
     ModelIdentity,
     Prefix,
+    ScoredEnding,
     Tokens,
     Usage,
     common_prefix_length,
 )
 from dpicl.models.decoding import Writer
 from dpicl.models.key_values import KeyValues, Memory, memory_limit
-from dpicl.models.operators import replaced, replacements
 from dpicl.models.products import by_onednn, in_parts, linear_layers
 from dpicl.models.reading import PIECE, Passes, Piece, Reading, Shapes, row_of
 from dpicl.models.rereading import RereadingModel
-from dpicl.models.tree import EndingScores, ScoredEnding, Tree
+from dpicl.models.tree import EndingScores, Tree
 
 #: Room for the tokens that a decoder appends, before its keys and values are moved to a larger place.
 DECODED = 64
@@ -131,7 +131,7 @@ class TransformersLM(CausalModel):
         limit = memory_limit() if memory is None else memory
         self.memory = Memory(limit, _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
-        self._layers, self._faster = linear_layers(model), replacements(model)
+        self._layers = linear_layers(model)
         shapes = shapes or Shapes()
         most = min(pass_tokens or shapes.body[-1], shapes.body[-1])
         self._passes = Passes(self._forward, self.memory, self.usage, self.device, most, shapes)
@@ -186,16 +186,10 @@ class TransformersLM(CausalModel):
         self._read([row_of(opened[begin:], begin, past, state, _ignore)])
         return Prefix(tuple(opened), state)
 
-    def score(
-        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
-    ) -> list[list[float]]:
-        """Sum of log-probabilities of each ending of each query; see LanguageModel."""
-        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
-
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
-        """As `score`, and whether each ending is what greedy decoding would say."""
+        """See LanguageModel; all endings of a query are read in one row."""
         rows, scores = [], []
         trees: dict[tuple[tuple[int, ...], ...], Tree] = {}
         for query, endings in queries:
@@ -273,7 +267,7 @@ class TransformersLM(CausalModel):
         for config in self._configs:
             config._attn_implementation_internal = attention.NAME
         try:
-            with by_onednn(self._layers), replaced(self._faster):
+            with by_onednn(self._layers):
                 yield
         finally:
             for config, name in zip(self._configs, before, strict=True):

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 
-
-class ScoredEnding(NamedTuple):
-    """Sum of natural-log probabilities of an ending, and whether each of its tokens was the likeliest one."""
-
-    log_prob: float
-    greedy: bool
+from dpicl.models.base import ScoredEnding
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class NoSynonyms:
 
 
 def test_meteor_by_hand(monkeypatch, letters):
-    monkeypatch.setattr(text_metrics, "wordnet", NoSynonyms())
+    monkeypatch.setattr("nltk.corpus.wordnet", NoSynonyms())
     # "the cat sat" against "the cat sat on it": precision 1, recall 3/5, one chunk of three matches
     fmean = 1 * (3 / 5) / (0.9 * 1 + 0.1 * (3 / 5))
     found = text_metrics.scores("the cat sat", "the cat sat on it")
@@ -158,7 +158,7 @@ def test_without_wordnet_meteor_is_left_out_with_the_remedy(monkeypatch, letters
         def ensure_loaded(self) -> None:
             raise LookupError("wordnet")
 
-    monkeypatch.setattr(text_metrics, "wordnet", Missing())
+    monkeypatch.setattr("nltk.corpus.wordnet", Missing())
     assert "nltk.downloader wordnet" in text_metrics.unavailable()["meteor"]
     assert set(text_metrics.scores("a", "a")) == {"rouge1", "rouge2", "rougeL", "bleu1"}
 
