@@ -57,7 +57,7 @@ class FileRecords:
     unit: str
     records: list[Record] = field(repr=False)
     numbers: list[int] = field(repr=False)
-    faults: Mapping[str, list[int]]
+    faults: dict[str, list[int]]
 
     def checked(self) -> list[Record]:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""

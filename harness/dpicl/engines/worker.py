@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -194,15 +193,6 @@ def unknown_failure(error: Exception) -> str:
         f"{type(error).__name__}: {one_line(error, 300)} ({Path(last.filename).name}, line {last.lineno}); where this"
         " is no code of your own (functions of a task, a model), please report it."
     )
-
-
-def portions(cells: Sequence[Cell], most: int | None = None) -> Iterator[list[Cell]]:
-    """The cells in portions that may run together (`together`, at most `AT_ONCE`), so that their model reads full
-    passes: those of one model, at most so many."""
-    for _, group in groupby(cells, key=lambda cell: cell.model):
-        several = list(group)
-        size = most or len(several)
-        yield from (several[start : start + size] for start in range(0, len(several), size))
 
 
 def limit_threads(threads: int) -> None:
