@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import os
 import random
@@ -22,7 +20,7 @@ from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.core.files import own_folder
 from dpicl.core.json_text import plain
 from dpicl.core.paths import private_folder
-from dpicl.core.strict_yaml import Function
+from dpicl.core.strict_yaml import Function, parse
 from dpicl.data import config as task_config
 from dpicl.data.config import TASKS, public_labels, source_spec
 from dpicl.data.reading import read_records
@@ -172,23 +170,18 @@ class Kind:
         return bytes_mutated(content, rng)
 
 
-class _Loader(yaml.SafeLoader):
-    """Knows what names a function, as `Function`."""
-
-
 class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads, without aliases."""
+    """Writes no aliases, and functions by their names."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-_Loader.add_constructor("!function", lambda loader, node: Function(node.value))
 _Dumper.add_representer(Function, lambda dumper, value: dumper.represent_scalar("!function", str(value)))
 
 
 def parse_yaml(content: bytes) -> Any:
-    return yaml.load(content, _Loader)
+    return parse(content.decode(), Path("file.yaml"), functions=True).data
 
 
 def write_yaml(value: Any) -> bytes:
@@ -201,18 +194,6 @@ def parse_lines(content: bytes) -> Any:
 
 def write_lines(value: Any) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in (value if isinstance(value, list) else [value]))
-
-
-def parse_csv(content: bytes) -> Any:
-    return list(csv.reader(io.StringIO(content.decode())))
-
-
-def write_csv(value: Any) -> bytes:
-    file = io.StringIO()
-    writer = csv.writer(file, escapechar="\\")
-    for row in value if isinstance(value, list) else [value]:
-        writer.writerow(map(str, row) if isinstance(row, list) else [str(row)])
-    return file.getvalue().encode("utf-8", "surrogatepass")
 
 
 def write_ledger(value: Any) -> bytes:
@@ -248,14 +229,12 @@ RECORDS = "".join(
 )
 
 
+CSV = "id,text,label\n" + "".join(f'{i},"story, {i}",{("World", "Sports")[i % 2]}\n' for i in range(6))
+
+
 def _results() -> list[bytes]:
     made = [make_result(), make_result("zero_shot"), make_result("real_demonstrations")]
     return [*(to_text(result).encode() for result in made), *_some("[!a]*/**/*.json", 5)]
-
-
-def _csv() -> list[bytes]:
-    rows = [["id", "text", "label"], *([str(i), f"story, {i}", ("World", "Sports")[i % 2]] for i in range(6))]
-    return [write_csv(rows)]
 
 
 def _ledgers() -> list[bytes]:
@@ -297,7 +276,7 @@ KINDS = {
     "records in JSON": Kind(
         lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], use_rows, (DataError,), "file.json"
     ),
-    "records in CSV": Kind(_csv, use_rows, (DataError,), "file.csv", parse_csv, write_csv),
+    "records in CSV": Kind(lambda: [CSV.encode()], use_rows, (DataError,), "file.csv", parse=None),
     "queries": Kind(lambda: [QUERIES], use_queries, (DataError,), **_LINES),
     "card": Kind(lambda: [CARD.encode()], read_card, (UsageError,), **_YAML),
     "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], read_reproduced),

@@ -18,7 +18,7 @@ from dpicl.engines.dispatch import Dispatcher
 from dpicl.engines.processes import Processes
 from dpicl.engines.ray_engine import Ray, import_ray
 from dpicl.engines.settings import EngineSettings
-from dpicl.engines.worker import AT_ONCE, Job, LocalWorker, Report
+from dpicl.engines.worker import AT_ONCE, Job, Recorder, Report, Worker
 from dpicl.results.manifest import cores
 
 
@@ -32,9 +32,15 @@ class Inline:
     """All cells in this process: several of one model at the same time, so that it reads full passes."""
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
-        worker = LocalWorker(job)
+        worker, recorder = Worker(job), Recorder(job)
+
+        def attempt(cell: Cell) -> None:
+            with recorder.taken(cell, wait_for_locks) as over:
+                done = over or recorder.keep(worker.compute(cell, report))
+            report(done)
+
         for _, group in groupby(cells, key=lambda cell: cell.model):
-            calls = [partial(worker.attempt, cell, report, wait_for_locks) for cell in group]
+            calls = [partial(attempt, cell) for cell in group]
             if wait_for_locks or len(calls) == 1:
                 for call in calls:
                     call()

@@ -42,7 +42,7 @@ class WorkerSlot:
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, job))
         self.event: Any = None
-        self.idle, self.model, self.stopped = True, "", ""
+        self.idle, self.dead, self.model, self.stopped = True, False, "", ""
         resource_tracker.ensure_running()  # when Python starts it by itself, it lets Ctrl-C through again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is the parent's business
         try:
@@ -63,6 +63,7 @@ class WorkerSlot:
             self.event = self.pipe.recv() if self.pipe.poll() else None
         except (EOFError, OSError):
             self.event = None
+        self.dead = self.event is None
         return self.event
 
     def end(self) -> str:
@@ -70,9 +71,8 @@ class WorkerSlot:
         if self.idle:
             with suppress(OSError):
                 self.pipe.send(None)
+        if self.idle or self.dead:
             self.process.join(_LAST_SECONDS)
-        elif self.event is None and not self.stopped:
-            self.process.join(POLL_SECONDS)  # one that has died is about to be gone
         code = self.process.exitcode
         self.process.kill()
         self.process.join()
