@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpicl import models
-from dpicl.core.errors import ModelError, PluginError, UsageError
+from dpicl.core.errors import ModelError, PluginError
 from dpicl.data.task import Task
 from dpicl.mechanism import registry
 from tests.harness.helpers import listed, refuse
@@ -96,14 +96,6 @@ def test_a_model_that_cannot_be_used_is_named_with_its_file(tmp_path, change, er
     with pytest.raises(error, match=reason) as raised:
         models.load("fake", device="cpu")
     assert f"Model 'fake' (plugin {path})" in str(raised.value)
-
-
-def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
-    with pytest.raises(UsageError, match="Unknown model 'fake'"):
-        models.load("fake", device="cpu")
-    registry.load_mechanisms([fake(tmp_path)])
-    with pytest.raises(UsageError, match="Did you mean 'fake'"):
-        models.load("fak", device="cpu")
 
 
 @pytest.mark.parametrize("value", ["3", "[load]", "{'a:b': load}", "{'a': 1}", "{3: load}"])
