@@ -1,10 +1,9 @@
-"""Work in a forked process to which something happens at one step of the way in which it writes; and a power cut,
-replayed from all of these steps.
-"""
+"""Work in a forked process that is killed at a step of its writing, or whose disk fails; and power cuts, replayed."""
 
 from __future__ import annotations
 
 import builtins
+import errno
 import fcntl
 import io
 import os
@@ -23,34 +22,41 @@ from dpicl.program import main
 
 #: What two runs of one cell may differ in; for pydantic's ``exclude``.
 MAY_DIFFER: Any = {"created": True, "cost": True, "manifest": {"commit", "dirty"}}
-_CALLS = ("link", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod", "fsync")
+ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT)
+_TWO_PATHS = ("link", "replace", "rename")
+_CALLS = (*_TWO_PATHS, "unlink", "mkdir", "rmdir", "chmod", "fsync")
+_NEED_ROOM = (*_TWO_PATHS, "mkdir", "fsync", "open", "write")
 
 
+@dataclass
 class Watch:
-    """Counts the steps of this process under a folder: calls that change files, files opened for writing, the middle of
-    every text that is written to one, locks, and accesses to a cache of SQLite, whose own writing is not seen."""
+    """Follows the steps of this process under a folder: calls that change files, files opened for writing, the middle
+    of every text that is written, locks, and accesses to a cache of SQLite, whose own writing is not seen.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self.count = str(folder), 0
+    deadly: the step right before which the process is killed. broken: the step that needs room from which on each such
+    step fails. journal: what was done, and what was said on stderr.
+    """
 
-    def before(self, name: str, path: str) -> None:
-        """What is done right before a step."""
-
-    def after(self, name: str, *paths: str | None) -> None:
-        """What is done after one that went well; None for a path elsewhere."""
+    folder: Path
+    deadly: int | None = None
+    broken: int | None = None
+    steps: int = 0
+    needed: int = 0
+    journal: list[tuple[Any, ...]] = field(default_factory=list)
 
     def install(self) -> None:
         """From now on, in this process."""
         for name in _CALLS:
-            setattr(os, name, self._watched(name, getattr(os, name), 2 if name in ("link", "replace", "rename") else 1))
+            setattr(os, name, self._watched(name, getattr(os, name)))
         os.remove, fcntl.flock = os.unlink, self._watched("flock", fcntl.flock)
         os.open = self._opening(os.open, lambda flags=0, *_, **__: bool(flags & (os.O_WRONLY | os.O_RDWR)))
-        opened = self._opening(io.open, lambda mode, *_, opener=None, **__: not opener and bool({*mode} & {*"wax+"}))
-        io.open = builtins.open = lambda file, mode="r", *rest, **more: (
-            _Halves(opened(file, mode, *rest, **more), self.step)
-            if set(mode) & set("wax+")
-            else opened(file, mode, *rest, **more)
-        )
+        opened = self._opening(io.open, lambda mode="r", *_, opener=None, **__: not opener and bool({*mode} & {*"wax"}))
+
+        def in_halves(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+            found = opened(file, mode, *rest, **more)
+            return _Halves(found, self.step) if {*mode} & {*"wax+"} else found
+
+        io.open = builtins.open = in_halves
         run = CacheFile.run
 
         def accessed(cache: CacheFile, action: Any) -> Any:
@@ -60,9 +66,23 @@ class Watch:
         CacheFile.run = accessed
 
     def step(self, name: str, target: Any) -> None:
-        if (path := self._inside(target)) is not None:
-            self.count += 1
-            self.before(name, path)
+        if (path := self._inside(target)) is None:
+            return
+        self.steps += 1
+        self.needed += name in _NEED_ROOM
+        if self.steps == self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.broken is not None and name in _NEED_ROOM and self.needed >= self.broken:
+            number = ERRORS[self.broken % len(ERRORS)]
+            raise OSError(number, os.strerror(number), path)
+
+    def write(self, text: str) -> int:
+        """As stderr: each line is a step of the journal."""
+        self.journal += [("said", [line], None) for line in text.splitlines()]
+        return sys.__stderr__.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.__stderr__, name)
 
     def _inside(self, target: Any) -> str | None:
         """The path of a name or an open file's number below the folder; None for one elsewhere."""
@@ -70,15 +90,18 @@ class Watch:
             text = os.readlink(f"/proc/self/fd/{target}") if isinstance(target, int) else os.fsdecode(target)
         except OSError:
             return None
-        return text if f"{text}/".startswith(f"{self._folder}/") else None
+        return text if f"{text}/".startswith(f"{self.folder}/") else None
 
-    def _watched(self, name: str, call: Callable[..., Any], paths: int = 1) -> Callable[..., Any]:
+    def _note(self, name: str, paths: list[str | None]) -> None:
+        if (path := paths[-1]) is not None and "/calibration" not in path and name not in ("chmod", "flock"):
+            synced = name == "fsync" and not os.path.isdir(path)
+            self.journal.append((name, paths, Path(path).read_bytes() if synced else None))
+
+    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*words: Any, **more: Any) -> Any:
             self.step(name, words[0])
             given = call(*words, **more)
-            found = [self._inside(word) for word in words[:paths]]
-            if found[-1] is not None:
-                self.after(name, *found)
+            self._note(name, [self._inside(word) for word in words[: 1 + (name in _TWO_PATHS)]])
             return given
 
         return watched
@@ -91,7 +114,7 @@ class Watch:
             new = inside is not None and not os.path.lexists(inside)
             given = call(path, *rest, **more)
             if new and os.path.isfile(inside or ""):
-                self.after("make", inside)
+                self._note("make", [inside])
             return given
 
         return opened
@@ -121,113 +144,44 @@ class _Halves:
         return getattr(self._file, name)
 
 
-class Killed(Watch):
-    """Kills this process (or its whole group) right before one step. What is on the disk after a step is there before
-    the next one, so no other point makes a difference. deadly: the step, None for never."""
-
-    def __init__(self, folder: Path, deadly: int | None, group: bool) -> None:
-        super().__init__(folder)
-        self._deadly, self._group = deadly, group
-
-    def before(self, name: str, path: str) -> None:
-        if self.count == self._deadly:
-            os.killpg(0, signal.SIGKILL) if self._group else os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Failing(Watch):
-    """From one call on that needs room or the right to write, each fails with an errno. first: None for never."""
-
-    def __init__(self, folder: Path, number: int, first: int | None) -> None:
-        super().__init__(folder)
-        self._number, self._first, self.failing = number, first, 0
-
-    def before(self, name: str, path: str) -> None:
-        if name in ("link", "replace", "rename", "mkdir", "fsync", "open", "write"):
-            self.failing += 1
-            if self._first is not None and self.failing >= self._first:
-                raise OSError(self._number, os.strerror(self._number), path)
-
-
-class Journal(Watch):
-    """Writes down what is done to files, and what is said on stderr. without: names of folders that do not matter."""
-
-    def __init__(self, folder: Path, without: str = "calibration") -> None:
-        super().__init__(folder)
-        self._without, self.steps = f"/{without}", list[tuple[Any, ...]]()
-
-    def after(self, name: str, *paths: str | None) -> None:
-        if self._without in (path := paths[-1] or "") or name in ("chmod", "flock"):
-            return
-        content = None if name != "fsync" or os.path.isdir(path) else Path(path).read_bytes()
-        self.steps.append((name, *paths, content))
-
-    def write(self, text: str) -> int:
-        """As a stream: each line is a step."""
-        self.steps += [("said", line, None) for line in text.splitlines()]
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.__stderr__, name)
-
-
-@dataclass
-class _Folder:
-    """now: names as processes see them. kept: as they were at the last fsync. A file is a list of its content then."""
-
-    now: dict[str, Any] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)
-
-    def left(self, path: str, loss: str, chance: random.Random) -> Iterator[tuple[str, bytes | None]]:
-        names = dict(self.kept)
-        for name in sorted({*self.now, *self.kept}):
-            if loss == "contents" or (loss == "some" and chance.random() < 0.5):
-                names.pop(name, None)
-                names.update({name: self.now[name]} if name in self.now else {})
-        for name, found in sorted(names.items()):
-            if isinstance(found, _Folder):
-                yield f"{path}{name}", None
-                yield from found.left(f"{path}{name}/", loss, chance)
-            else:
-                yield f"{path}{name}", found[0]
-
-
-def cuts(steps: Sequence[tuple[Any, ...]], top: Path) -> Iterator[tuple[str, dict[str, bytes | None]]]:
-    """Every different disk that a power cut may leave, with all that was said before it.
+def cuts(journal: Sequence[tuple[Any, ...]], top: Path) -> Iterator[tuple[str, dict[str, bytes | None]]]:
+    """Every different disk (path -> content, None for a folder) that a power cut may leave, with all that was said
+    before it.
 
     What counts is POSIX alone: the content of a file is on the disk as it was at its last fsync, a name in a folder as
     it was at the last fsync of the folder. Since then everything is lost, or contents alone, or some names by chance.
     """
-    root, chance, said = _Folder(), random.Random(0), ""
-    before: dict[str, Any] = {}
-
-    def place(path: str) -> tuple[_Folder, str]:
-        *above, last = Path(path).relative_to(top).parts
-        folder = root
-        for name in above:
-            folder = folder.now[name]
-        return folder, last
-
-    for name, *paths, content in steps:
-        if name == "said":
-            said += f"{paths[0]}\n"
-        elif paths[-1] == str(top):
-            root.kept = dict(root.now)
-        else:
-            folder, last = place(paths[-1])
-            if name in ("make", "mkdir"):
-                folder.now[last] = [b""] if name == "make" else _Folder()
-            elif name in ("unlink", "rmdir"):
-                folder.now.pop(last, None)
-            elif name == "fsync" and isinstance(found := folder.now.get(last), _Folder):
-                found.kept = dict(found.now)
-            elif name == "fsync" and last in folder.now:
-                folder.now[last][0] = content
-            elif name in ("link", "replace", "rename") and paths[0] is not None:
-                source, first = place(paths[0])
-                if first in source.now:
-                    folder.now[last] = source.now[first] if name == "link" else source.now.pop(first)
+    now: dict[str, Any] = {}  # path -> [content at the last fsync]; None for a folder
+    kept: dict[str, Any] = {}  # the same, as names were at the last fsync of their folder
+    chance, said, before = random.Random(0), "", dict[str, Any]()
+    for name, paths, content in journal:
+        path = str(paths[-1])
+        match name:
+            case "said":
+                said += f"{path}\n"
+            case "make" | "mkdir":
+                now[path] = [b""] if name == "make" else None
+            case "unlink" | "rmdir":
+                now.pop(path, None)
+            case "fsync" if content is not None and path in now:
+                now[path][0] = content
+            case "fsync" if content is None:
+                for own in [each for each in {*now, *kept} if os.path.dirname(each) == path]:
+                    kept.pop(own, None)
+                    kept.update({own: now[own]} if own in now else {})
+            case "link" | "replace" | "rename" if paths[0] in now:
+                now[path] = now[paths[0]] if name == "link" else now.pop(paths[0])
         for loss in ("all", "contents", "some"):
-            left = dict(root.left("", loss, chance))
+            names = dict(kept)
+            for own in sorted({*now, *kept}):
+                if loss == "contents" or (loss == "some" and chance.random() < 0.5):
+                    names.pop(own, None)
+                    names.update({own: now[own]} if own in now else {})
+            left: dict[str, bytes | None] = {}
+            for own in sorted(names):  # a folder comes before what is in it
+                above = os.path.dirname(own)
+                if above == str(top) or os.path.relpath(above, top) in left:
+                    left[os.path.relpath(own, top)] = names[own] and names[own][0]
             if name == "said" or before.get(loss) != left:
                 before[loss] = left
                 yield said, left
@@ -237,9 +191,7 @@ def put(left: dict[str, bytes | None], folder: Path) -> None:
     """Writes a disk into an empty folder."""
     folder.mkdir(parents=True)
     for path, content in left.items():
-        ((folder / path) if content is None else (folder / path).parent).mkdir(parents=True, exist_ok=True)
-        if content is not None:
-            (folder / path).write_bytes(content)
+        (folder / path).mkdir() if content is None else (folder / path).write_bytes(content)
 
 
 @dataclass(frozen=True)
@@ -249,8 +201,8 @@ class Child:
     pid: int
     pipe: int
 
-    def wait(self) -> tuple[int, Any]:
-        """(exit code, or minus the signal; its answer, None where it was killed)."""
+    def wait(self) -> tuple[int, Watch | None]:
+        """(exit code, or minus the signal; its watch, None where it was killed)."""
         with os.fdopen(self.pipe, "rb") as file:
             answered = file.read()
         _, status = os.waitpid(self.pid, 0)
@@ -258,30 +210,27 @@ class Child:
 
 
 def start(work: Callable[[], object] | Sequence[object], folder: Path, watch: Watch | None = None) -> Child:
-    """Some work, or a `dpicl` command, in a child of this process, under a watch, whose count or journal is the answer;
-    its words go to ``folder/said``."""
+    """Some work, or a `dpicl` command, in a child of this process, under a watch; its words go to ``folder/said``."""
     here, there = os.pipe()
     if child := os.fork():
         os.close(there)
         return Child(child, here)
     code = 99
     try:
-        os.setpgid(0, 0)
         said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(said, 1)
         os.dup2(said, 2)
-        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", closefd=False)
         if watch is not None:
             watch.install()
-        if isinstance(watch, Journal):
             sys.stderr = watch
         code = int(work() or 0) if callable(work) else main([str(word) for word in work])
-        answer = watch.steps if isinstance(watch, Journal) else getattr(watch, "failing", getattr(watch, "count", 0))
         with os.fdopen(there, "wb") as file:
-            file.write(pickle.dumps(answer))
+            file.write(pickle.dumps(watch))
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
-        sys.stderr.flush()
+        sys.__stderr__.flush()
         os._exit(code)

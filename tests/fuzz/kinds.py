@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import os
 import random
@@ -22,13 +20,12 @@ from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.core.files import own_folder
 from dpicl.core.json_text import plain
 from dpicl.core.paths import private_folder
-from dpicl.core.strict_yaml import Function
+from dpicl.core.strict_yaml import Function, parse
 from dpicl.data import config as task_config
-from dpicl.data import sources as data_sources
 from dpicl.data.config import TASKS, public_labels, source_spec
-from dpicl.data.task import Task
+from dpicl.data.reading import read_records
+from dpicl.data.task import Record, Task
 from dpicl.data.task_file import read_task_file
-from dpicl.leaderboards.compare.sides import read_results
 from dpicl.leaderboards.gate.card import read_card, read_reproduced
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
@@ -69,11 +66,6 @@ def use_result(path: Path) -> None:
         to_text(result)
 
 
-def use_side(path: Path) -> None:
-    with contextlib.suppress(UnicodeDecodeError):
-        read_results(path)
-
-
 def use_attack(path: Path) -> None:
     with contextlib.suppress(ValueError):
         render_attacks(build_attacks([attack_from_text(_text(path))], []), color=False)
@@ -88,52 +80,30 @@ def use_suite(path: Path) -> None:
     expand(load_suite(path), load_mechanisms(), task_facts())
 
 
-def use_card(path: Path) -> None:
-    read_card(path)
-
-
-def use_reproduced(path: Path) -> None:
-    read_reproduced(path)
-
-
 def use_task(path: Path) -> None:
     """Everything that a run does with a task's file before it has a model."""
     with contextlib.suppress(UnicodeDecodeError):
         config = {"target_delimiter": " ", "fewshot_delimiter": "\n\n"} | read_task_file(
             _text(path), "task.yaml", "agnews", built_in=False
         )
-        labels = public_labels(config)
-        records = tuple(data_sources.Record("a text", label) for label in labels)
-        kind = config["metadata"]["kind"]
-        task = Task(
-            name="agnews",
-            kind=kind,
-            labels=labels,
-            partitioned=True,
-            source="none",
-            test=records,
-            config=config,
-            fingerprint="",
-            dropped={},
-            train=records,
-        )
+        records = [Record("a text", label) for label in public_labels(config)]
+        task = Task.of_records(config, records, None)
         assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
         assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
         for style in ("completion", "chat"):
-            task.generation_prompt(labels[0], records[:1], style)
-            task.generation_prompt(labels[0], (), style)
-        assert task.icl_prefix(records) is not None and task.documents()
+            task.generation_prompt(task.labels[0], records[:1], style)
+            task.generation_prompt(task.labels[0], (), style)
+        assert task.icl_prefix(records) is not None
 
 
 def use_records(path: Path) -> None:
-    spec = source_spec(task_config.load_config("agnews"))
-    data_sources.read_records(path, spec).checked()
+    read_records(path, source_spec(task_config.load_config("agnews"))).checked()
 
 
 def use_rows(path: Path) -> None:
     """A file that somebody gives to `dpicl release`: its fields are guessed, and every record is read."""
     own = OwnRecords(labels={label: label for label in ("World", "Sports", "Business", "Sci/Tech")})
-    data_sources.read_records(path, own.spec(path)).checked()
+    read_records(path, own.spec(path)).checked()
 
 
 def use_queries(path: Path) -> None:
@@ -178,12 +148,6 @@ def use_outputs(path: Path) -> None:
     cache.close()
 
 
-def use_noted_records(path: Path) -> None:
-    """What was noted of records: it is believed or worked out again."""
-    found = AtHand.kept(path)
-    assert found is None or (found.fingerprint.encode() and found.test.encode())
-
-
 @dataclass(frozen=True)
 class Kind:
     """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other.
@@ -206,23 +170,18 @@ class Kind:
         return bytes_mutated(content, rng)
 
 
-class _Loader(yaml.SafeLoader):
-    """Knows what names a function, as `Function`."""
-
-
 class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads, without aliases."""
+    """Writes no aliases, and functions by their names."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-_Loader.add_constructor("!function", lambda loader, node: Function(node.value))
 _Dumper.add_representer(Function, lambda dumper, value: dumper.represent_scalar("!function", str(value)))
 
 
 def parse_yaml(content: bytes) -> Any:
-    return yaml.load(content, _Loader)
+    return parse(content.decode(), Path("file.yaml"), functions=True).data
 
 
 def write_yaml(value: Any) -> bytes:
@@ -235,18 +194,6 @@ def parse_lines(content: bytes) -> Any:
 
 def write_lines(value: Any) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in (value if isinstance(value, list) else [value]))
-
-
-def parse_csv(content: bytes) -> Any:
-    return list(csv.reader(io.StringIO(content.decode())))
-
-
-def write_csv(value: Any) -> bytes:
-    file = io.StringIO()
-    writer = csv.writer(file, escapechar="\\")
-    for row in value if isinstance(value, list) else [value]:
-        writer.writerow(map(str, row) if isinstance(row, list) else [str(row)])
-    return file.getvalue().encode("utf-8", "surrogatepass")
 
 
 def write_ledger(value: Any) -> bytes:
@@ -282,14 +229,12 @@ RECORDS = "".join(
 )
 
 
+CSV = "id,text,label\n" + "".join(f'{i},"story, {i}",{("World", "Sports")[i % 2]}\n' for i in range(6))
+
+
 def _results() -> list[bytes]:
     made = [make_result(), make_result("zero_shot"), make_result("real_demonstrations")]
     return [*(to_text(result).encode() for result in made), *_some("[!a]*/**/*.json", 5)]
-
-
-def _csv() -> list[bytes]:
-    rows = [["id", "text", "label"], *([str(i), f"story, {i}", ("World", "Sports")[i % 2]] for i in range(6))]
-    return [write_csv(rows)]
 
 
 def _ledgers() -> list[bytes]:
@@ -323,7 +268,6 @@ _LINES: dict[str, Any] = {"parse": parse_lines, "write": write_lines, "name": "f
 _NOTED = json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()
 KINDS = {
     "result": Kind(_results, use_result),
-    "side of a comparison": Kind(_results, use_side),
     "attack": Kind(lambda: _some("attacks/**/*.json", 8), use_attack),
     "external": Kind(lambda: [make_external().model_dump_json().encode()], use_external),
     "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,), **_YAML),
@@ -332,13 +276,13 @@ KINDS = {
     "records in JSON": Kind(
         lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], use_rows, (DataError,), "file.json"
     ),
-    "records in CSV": Kind(_csv, use_rows, (DataError,), "file.csv", parse_csv, write_csv),
+    "records in CSV": Kind(lambda: [CSV.encode()], use_rows, (DataError,), "file.csv", parse=None),
     "queries": Kind(lambda: [QUERIES], use_queries, (DataError,), **_LINES),
-    "card": Kind(lambda: [CARD.encode()], use_card, (UsageError,), **_YAML),
-    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], use_reproduced),
+    "card": Kind(lambda: [CARD.encode()], read_card, (UsageError,), **_YAML),
+    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], read_reproduced),
     "ledger": Kind(_ledgers, use_ledger, parse=parse_lines, write=write_ledger),
     "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,), parse=None),
     "calibration": Kind(_calibrations, use_calibration, (), "file.json", write=write_calibration),
-    "noted records": Kind(lambda: [_NOTED], use_noted_records, ()),
+    "noted records": Kind(lambda: [_NOTED], lambda path: [AtHand.kept(path)].clear(), ()),
     "output cache": Kind(_outputs, use_outputs, (), parse=None),
 }

@@ -12,10 +12,7 @@ import pytest
 from dpicl.api import lists
 from dpicl.cli.arguments import HELP
 from dpicl.cli.output import duration, plain
-from dpicl.engines.progress import TimeLeft
-from dpicl.engines.worker import Done
 from tests.harness.helpers import PLUGIN, refuse
-from tests.leaderboards.factory import make_result
 
 COMMANDS = (
     "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "plot", "lm-eval",
@@ -201,20 +198,6 @@ def test_json_holds_no_number_that_json_does_not_know():
 )
 def test_durations_are_short(seconds, text):
     assert duration(seconds) == text
-
-
-def test_time_left_is_unknown_first_and_then_corrected_by_what_cells_really_took():
-    cells = [make_result(seed=seed).cell for seed in range(4)]
-    unknown = TimeLeft({cell.id: None for cell in cells}, workers=1)
-    assert unknown.seconds() is None
-    unknown.finish(Done(cells[0], "done", 10.0))
-    assert unknown.seconds() == 30.0
-    known = TimeLeft({cell.id: 5.0 for cell in cells}, workers=2)
-    assert known.seconds() == 10.0
-    known.finish(Done(cells[0], "done", 10.0))  # twice as long as expected
-    assert known.seconds() == 15.0
-    known.finish(Done(cells[1], "skipped"))
-    assert known.seconds() == 10.0
 
 
 @pytest.mark.parametrize(

@@ -192,14 +192,6 @@ def test_only_real_records_beat_chance_by_the_nearest_demonstration(own_cache):
     assert np.mean(scores) > 0.25 + 4 * np.std(scores) / math.sqrt(len(scores))
 
 
-def test_answers_are_scored_by_the_same_main_metric(own_cache):
-    result = run_cell(make_cell("voting", task="agnews_codes", epsilon=8.0), SUITE, Workbench(MECHANISMS))
-    assert result.main_metric == "acc_nearest"
-    right = {d["id"]: d["label"] for d in load(limit_test=10).documents() if not d["content_free"]}
-    outcome = dict(zip(result.documents["acc_nearest"].ids, result.documents["acc_nearest"].outcomes, strict=True))
-    assert outcome == {answer.id: float(answer.text == right[answer.id]) for answer in result.answers}
-
-
 OWN = "data: {local: {missing: x}, hub: {missing: x}, synthetic: {missing: x}}"
 WRONG = {
     "another number of codewords": ("[Red, Blue, Green, Yellow]", "[Red, Blue]", "4 labels"),

@@ -101,11 +101,6 @@ def test_repr_shows_no_text(data):
 # --- limits, order, fingerprint
 
 
-def test_loading_twice_gives_the_same_task(data):
-    first, second = local(limit_train=2, limit_test=1, seed=4), local(limit_train=2, limit_test=1, seed=4)
-    assert (first.train, first.test, first.fingerprint) == (second.train, second.test, second.fingerprint)
-
-
 def test_limits_keep_so_many_records_a_class_and_so_many_tests(data):
     task = local(limit_train=2, limit_test=1)
     assert Counter(record.label for record in task.train) == dict.fromkeys(task.labels, 2)
@@ -129,11 +124,6 @@ def test_one_record_more_displaces_at_most_one_of_those_that_a_limit_keeps(tmp_p
 def test_half_of_a_surrogate_pair_becomes_a_question_mark_that_tokenizers_accept(data):
     append(data, "train", '{"text": "broken \\ud800 letter", "label": "World"}')
     assert "broken ? letter" in {record.text for record in local().train}
-
-
-def test_another_seed_keeps_other_records():
-    tests = [Task.load("trec", source="synthetic", limit_train=5, seed=seed).test for seed in (0, 1)]
-    assert tests[0] != tests[1]
 
 
 def test_a_shorter_test_set_is_the_beginning_of_a_longer_one(data):

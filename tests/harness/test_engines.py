@@ -17,7 +17,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, ResultError, UsageError
 from dpicl.engines import local as engines
 from dpicl.engines import worker
-from dpicl.engines.attempts import TRIES
+from dpicl.engines.dispatch import TRIES
 from dpicl.engines.local import Inline, Local, make_engine
 from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import CellProgress, Done, Job, Worker
@@ -246,6 +246,27 @@ def test_ctrl_c_leaves_no_traceback_and_no_worker(dpicl_process, sim_suite, tmp_
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err and "resource_tracker" not in err and "stopped" in err
+
+
+def test_a_result_that_is_there_stays_and_a_damaged_one_is_set_aside(tmp_path):
+    store, result = Store(tmp_path, "quick"), make_result()
+    store.prepare()
+    assert store.write_first(result)
+    before = store.path(result.cell).stat().st_mtime_ns
+    assert not store.write_first(result.model_copy(update={"created": "2030-01-01T00:00:00+00:00"}))
+    assert store.path(result.cell).stat().st_mtime_ns == before
+    store.path(result.cell).write_text("{")
+    assert store.write_first(result)
+    assert store.read(result.cell) == result
+    assert len(list(tmp_path.rglob("quarantine/*"))) == 1
+
+
+def test_a_lock_of_the_store_leaves_nothing(tmp_path):
+    store, cell = Store(tmp_path, "quick"), make_result().cell
+    store.prepare()
+    with store.lock(cell) as mine, store.lock(cell) as again:
+        assert (mine, again) == (True, False)
+    assert [path.name for path in (tmp_path / "quick" / ".locks").iterdir()] == [".gitignore"]
 
 
 def test_no_cells_need_no_workers(job):

@@ -48,11 +48,6 @@ def test_a_link_at_the_temporary_name_is_not_followed(planted, tmp_path, monkeyp
     assert (tmp_path / "victim").read_text() == "kept" and (tmp_path / "out").exists() is not foreseen
 
 
-def test_a_name_as_long_as_the_file_system_takes_can_be_written(tmp_path):
-    put_whole(tmp_path / ("a" * 255), "text")
-    assert [path.name for path in tmp_path.iterdir()] == ["a" * 255]
-
-
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
     for name in ("name.json", "checked/name.json", "plugin.py", "site/rows/old.html"):

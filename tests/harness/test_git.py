@@ -71,17 +71,6 @@ def test_what_is_missing_is_an_error_that_says_so(checkout: Path, monkeypatch: p
     assert manifest.commit() == (None, None)
 
 
-def test_a_work_tree_of_the_checkout_works_like_it(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    plain_git(checkout, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
-    assert (tmp_path / "side" / ".git").is_file()
-    monkeypatch.setattr(git, "CHECKOUT", tmp_path / "side")
-    head = plain_git(checkout, "rev-parse", "HEAD")
-    assert manifest.commit() == (head, False)
-    (tmp_path / "side" / "file.txt").write_text("changed\n")
-    manifest.commit.cache_clear()
-    assert manifest.commit() == (head, True)
-
-
 def test_an_installed_package_has_no_commit_even_inside_somebodys_repository(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ):

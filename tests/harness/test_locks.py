@@ -50,16 +50,6 @@ def test_what_a_killed_process_left_is_found_and_removed(tmp_path: Path) -> None
     assert abandoned(tmp_path / "nowhere") == [] and remove_abandoned(tmp_path / "nowhere") == 0
 
 
-def test_files_and_links_are_no_temporary_folders(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (tmp_path / ".link").symlink_to(elsewhere)
-    (tmp_path / ".file").write_text("mine")
-    (tmp_path / "shown").mkdir()
-    assert remove_abandoned(tmp_path) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".file", ".link", "elsewhere", "shown"]
-
-
 def _busy(parent: Path) -> None:
     for _ in range(60):
         with temporary_folder(parent, "x") as folder:

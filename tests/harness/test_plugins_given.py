@@ -98,6 +98,12 @@ def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
         models.load("fak", device="cpu")
 
 
+@pytest.mark.parametrize("value", ["3", "[load]", "{'a:b': load}", "{'a': 1}", "{3: load}"])
+def test_models_must_be_names_and_loaders(tmp_path, value):
+    with pytest.raises(PluginError, match=r"MODELS in .* must be a dictionary"):
+        registry.load_plugin(fake(tmp_path, more=f"MODELS = {value}\n"))
+
+
 # --- all of them, in worker processes --------------------------------------------------------------------------------
 
 

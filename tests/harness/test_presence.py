@@ -10,7 +10,8 @@ import pytest
 from dpicl.core.cell import Cell
 from dpicl.core.paths import private_folder
 from dpicl.data.task import Task
-from dpicl.engines.worker import Job, LocalWorker
+from dpicl.engines.local import Inline
+from dpicl.engines.worker import Job
 from dpicl.plan.presence import select_current
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import SuiteReference
@@ -141,11 +142,12 @@ def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
     (prism,) = [result for result in lab.store().load_all()[0] if result.cell.mechanism == "prism"]
     path = lab.store().path(prism.cell)
     text = path.read_text()
-    worker = LocalWorker(Job(prism.suite, lab.results))
-    assert worker.attempt(prism.cell, lambda event: None).status == "present"
+    job, events = Job(prism.suite, lab.results), []
+    Inline().run([prism.cell], job, events.append)
     lab.records([*TRAIN, *OTHER])
-    done = LocalWorker(Job(prism.suite, lab.results)).attempt(prism.cell, lambda event: None)
-    assert done.status == "failed" and "other records" in done.message
+    Inline().run([prism.cell], job, events.append)
+    present, done = events
+    assert present.status == "present" and done.status == "failed" and "other records" in done.message
     assert path.read_text() == text
 
 

@@ -10,7 +10,7 @@ import pytest
 from dpicl.core.errors import DataError, UsageError
 from dpicl.data.splits import Record, fingerprint
 from dpicl.data.task import Task, load_config
-from tests.harness.helpers import assert_shown_nowhere, write
+from tests.harness.helpers import write
 
 #: Sizes of the public part in these tests.
 PUBLIC = 4
@@ -37,13 +37,6 @@ def test_the_turns_of_a_dialogue_become_one_line_and_so_does_the_summary(chats):
     assert Task.load("samsum", "local").test == (Record("Ann: Hi / Ben: Hello / Ann: Bye", "They talk."),)
 
 
-def test_the_lines_of_a_document_are_joined_by_blanks(chats):
-    rows = [{"document": f"One {i}.\n\nTwo.", "summary": "Both."} for i in range(9)]
-    for split in ("train", "test"):
-        write(chats, "xsum", split, rows[:8] if split == "train" else rows[8:])
-    assert Task.load("xsum", "local").test == (Record("One 8. Two.", "Both."),)
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "text", "label"),
     [
@@ -62,15 +55,6 @@ def test_every_record_is_cut_at_its_first_words(chats, name, fields, text, label
     for record in (*task.train, *task.public, *task.test):
         assert record.text.split()[1:] == [f"{fields[0]}{n}" for n in range(text - 1)]
         assert record.label.split()[1:] == [f"{fields[1]}{n}" for n in range((label or 501) - 1)]
-
-
-def test_records_that_a_cut_makes_equal_are_one_record(chats):
-    same = " ".join(f"word{n}" for n in range(160))
-    rows = [*chat_rows(12), {"dialogue": f"{same} one", "summary": "a"}, {"dialogue": f"{same} two", "summary": "b"}]
-    write(chats, "samsum", "train", rows)
-    task = Task.load("samsum", "local")
-    assert task.dropped["duplicates"] == 1
-    assert len(task.train) + len(task.public) == 13
 
 
 def test_the_public_part_has_its_size_and_shares_no_record_with_the_private_one(chats):
@@ -101,12 +85,6 @@ def test_a_private_record_more_or_less_changes_no_public_one(chats):
     for gone in before.train:
         write(chats, "samsum", "train", [row for row in chat_rows(12) if row["dialogue"] != gone.text])
         assert Task.load("samsum", "local").public == before.public
-
-
-def test_the_limit_counts_private_records_and_leaves_the_public_ones(chats):
-    task = Task.load("samsum", "local", limit_train=3)
-    assert len(task.train) == 3
-    assert task.public == Task.load("samsum", "local").public
 
 
 def test_the_fingerprint_covers_the_public_records(chats):
@@ -158,14 +136,6 @@ def test_out_of_distribution_records_do_not_depend_on_the_private_ones(chats):
     assert private > 0
 
 
-def test_out_of_distribution_records_that_are_too_few_are_an_error(chats):
-    write(chats, "xsum", "train", [{"document": "SECRET news", "summary": "line"}])
-    write(chats, "xsum", "test", [{"document": "exam", "summary": "line"}])
-    with pytest.raises(DataError, match="xsum has 1 records and samsum needs 4") as caught:
-        Task.load("samsum", "local").public_records("out")
-    assert_shown_nowhere("SECRET", caught.value)
-
-
 def test_a_set_is_not_out_of_its_own_distribution(chats):
     with pytest.raises(DataError, match="choose another source"):
         Task.load("chatdoctor", "synthetic").public_records("out")
@@ -195,12 +165,3 @@ def test_a_local_film_becomes_one_line_of_json(chats):
         Record('{"title": "A {b}\\n%s", "year": 1999, "genres": ["War"], "cast": ["A", "B"]}', "movie"),
     )
     assert (task.labels, task.partitioned, task.kind, task.main_metric) == (("movie",), False, "json", "valid")
-
-
-@pytest.mark.parametrize("change", [{"year": "SECRET"}, {"title": ["SECRET"]}, {"cast": "SECRET"}, {"genres": None}])
-def test_a_broken_film_is_named_by_line_and_never_shown(chats, change):
-    write(chats, "wikimovies", "test", [FILM])
-    write(chats, "wikimovies", "train", [{**FILM, "year": 1950}, {**FILM, **change}])
-    with pytest.raises(DataError, match=r"wikimovies/train\.jsonl line 2 needs title") as caught:
-        Task.load("wikimovies", "local")
-    assert_shown_nowhere("SECRET", caught.value)

@@ -38,36 +38,22 @@ def test_keys_without_a_meaning_here_are_those_of_lm_eval():
 
 CHANGES = {
     "booleans for labels": ("[World, Sports, Business, Technology]", "[yes, no]", 10, "put it in quotes"),
-    "numbers for labels": ("[World, Sports, Business, Technology]", "[1, 2]", 10, "put it in quotes"),
-    "no labels": ("[World, Sports, Business, Technology]", "[]", 10, "at least 2 items"),
-    "labels that are a text": ("[World, Sports, Business, Technology]", "World", 10, "list"),
     "a label twice": ("[World, Sports, Business, Technology]", "[World, World]", 10, "twice"),
-    "a label of two lines": ("[World, Sports,", '["a\\nb", Sports,', 10, "one line"),
-    "labels in code": (
-        "doc_to_choice: [World, Sports, Business, Technology]",
-        "doc_to_choice: !function a.b",
-        10,
-        "list",
-    ),
     "a mapped label that is none": ("Sci/Tech: Technology}", "Sci/Tech: Tech}", 44, "none of doc_to_choice"),
     "an unknown main metric": ("main_metric: acc_logistic", "main_metric: acc_logistics", 25, "Did you mean"),
     "a metric that is not listed": ("metric: acc\n", "metric: accuracy\n", 14, "list it"),
     "a template that does not parse": ('"Article: {{text}}\\nAnswer:"', '"Article: {{text}"', 8, "template"),
     "a template with another field": ("{{text}}", "{{title}}", 8, "nothing else"),
     "a template with code": ("{{text}}", "{{ cycler.__init__.__globals__.os.system('x') }}", 8, "nothing else"),
-    "a template with a loop": ("{{text}}", "{% for i in range(9) %}x{% endfor %}", 8, "nothing else"),
-    "a template with a power": ("{{text}}", "{{ 9 ** 9 ** 9 }}", 8, "nothing else"),
     "a template that is code": (
         'doc_to_text: "Article: {{text}}\\nAnswer:"',
         "doc_to_text: !function os.getcwd",
         8,
         "written out",
     ),
-    "stop strings that are a text": ('stop: ["\\n", " END"]', "stop: END", 27, "list"),
     "an empty stop string": ('stop: ["\\n", " END"]', 'stop: [""]', 27, "at least 1 item"),
     "no prompts in a style": ("    chat:", "    chats:", 33, "no meaning"),
     "a number of records that is a text": ("train: 2000", "train: many", 51, "whole number"),
-    "a module that is a path": ("module: dpicl.tasks.synthetic.agnews", "module: ../../x", 51, "dotted name"),
     "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "no meaning"),
     "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),
     "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
@@ -77,7 +63,6 @@ CHANGES = {
 PREFIX = 'private_prefix: "Text:"'
 CHANGES |= {
     "an unknown placeholder": ('News Type: \\"{label}\\"\\nText: \\""', '{labl}"', 32, "{label}"),
-    "a placeholder that reaches into an object": (PREFIX, 'private_prefix: "{label.__class__}"', 39, "{label}"),
     "a placeholder of a gigabyte": (PREFIX, 'private_prefix: "{label:>1000000000}"', 39, "{label}"),
 }
 
@@ -93,7 +78,7 @@ def test_a_wrong_value_is_one_sentence_with_its_line(name: str):
     assert f"line {line}:" in said and words in said and "\n" not in said
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "board", "list"])
+@pytest.mark.parametrize("command", ["plan", "list"])
 def test_every_command_says_so_before_anything_runs(dpicl, meals: Path, command: str):
     file = meals / "task.yaml"
     file.write_text(file.read_text().replace("doc_to_choice:", "doc_to_choice: []\nunused:", 1))
@@ -101,7 +86,7 @@ def test_every_command_says_so_before_anything_runs(dpicl, meals: Path, command:
     refuse(dpicl(*words, "--plugin", meals), "line", "doc_to_choice")
 
 
-@pytest.mark.parametrize("command", ["plan", "board", "list"])
+@pytest.mark.parametrize("command", ["plan", "list"])
 def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, monkeypatch, command: str):
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
     (meals / "own.py").write_text(f"open({str(meals / 'ran')!r}, 'w')")

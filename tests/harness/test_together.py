@@ -70,22 +70,10 @@ def squares_of(service: Squares, *numbers: int) -> list[int]:
     return [service.of(number) for number in numbers]
 
 
-def test_results_come_in_the_order_of_the_calls() -> None:
-    service = Squares(most=1)
-    calls = [partial(squares_of, service, *range(length)) for length in (5, 0, 3, 1)]
-    assert together(calls) == [[0, 1, 4, 9, 16], [], [0, 1, 4], [0]]
-    assert together([]) == []
-
-
 def test_what_several_wait_for_is_served_at_once() -> None:
     service = Squares()
     together([partial(squares_of, service, number, number + 10) for number in range(4)])
     assert service.portions == [[0, 1, 2, 3], [10, 11, 12, 13]]
-
-
-def test_without_jobs_a_service_answers_too() -> None:
-    assert Squares().of(7) == 49
-    assert not active()
 
 
 def test_jobs_start_jobs() -> None:
@@ -250,21 +238,6 @@ def test_jobs_that_wait_for_each_other_are_an_error() -> None:
     assert opened.open == set()
     with pytest.raises(RuntimeError, match="Nobody else"):
         wait_until(lambda: False)
-
-
-def test_a_condition_is_waited_for() -> None:
-    service, said = Squares(), list[str]()
-
-    def second() -> None:
-        wait_until(lambda: "first" in said)
-        said.append("second")
-
-    def first() -> None:
-        squares_of(service, 1, 2)
-        said.append("first")
-
-    together([second, first])
-    assert said == ["first", "second"]
 
 
 def test_what_is_exclusive_is_held_by_one() -> None:

@@ -137,13 +137,9 @@ def test_a_mail_is_shown_as_it_is_and_asked_for_without_a_label(synthetic):
         ("one two three four five", 1.0),
         ("one two three four", 0.0),
         ("one two three four four", 0.0),
-        ("ONE Two one two THREE four", 0.0),
-        ("uno dos tres cuatro cinco", 1.0),
         ("猫 犬 鳥 魚 馬", 1.0),
         ("", 0.0),
-        (" / / / ! ? -- :) / >", 0.0),
         ("Write an e-mail. E-mail: Write an e-mail. one two three four", 0.0),
-        ("E-mail: Write one two three four five", 1.0),
         ("one two three four five one two three four five", 1.0),
         ("one two three four five one two three four five one", 0.0),
         ("one two three four five" + " the" * 50, 0.0),
@@ -161,14 +157,6 @@ def test_word_distance_by_hand():
     assert mail.word_distance(["pump station"], records) == pytest.approx(1.0)
     for nothing in ([], ["", "?!"]):
         assert mail.word_distance(nothing, records) == mail.word_distance(records, nothing) == 1.0
-
-
-def test_word_distance_tells_only_the_commonest_words_apart():
-    common = " ".join(f"common{i} common{i}" for i in range(mail.COMMON_WORDS))
-    records = [f"{common} zeta eta theta"]
-    assert mail.word_distance([f"{common} iota kappa lambda"], records) == pytest.approx(0.0)
-    share = 2 / (2 * mail.COMMON_WORDS + 3)
-    assert mail.word_distance([common.replace("common42", "rare") + " a b c"], records) == pytest.approx(share)
 
 
 def test_repeats_by_hand():

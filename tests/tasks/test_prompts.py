@@ -24,25 +24,20 @@ def completion(task: Task, label: str, *examples: Record) -> str:
     return prompt
 
 
-def test_agnews_completion_prompt_is_tangs(tasks):
-    instruction = "Given a label of news type, generate the chosen type of news accordingly.\n\n"
-    shown = 'News Type: "Sports"\nText: "a text END"\n'
-    assert completion(tasks["agnews"], "Sports") == instruction + 'News Type: "Sports"\nText: "'
-    assert completion(tasks["agnews"], "Sports", TEXT, TEXT) == instruction + shown * 2 + 'News Type: "Sports"\nText: "'
+GIVEN = "Given a label of {} type, generate {} accordingly.\n\n"
+COMPLETIONS = {
+    "agnews": (GIVEN.format("news", "the chosen type of news"), "News Type"),
+    "dbpedia": (GIVEN.format("document", "the chosen type of document"), "Document Type"),
+    "trec": (GIVEN.format("answer", "a question based on the given answer type"), "Answer Type"),
+}
 
 
-def test_dbpedia_completion_prompt_is_tangs(tasks):
-    assert completion(tasks["dbpedia"], "School", Record("x", "School")) == (
-        "Given a label of document type, generate the chosen type of document accordingly.\n\n"
-        'Document Type: "School"\nText: "x END"\nDocument Type: "School"\nText: "'
-    )
-
-
-def test_trec_completion_prompt_is_tangs(tasks):
-    assert completion(tasks["trec"], "Person", Record("Who?", "Person")) == (
-        "Given a label of answer type, generate a question based on the given answer type accordingly.\n\n"
-        'Answer Type: "Person"\nText: "Who? END"\nAnswer Type: "Person"\nText: "'
-    )
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_completion_prompts_are_tangs(tasks, name):
+    (instruction, kind), label = COMPLETIONS[name], tasks[name].labels[0]
+    shown, asked = f'{kind}: "{label}"\nText: "a text END"\n', f'{kind}: "{label}"\nText: "'
+    assert completion(tasks[name], label) == instruction + asked
+    assert completion(tasks[name], label, *[Record("a text", label)] * 2) == instruction + shown * 2 + asked
 
 
 @pytest.mark.parametrize(("name", "slot"), [("mit_g", "Genre"), ("mit_d", "Director")])

@@ -105,17 +105,6 @@ def test_scores_say_which_facts_surface(task):
     )
 
 
-def test_with_a_limit_facts_count_by_the_records_that_are_there():
-    few = Task.load("shared_facts", limit_train=100)
-    truth = facts.held(few.train, 0)
-    assert sum(truth.values()) == 100 and max(truth.values()) < 30
-    (fact,) = [password for password, n in truth.items() if n == max(truth.values())][:1]
-    found = evaluate(few, SimulatedLM(), [Demonstration(fact, "note")])
-    group = facts.group_of(truth[fact])
-    assert found.aggregates[f"surfaces_{group}"] > 0
-    assert sum(value > 0 for value in found.aggregates.values()) == 1
-
-
 def test_real_records_surface_single_facts_and_noise_does_not(task):
     shown = release(RealDemonstrations(), task, SimulatedLM(), ReleaseConfig(epsilon=math.inf, delta=1e-5, shots=40))
     real = evaluate(task, SimulatedLM(), shown.demonstrations)

@@ -75,18 +75,6 @@ def test_zero_shot_samples_public_texts_on_a_json_task_and_nothing_elsewhere(tas
         assert release(ZeroShot(), tasks[name])[0] == []
 
 
-@pytest.mark.parametrize("mechanism", [ZeroShot(), RealDemonstrations()])
-def test_sampled_texts_end_where_released_texts_do(tasks, mechanism):
-    class Says(SimulatedLM):
-        def generate(self, prompts, max_tokens, stop=(), prefix=None, *, temperature=0.0, seeds=None, broken="raise"):
-            assert (temperature, len(set(seeds)), max_tokens) == (1.0, len(prompts), 80)
-            assert not any(word.isspace() for word in stop)
-            return ["\n\n {} \nmore", "{} END more", ""]
-
-    texts, _ = release(mechanism, tasks["wikimovies"], model=Says())
-    assert [demonstration.text for demonstration in texts] == ["{}", "{}", ""]
-
-
 def test_real_demonstrations_show_fresh_private_films_for_each_text(tasks):
     task, model = tasks["wikimovies"], NotingLM()
     texts, ledger = release(RealDemonstrations(), task, model=model)

@@ -6,14 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from lm_eval import evaluator
 from lm_eval.api.model import LM
-from lm_eval.tasks import TaskManager
 
 from dpicl import models
-from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.errors import ResultError
 from dpicl.data.sources import Record
-from dpicl.data.task import TASKS
 from dpicl.evaluation import text_metrics
 from dpicl.evaluation.lm_eval_bridge import evaluate, evaluate_with
 from dpicl.mechanism.bases import Demonstration
@@ -149,26 +146,6 @@ class _Silent(SimulatedLM):
         raise AssertionError("released texts are scored without the model")
 
     encode = generate
-
-
-def test_the_test_records_themselves_are_valid_and_at_distance_0(tasks):
-    evaluation = evaluate(tasks["wikimovies"], _Silent(), tasks["wikimovies"].test)
-    assert evaluation.scores == {"parses": 1.0, "valid": 1.0}
-    assert evaluation.aggregates == {"genre_distance": 0.0, "year_distance": 0.0}
-
-
-def test_a_json_task_without_texts_says_what_to_ask_for(tasks):
-    with pytest.raises(UsageError, match="at least 1 shot"):
-        evaluate(tasks["wikimovies"], _Silent(), ())
-
-
-def test_lm_eval_runs_the_task_files_by_itself():
-    manager = TaskManager(include_path=str(TASKS), include_defaults=False, metadata={"source": "synthetic"})
-    names = ["dpicl_samsum", "dpicl_wikimovies"]
-    output = evaluator.evaluate(Always(json.dumps(FILM)), manager.load(names), limit=4, bootstrap_iters=0)
-    assert output["results"]["dpicl_wikimovies"]["valid,none"] == 1.0
-    assert 0 <= output["results"]["dpicl_samsum"]["rougeL,none"] < 0.5
-    assert "meteor,none" not in output["results"]["dpicl_samsum"]
 
 
 class Always(Fixed):

@@ -14,7 +14,7 @@ from dpicl.cli import output
 from dpicl.cli.arguments import Subparsers, add_command
 from dpicl.core.errors import ResultError, require_known
 from dpicl.core.locks import abandoned, folder_bytes, remove_abandoned
-from dpicl.core.paths import calibration_folder, models_folder
+from dpicl.core.paths import models_folder
 from dpicl.data.task import list_tasks
 from dpicl.releasing.output_cache import Collection, clear, collections, outputs_folder
 
@@ -87,7 +87,7 @@ def _clear(arguments: argparse.Namespace) -> int:
 
 def _places() -> list[Path]:
     """Where temporary folders are made."""
-    return [models_folder(), calibration_folder()]
+    return [models_folder()]
 
 
 @contextmanager

@@ -7,19 +7,14 @@ and exits with code 2; library users catch :class:`DpiclError`.
 from __future__ import annotations
 
 import difflib
-import os
-import re
 from collections.abc import Collection, Iterable
-from pathlib import Path
 
 from dpicl.core.printable import shortened
 
 #: Characters of a message that is shown.
 _LONGEST = 10_000
 #: What a plug-in may bring, as messages call it.
-PLUGGABLE = ("mechanism", "task", "attack", "model")
-#: Files of the working folder that a forgotten plug-in is looked for in, and how much of each is read.
-_FILES, _LARGEST_PLUGIN = 50, 200_000
+_PLUGGABLE = ("mechanism", "task", "attack", "model")
 
 
 class DpiclError(Exception):
@@ -77,37 +72,12 @@ def one_line(error: BaseException, most: int = _LONGEST) -> str:
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
-    """A UsageError for an unknown name, with the closest known one, all of them, and a forgotten plug-in."""
+    """A UsageError for an unknown name, with the closest known one and all of them."""
     known = sorted(choices)
     close = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    if kind in PLUGGABLE and (path := _own(kind, name)) is not None:
-        hint = f" {path} has it: add `--plugin {path}`."
-    own = " One of your own comes with --plugin." if kind in PLUGGABLE and not hint else ""
+    own = " One of your own comes with `--plugin FILE_OR_FOLDER`." if kind in _PLUGGABLE and not hint else ""
     return UsageError(f"Unknown {kind} '{name}'.{hint}{own} Known: {', '.join(known) or 'none'}.")
-
-
-def _own(kind: str, name: str) -> Path | None:
-    """The file or folder here that looks as if it brought the name."""
-    if Path(name).name != name or name.startswith("."):
-        return None
-    if kind == "task":
-        return Path(name) if os.path.isfile(Path(name) / "task.yaml") else None  # False for a name that is too long
-    try:
-        files = [Path(f"{name}.py"), Path(name) / f"{name}.py", *sorted(Path().glob("*.py"))[:_FILES]]
-        return next((path for path in files if path.is_file() and _names(path, kind, name)), None)
-    except OSError:
-        return None
-
-
-def _names(path: Path, kind: str, name: str) -> bool:
-    with path.open("rb") as file:
-        text = file.read(_LARGEST_PLUGIN).decode("utf-8", "replace")
-    said = re.escape(name.partition(":")[0])
-    return (
-        re.search(rf"MODELS\b.*[\"']{said}[\"']" if kind == "model" else rf"name\b[^=\n]*=\s*[\"']{said}[\"']", text)
-        is not None
-    )
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:

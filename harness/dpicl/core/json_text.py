@@ -42,7 +42,12 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
         raise ValueError(f"it is not complete JSON ({error.msg}, line {error.lineno})") from None
     except ValueError:  # Python's limit of digits
         raise ValueError("it holds a number with too many digits") from None
-    _require(value, plain and _may_hold_half_a_pair(text))
+    _require_depth(value)
+    if plain and ("\\u" in text or not text.isascii()):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half of a surrogate pair, which is no character") from None
     return value
 
 
@@ -84,42 +89,12 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def _may_hold_half_a_pair(text: str) -> bool:
-    """Whether a text of the value may be one that UTF-8 cannot write: by an escape, or as it stands."""
-    if "\\u" in text:
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _require(value: Any, texts: bool) -> None:
-    """Raises ValueError for what is too deep, or has texts that not every program can hold (looked at with ``texts``).
-
-    Goes level by level, so that no depth ends it.
-    """
-    level, depth = [value], 0
-    while level:
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested too deeply, over {DEEPEST} levels")
-        inside: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                inside += (*item.keys(), *item.values()) if texts else item.values()
-            elif isinstance(item, list):
-                inside += item
-            elif texts and isinstance(item, str):
-                _require_text(item)
-        level, depth = [item for item in inside if texts or isinstance(item, dict | list)], depth + 1
-
-
-def _require_text(item: str) -> None:
-    try:
-        item.encode()
-    except UnicodeEncodeError:
-        raise ValueError("it holds half of a surrogate pair, which is no character") from None
+def _require_depth(value: Any, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise ValueError(f"it is nested too deeply, over {DEEPEST} levels")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if isinstance(item, dict | list):
+            _require_depth(item, depth + 1)
 
 
 class _Refused(ValueError):

@@ -6,7 +6,6 @@ their own modules.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import importlib.util
@@ -33,8 +32,6 @@ from dpicl.core.files import content_of
 #: What the module of a plugin file is called, before the start of its hash.
 MODULE: Final = "dpicl_plugin_"
 
-#: Folders of the package dpicl that were packages of their own.
-_PARTS = ("harness", "leaderboards", "mechanisms", "tasks")
 #: What begins so is content, shipped or not, that the harness treats alike.
 _CONTENT = ("dpicl.mechanisms.", "dpicl.tasks.")
 
@@ -240,29 +237,12 @@ def _import_file(name: str, path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their own module up by name
     try:
         with theirs(f"Plugin {path} fails to import"):
-            try:
-                spec.loader.exec_module(module)
-            except ImportError as error:
-                if (error.name or "").partition(".")[0] in _PARTS:
-                    raise PluginError(_new_import(path, str(error.name))) from error
-                raise
+            spec.loader.exec_module(module)
             _check_alone(path, [sys.modules[each] for each in sys.modules.keys() - before])
     except BaseException:
         sys.modules.pop(name, None)
         raise
     return module
-
-
-def _new_import(path: Path, module: str) -> str:
-    """What to write instead of imports from a part of the package that was a package of its own."""
-    tree = ast.parse(path.read_bytes())
-    names = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _PARTS
-        for alias in node.names
-    }
-    return f"'{module}' is a part of the package dpicl now; write 'from dpicl import {', '.join(sorted(names)) or '…'}'"
 
 
 @contextmanager

@@ -24,7 +24,7 @@ _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
 #: Endings of the files that are read.
 SUFFIXES = (*_LINES, ".json", *_TABLES, ".parquet", ".xlsx")
 #: Characters of a row; bytes of a file, of Parquet when it is unpacked.
-LONGEST_LINE, _LARGEST = 10_000_000, 4_000_000_000
+LONGEST_LINE, _LARGEST = 10_000_000, 2_000_000_000
 #: Rows whose fields are looked at for those of text and label.
 _FIRST_ROWS = 20
 #: How files begin that are not ours, what they are, and what to do.

@@ -159,11 +159,6 @@ class LocalKeys(_Keys):
         return self
 
 
-class Splits(_Keys):
-    train: Text
-    test: Text
-
-
 class _Source(_Keys):
     """One source of records, or why there is none."""
 
@@ -183,7 +178,7 @@ class Hub(_Source):
     path: Text | None = None
     name: Text | None = None
     revision: Text | None = None
-    splits: Splits | None = None
+    splits: Annotated[dict[Literal["train", "test"], Text], Field(min_length=2)] | None = None
     text: Text | None = None
     label: Text | None = None
     labels: list[str] | None = None
@@ -196,11 +191,6 @@ class Synthetic(_Source):
     test: Number | None = None
 
 
-class MaxWords(_Keys):
-    text: Number | None = None
-    label: Number | None = None
-
-
 class Other(_Keys):
     task: Line
     source: Literal["hub", "local", "synthetic"] | None = None
@@ -211,7 +201,7 @@ class DataKeys(_Keys):
     hub: Hub
     synthetic: Synthetic
     public: dict[Literal["hub", "local", "synthetic"], Number] = {}
-    max_words: MaxWords | None = None
+    max_words: dict[Literal["text", "label"], Number] = {}
     line_separator: Text = " "
     out_of_distribution: Other | None = None
 

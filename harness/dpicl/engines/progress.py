@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tqdm.std import tqdm
@@ -18,50 +18,12 @@ from dpicl.engines.worker import CellProgress, Done, Report
 _QUIET_SECONDS = 30.0
 
 
-class TimeLeft:
-    """How long the rest will take, from the estimates of a plan, corrected by what the finished cells really took.
-
-    estimates: cell id -> seconds in one process (None: nothing is known).
-    """
-
-    def __init__(self, estimates: Mapping[str, float | None], workers: int) -> None:
-        self._waiting = dict(estimates)
-        self._workers = workers
-        self._expected = self._spent = 0.0
-        self._seconds: list[float] = []
-
-    def finish(self, done: Done) -> None:
-        expected = self._waiting.pop(done.cell.id, None)
-        if done.status != "done":
-            return
-        self._seconds.append(done.seconds)
-        if expected is not None:
-            self._expected += expected
-            self._spent += done.seconds
-
-    def seconds(self) -> float | None:
-        """Wall-clock seconds; None while nothing is known."""
-        pace = self._spent / self._expected if self._expected else 1.0
-        mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
-        total = 0.0
-        for estimate in self._waiting.values():
-            known = mean if estimate is None else estimate * pace
-            if known is None:
-                return None
-            total += known
-        return total / min(self._workers, max(1, len(self._waiting)))
-
-    def text(self) -> str:
-        left = self.seconds()
-        return "time left: known after the first cell" if left is None else f"about {duration(left)} left"
-
-
 @contextmanager
-def show_progress(total: int, left: TimeLeft) -> Iterator[Report]:
+def show_progress(total: int) -> Iterator[Report]:
     """The function that an engine reports to: a line for each finished cell, and how far the running ones are, which is
     a bar on a terminal and now and then a line elsewhere."""
     tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind when the process is killed
-    finished, last = 0, time.monotonic()
+    finished, start, last = 0, time.monotonic(), time.monotonic()
     with tqdm(total=total, unit=" cells", leave=False, disable=not sys.stderr.isatty(), file=sys.stderr) as bar:
 
         def say(text: str) -> None:
@@ -72,17 +34,17 @@ def show_progress(total: int, left: TimeLeft) -> Iterator[Report]:
         def report(event: CellProgress | Done) -> None:
             nonlocal finished
             if isinstance(event, Done):
-                left.finish(event)
                 finished += event.status != "busy"
                 bar.update(event.status != "busy")
-                say(f"[{finished}/{total}] {describe_outcome(event)}{f'; {left.text()}' if finished < total else ''}")
+                left = (time.monotonic() - start) / max(1, finished) * (total - finished)
+                say(f"[{finished}/{total}] {describe_outcome(event)}{f'; about {duration(left)} left' if left else ''}")
                 return
             running = printable(f"{event.cell}: {event.done} of {event.total} {event.unit}")
             bar.set_postfix_str(running)
             if bar.disable and time.monotonic() - last > _QUIET_SECONDS:
                 say(f"    {running}")
 
-        say(f"{count(total, 'cell')} to do, {left.text()}.")
+        say(f"{count(total, 'cell')} to do.")
         yield report
 
 

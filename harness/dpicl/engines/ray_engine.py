@@ -1,8 +1,4 @@
-"""Cells on a Ray cluster: each is a task of Ray's, which schedules it, and runs it again where its worker or node dies.
-
-This process alone has the results folder: it locks cells, hands them out, and writes what comes back through the object
-store. So the nodes need no shared folder, and a node that is lost leaves nothing behind.
-"""
+"""Cells as tasks on a Ray cluster. The nodes need no shared folder: results come back through Ray's object store."""
 
 from __future__ import annotations
 
@@ -13,9 +9,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,16 +22,15 @@ from dpicl.core.interrupts import undisturbed
 from dpicl.core.messages import count
 from dpicl.core.plugins import version_of
 from dpicl.core.together import together
-from dpicl.engines.attempts import TRIES, lost
+from dpicl.engines.dispatch import POLL_SECONDS, Dispatcher, WorkerLost, make_portable
 from dpicl.engines.settings import EngineSettings
-from dpicl.engines.worker import AT_ONCE, Job, Outcome, Recorder, Report, Worker, limit_threads
-from dpicl.engines.worker_process import make_portable
+from dpicl.engines.worker import AT_ONCE, Job, Outcome, Report, Worker, limit_threads
 from dpicl.results import manifest
 
 _log = logging.getLogger(__name__)
 #: Cores of a task where nothing else is asked for.
 _CPUS = 2
-_POLL_SECONDS, _ANSWER_SECONDS, _QUIET_SECONDS = 1.0, 5.0, 60.0
+_ANSWER_SECONDS, _QUIET_SECONDS = 5.0, 60.0
 #: What the driver's process tells of its surroundings: where records, caches and models are.
 _CARRIED = ("DPICL_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_")
 _FOLDERS = ("DPICL_DATA", "DPICL_CACHE", "HF_HOME", "HF_HUB_CACHE")
@@ -52,125 +46,61 @@ class Ray:
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
         with connected(self.settings.address) as ray:
-            run = _Run(ray, self, cells, job, report, wait_for_locks)
-            try:
-                run.work()
-            finally:
-                with undisturbed():
-                    run.end()
+            Dispatcher(_RayTasks(ray, self, job), cells, job, report, wait_for_locks).run()
 
 
-def ray_engine(workers: int | None, settings: EngineSettings) -> Ray:
-    """Raises UsageError where Ray is not installed."""
-    import_ray()
-    return Ray(workers, settings)
+class _RayTasks:
+    """The tasks of a run; Ray schedules them. One whose worker or node dies is lost."""
 
+    portion = AT_ONCE
 
-class _Run:
-    """waiting: portions of cells of one model. running: a task's reference -> its cells, with their locks."""
-
-    def __init__(self, ray: Any, engine: Ray, cells: Sequence[Cell], job: Job, report: Report, wait: bool) -> None:
-        self.ray, self.report, self.wait = ray, report, wait
+    def __init__(self, ray: Any, engine: Ray, job: Job) -> None:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        most_cpus = max((int(node.get("CPU", 0)) for node in nodes), default=0)
         gpus = engine.settings.gpus
         self.gpus = int(any(node.get("GPU", 0) for node in nodes)) if gpus is None else gpus
-        self.cpus = engine.settings.cpus or max(1, min(_CPUS, most_cpus))
-        slots = sum(_holds(node, self.cpus, self.gpus) for node in nodes)
-        if not slots:
+        most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
+        self.cpus = engine.settings.cpus or max(1, min(_CPUS, most))
+        places = sum(_places(node, self.cpus, self.gpus) for node in nodes)
+        if not places:
             asked = count(self.cpus, "CPU") + (f" and {count(self.gpus, 'GPU')}" if self.gpus else "")
             raise UsageError(f"No node of the Ray cluster holds a worker of {asked}; change --cpus or --gpus.")
-        self.workers = engine.workers or slots
-        self.recorder, self.payload = Recorder(job), ray.put(WorkerPayload.packed(job))
-        self.waiting = deque(self._portions(cells))
-        self.running: dict[Any, list[tuple[Cell, ExitStack]]] = {}
-        self.said = time.monotonic()
+        self.size = engine.workers or places
+        self.ray, self.payload, self.heard = ray, ray.put(WorkerPayload.packed(job)), time.monotonic()
+        options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
+        self.attempt = ray.remote(scheduling_strategy="SPREAD", **options)(_attempt)
+        self.tasks: set[Any] = set()
 
-    def work(self) -> None:
-        while self.waiting or self.running:
-            for _ in range(len(self.waiting)):
-                if len(self.running) < self.workers:
-                    self._submit(self.waiting.popleft())
-            if not self.running:  # another run has the cells that are left
-                time.sleep(_POLL_SECONDS)
-                continue
-            ready, _ = self.ray.wait(list(self.running), timeout=_POLL_SECONDS)
-            for task in ready:
-                self._collect(task, self.running.pop(task))
-            self._say_that_nothing_happens(bool(ready))
+    def submit(self, cells: Sequence[Cell]) -> Any:
+        task = self.attempt.remote(self.payload, list(cells), self.cpus, self.gpus)
+        self.tasks.add(task)
+        return task
 
-    def end(self) -> None:
-        """Ends the tasks, and frees the cells that they had."""
-        for task, cells in self.running.items():
-            self.ray.cancel(task, force=True)
-            for _, lock in cells:
-                lock.close()
-
-    def _portions(self, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
-        """Cells of one model together, fewer where there are few, so that all workers end at about the same time."""
-        size = min(AT_ONCE, max(1, len(cells) // (4 * self.workers)))
-        for model in dict.fromkeys(cell.model for cell in cells):
-            own = [cell for cell in cells if cell.model == model]
-            yield from (own[start : start + size] for start in range(0, len(own), size))
-
-    def _submit(self, portion: Sequence[Cell]) -> None:
-        taken, elsewhere = [], []
-        for cell in portion:
-            lock = ExitStack()
-            over = lock.enter_context(self.recorder.taken(cell))
-            if over is None:
-                taken.append((cell, lock))
-                continue
-            lock.close()
-            if over.status == "busy" and self.wait:
-                elsewhere.append(cell)
-            else:
-                self.report(over)
-        if elsewhere:
-            self.waiting.append(elsewhere)
-        if taken:
-            retries = TRIES - 1 if len(taken) == 1 else 0  # of several, each is then tried alone
-            options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": retries}
-            task = self.ray.remote(scheduling_strategy="SPREAD", **options)(_attempt)
-            self.running[task.remote(self.payload, [cell for cell, _ in taken], self.cpus, self.gpus)] = taken
-
-    def _collect(self, task: Any, cells: Sequence[tuple[Cell, ExitStack]]) -> None:
-        """Keeps what a task gives. Raises what it raised; its cells are tried again where its worker died."""
-        with ExitStack() as locks:
-            for _, lock in cells:
-                locks.enter_context(lock)
-            try:
-                node, outcomes = self.ray.get(task)
-            except self.ray.exceptions.RayTaskError as error:
-                if isinstance(cause := error.cause, DpiclError):
-                    raise UsageError(one_line(cause)) from None
-                raise
-            except self.ray.exceptions.RayError as error:  # of its worker, its node, its memory
-                _log.warning("A worker was lost with %s: %s", count(len(cells), "cell"), one_line(error, 200))
-                self._lose([cell for cell, _ in cells])
-                return
-            for outcome in outcomes:
-                self.report(self.recorder.keep(outcome, node))
-
-    def _lose(self, cells: Sequence[Cell]) -> None:
-        if len(cells) > 1:
-            self.waiting.extend([cell] for cell in cells)
-            return
-        message = (
-            f"{cells[0]}: its worker was lost {TRIES} times, most often for want of memory; finished cells are kept."
-            " Run again with fewer --workers."
-        )
-        self.report(lost(cells[0], message))
-
-    def _say_that_nothing_happens(self, something: bool) -> None:
-        now = time.monotonic()
-        if something or now - self.said > _QUIET_SECONDS:
-            if not something and self.ray.available_resources().get("CPU", 0) < self.cpus:
+    def wait(self, jobs: Collection[Any]) -> list[Any]:
+        ready, _ = self.ray.wait(list(jobs), timeout=POLL_SECONDS)
+        if ready or time.monotonic() - self.heard > _QUIET_SECONDS:
+            if not ready and self.ray.available_resources().get("CPU", 0) < self.cpus:
                 _log.warning("The Ray cluster is busy: no %s are free; waiting.", count(self.cpus, "CPU"))
-            self.said = now
+            self.heard = time.monotonic()
+        return list(ready)
+
+    def outcomes(self, job: Any) -> tuple[str, list[Outcome]]:
+        self.tasks.remove(job)
+        try:
+            node, outcomes = self.ray.get(job)
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(cause := error.cause, DpiclError):
+                raise UsageError(one_line(cause)) from None
+            raise
+        except self.ray.exceptions.RayError as error:  # of its worker, its node, its memory
+            raise WorkerLost(f"was lost ({type(error).__name__})") from None
+        return node, outcomes
+
+    def close(self) -> None:
+        for task in self.tasks:
+            self.ray.cancel(task, force=True)
 
 
-def _holds(resources: Mapping[str, float], cpus: int, gpus: int) -> int:
+def _places(resources: Mapping[str, float], cpus: int, gpus: int) -> int:
     """How many tasks of that size a node holds."""
     most = int(resources.get("CPU", 0)) // cpus
     return min(most, int(resources.get("GPU", 0)) // gpus) if gpus else most

@@ -10,7 +10,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.interrupts import stopped_by_term
 from dpicl.core.messages import count, message
 from dpicl.engines.local import Engine
-from dpicl.engines.progress import TimeLeft, show_progress
+from dpicl.engines.progress import show_progress
 from dpicl.engines.worker import CellProgress, Done, Job, Report
 from dpicl.plan.costs import Costs
 from dpicl.plan.presence import check_sources
@@ -32,19 +32,15 @@ def run_missing(
     """How every missing cell of a selection ended, in the order in which they did; `Costs.in_order` says who begins.
     Cells that another run has locked are waited for, at the end.
 
-    known: results that estimates are made from. follow: called with every event. progress: whether it is shown.
+    known: results that costs are estimated from. follow: called with every event. progress: whether it is shown.
     """
     if not missing:
         return []
     require_there(missing)
-    costs = Costs(known, selection.mechanisms)
-    ordered = costs.in_order(missing)
-    seconds = {key: estimate.seconds for key, estimate in costs.estimates(ordered).items()}
-    left = TimeLeft(seconds, getattr(engine, "workers", None) or 1)
-
+    ordered = Costs(known, selection.mechanisms).in_order(missing)
     finished: list[Done] = []
 
-    with show_progress(len(ordered), left) if progress else nullcontext(lambda event: None) as show:
+    with show_progress(len(ordered)) if progress else nullcontext(lambda event: None) as show:
 
         def report(event: CellProgress | Done) -> None:
             show(event)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -81,50 +80,34 @@ class Outcome:
     fingerprint: str = field(default="", repr=False)
 
 
-@dataclass
 class Worker:
     """Runs one cell after the other in one process, keeping tasks and models between them."""
 
-    job: Job
-    bench: Workbench = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.bench = Workbench(load_mechanisms(self.job.plugins))
+    def __init__(self, job: Job) -> None:
+        self.suite, self.bench = job.suite, Workbench(load_mechanisms(job.plugins))
 
     def compute(self, cell: Cell, report: Report) -> Outcome:
         """Runs a cell. Reads and writes no results folder."""
         start = clock()
-
-        def spent() -> float:
-            return clock() - start
-
-        def progress(done: int, total: int, unit: str) -> None:
-            report(CellProgress(cell, done, total, unit))
-
         try:
-            result = run_cell(cell, self.job.suite, self.bench, progress)
-            score = result.scores[result.main_metric].value
-            return Outcome(Done(cell, "done", spent(), score=score), result, self.bench.task(cell).fingerprint)
+            result = run_cell(cell, self.suite, self.bench, lambda *how: report(CellProgress(cell, *how)))
+            done = Done(cell, "done", clock() - start, score=result.scores[result.main_metric].value)
+            return Outcome(done, result, self.bench.task(cell).fingerprint)
         except Skipped as reason:
             return Outcome(Done(cell, "skipped", message=str(reason)))
         except ResultError:
             raise  # the folder is the same for every cell
         except DpiclError as error:
-            return Outcome(Done(cell, "failed", spent(), message=one_line(error)))
+            return Outcome(Done(cell, "failed", clock() - start, message=one_line(error)))
         except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
-            return Outcome(Done(cell, "failed", spent(), message=unknown_failure(error)))
+            return Outcome(Done(cell, "failed", clock() - start, message=unknown_failure(error)))
 
 
-@dataclass
 class Recorder:
     """Beside the results folder: what is finished, who is at what, and what came out."""
 
-    job: Job
-    store: Store = field(init=False)
-    records: Fingerprints = field(default_factory=Fingerprints)
-
-    def __post_init__(self) -> None:
-        self.store = Store(self.job.results, self.job.suite.name)
+    def __init__(self, job: Job) -> None:
+        self.store, self.records = Store(job.results, job.suite.name), Fingerprints()
 
     @contextmanager
     def taken(self, cell: Cell, wait: bool = False) -> Iterator[Done | None]:
@@ -168,25 +151,6 @@ class Recorder:
         return Done(cell, "present")
 
 
-@dataclass
-class LocalWorker:
-    """A worker that has the results folder: both halves of a cell."""
-
-    job: Job
-    worker: Worker = field(init=False)
-    recorder: Recorder = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.worker, self.recorder = Worker(self.job), Recorder(self.job)
-
-    def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
-        """Runs a cell that no other worker has finished or is running, and reports its end."""
-        with self.recorder.taken(cell, wait_for_lock) as over:
-            done = over or self.recorder.keep(self.worker.compute(cell, report))
-        report(done)
-        return done
-
-
 def unknown_failure(error: Exception) -> str:
     """One sentence on an error that is none of ours, and where it was raised."""
     *_, last = traceback.extract_tb(error.__traceback__)
@@ -194,15 +158,6 @@ def unknown_failure(error: Exception) -> str:
         f"{type(error).__name__}: {one_line(error, 300)} ({Path(last.filename).name}, line {last.lineno}); where this"
         " is no code of your own (functions of a task, a model), please report it."
     )
-
-
-def portions(cells: Sequence[Cell], most: int | None = None) -> Iterator[list[Cell]]:
-    """The cells in portions that may run together (`together`, at most `AT_ONCE`), so that their model reads full
-    passes: those of one model, at most so many."""
-    for _, group in groupby(cells, key=lambda cell: cell.model):
-        several = list(group)
-        size = most or len(several)
-        yield from (several[start : start + size] for start in range(0, len(several), size))
 
 
 def limit_threads(threads: int) -> None:

@@ -12,27 +12,22 @@ import dataclasses
 import hashlib
 import json
 import logging
-import os
-from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dp_accounting import dp_event as dp
 
 from dpicl.core import json_text
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.core.locks import remove_abandoned, temporary_folder
+from dpicl.core.files import put_whole
 from dpicl.core.paths import calibration_folder
 from dpicl.core.vocabulary import Knob
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import from_json, to_json
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 #: Stands for the user's cache folder: see `dpicl.core.paths`.
 DEFAULT = Path("default")
@@ -68,55 +63,20 @@ def number_key(what: str, event: dp.DpEvent, delta: float, upper: float) -> str:
 
 def read(where: Path | None, name: str) -> tuple[float, Bounds, dp.DpEvent] | None:
     """The stored knob, its bounds and its event, or None when there are none that can be read."""
-
-    def parsed(data: Any) -> tuple[float, Bounds, dp.DpEvent]:
+    if (data := _read(where, name)) is None:
+        return None
+    try:
         bounds = Bounds(**{**data["bounds"], "notes": tuple(data["bounds"]["notes"])})
         return float(data["knob"]), bounds, from_json(data["event"])
-
-    return _read(where, name, parsed)
+    except (ValueError, OverflowError, LookupError, TypeError, AttributeError, UnsupportedEvent):
+        return None
 
 
 def read_number(where: Path | None, name: str) -> tuple[float | None] | None:
     """The stored number, which may be None, as a tuple; or None when there is none that can be read."""
-
-    def parsed(data: Any) -> tuple[float | None]:
-        return (None if data["number"] is None else float(data["number"]),)
-
-    return _read(where, name, parsed)
-
-
-def _read(where: Path | None, name: str, parsed: Callable[[Any], T]) -> T | None:
-    place = folder(where)
-    if place is None:
-        return None
-    _tidy(place)
-    path = place / f"{name}.json"
-    try:
-        data = json_text.loads(json_text.text_of(path), plain=False)
-        if data.pop("checksum") != _checksum(name, data):
-            raise ValueError("its checksum is another")
-        return parsed(data)
-    except FileNotFoundError:
-        return None
-    except (
-        OSError,
-        ValueError,
-        OverflowError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        UnsupportedEvent,
-    ) as error:
-        logger.warning("Calibrating again: the cache file %s cannot be read (%s).", path, error)
-        return None
-
-
-@cache
-def _tidy(place: Path) -> None:
-    """Removes what killed processes left, once for each process."""
-    with suppress(OSError):  # a folder that can only be read is as good
-        remove_abandoned(place)
+    data = _read(where, name)
+    number = data.get("number", "") if data else ""
+    return (number,) if number is None or isinstance(number, float) else None
 
 
 def write(where: Path | None, name: str, knob: float, bounds: Bounds, event: dp.DpEvent) -> None:
@@ -129,18 +89,30 @@ def write_number(where: Path | None, name: str, number: float | None) -> None:
     _write(where, name, {"number": number})
 
 
+def _read(where: Path | None, name: str) -> dict[str, Any] | None:
+    """What was stored; None where there is nothing, or its checksum does not fit."""
+    if (place := folder(where)) is None:
+        return None
+    path = place / f"{name}.json"
+    try:
+        data = json_text.loads(json_text.text_of(path), plain=False)
+        if not isinstance(data, dict) or data.pop("checksum", None) != _checksum(name, data):
+            raise ValueError("its checksum does not fit")
+        return data
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        logger.warning("Calibrating again: the cache file %s cannot be read (%s).", path, error)
+        return None
+
+
 def _write(where: Path | None, name: str, data: dict[str, Any]) -> None:
-    place = folder(where)
-    if place is None:
+    if (place := folder(where)) is None:
         return
     # Through JSON, as a reader will see it: tuples become lists.
     data["checksum"] = _checksum(name, json.loads(json.dumps(data)))
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(place, "unfinished") as unfinished:
-            part = unfinished / f"{name}.json"
-            part.write_text(json.dumps(data), encoding="utf-8")
-            os.replace(part, place / part.name)
+        put_whole(place / f"{name}.json", json.dumps(data), synced=False)
     except OSError as error:
         logger.warning("The calibration is not cached: %s", error)
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
-import os
 import random
-import signal
 from pathlib import Path
 
 import pytest
@@ -73,19 +70,7 @@ def test_an_edited_paper_formula_is_solved_anew(tmp_path: Path, monkeypatch: pyt
     assert after == pytest.approx(1.0, rel=1e-3) != before
 
 
-DAMAGES = [
-    "",
-    "{",
-    "[]",
-    '{"knob": "x"}',
-    '{"knob": 1.0, "bounds": {}, "event": {}}',
-    "\x00",
-    "[" * 50_000,
-    '{"a": ' * 50_000,
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:9])
+@pytest.mark.parametrize("damage", ["", "[]", '{"knob": 1.0, "bounds": {}, "event": {}}', "[" * 50_000], ids=len)
 def test_a_damaged_file_is_written_again(tmp_path: Path, searches: list[str], damage: str) -> None:
     first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.glob("*.json")
@@ -132,24 +117,6 @@ def test_no_damage_to_a_file_changes_an_answer(tmp_path: Path) -> None:
             assert stored == (first.knob, first.bounds, first.event)
             believed += 1
     assert believed < len(damaged) / 20  # blanks, and digits that stand for the same number
-
-
-def _write_and_die(where: Path) -> None:
-    def dead(*given: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    calibration_cache.os.replace = dead
-    calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=where)
-
-
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("fork").Process(target=_write_and_die, args=(tmp_path,))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert len(list(tmp_path.iterdir())) == 1
-    calibrate_mechanism(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
-    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
 def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:

@@ -1,0 +1,169 @@
+"""Worker processes on this machine, each of which may be killed at any moment without taking anything from the others.
+
+An executor of concurrent.futures breaks when one of its processes is killed, and a queue that several processes share
+stays locked for ever when one is killed in the middle of a message. Here every worker has its own pipe.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import psutil
+from tqdm.std import tqdm
+
+from dpicl.core.cell import Cell
+from dpicl.core.messages import count
+from dpicl.engines.dispatch import POLL_SECONDS, WorkerLost, make_portable
+from dpicl.engines.worker import CellProgress, Job, Outcome, Report, Worker, limit_threads
+
+_log = logging.getLogger(__name__)
+#: A worker that has nothing left to do may take so long to end.
+_LAST_SECONDS = 10.0
+#: Memory is short where less than this share of it, or less than these bytes, is left.
+_SHARE, _BYTES = 0.05, 512 * 2**20
+
+
+class WorkerSlot:
+    """A process (spawn), and the pipe to it. event: what it said last, None where it has died. model: what it has
+    loaded. stopped: why it was stopped, or ""."""
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, job))
+        self.event: Any = None
+        self.idle, self.dead, self.model, self.stopped = True, False, "", ""
+        resource_tracker.ensure_running()  # when Python starts it by itself, it lets Ctrl-C through again
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is the parent's business
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()  # so that the pipe ends with the worker
+
+    def take(self, cell: Cell) -> None:
+        """Gives it a cell; a worker that has died meanwhile is found out by `listen`."""
+        self.idle, self.model = False, cell.model
+        with suppress(OSError):
+            self.pipe.send(cell)
+
+    def listen(self) -> Any:
+        """What it says; None when it has died."""
+        try:
+            self.event = self.pipe.recv() if self.pipe.poll() else None
+        except (EOFError, OSError):
+            self.event = None
+        self.dead = self.event is None
+        return self.event
+
+    def end(self) -> str:
+        """Ends it, at once where it is at work; says how it ended."""
+        if self.idle:
+            with suppress(OSError):
+                self.pipe.send(None)
+        if self.idle or self.dead:
+            self.process.join(_LAST_SECONDS)
+        code = self.process.exitcode
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+        how = f"was killed ({signal.Signals(-code).name})" if code and code < 0 else f"ended (exit code {code})"
+        return self.stopped or how
+
+
+class Processes:
+    """Worker processes, each with one cell at a time. Where memory becomes short, the largest of several is stopped,
+    and one fewer goes on."""
+
+    portion = 1
+
+    def __init__(self, size: int, job: Job, report: Report) -> None:
+        self.size, self._job, self._report = size, job, report
+        self._slots: list[WorkerSlot] = []
+        self._looked = 0.0
+
+    def submit(self, cells: Sequence[Cell]) -> WorkerSlot:
+        (cell,) = cells
+        idle = [slot for slot in self._slots if slot.idle]
+        if not idle:
+            idle = [WorkerSlot(self._job)]
+            self._slots += idle
+        slot = min(idle, key=lambda slot: slot.model != cell.model)
+        slot.take(cell)
+        return slot
+
+    def wait(self, jobs: Collection[WorkerSlot]) -> list[WorkerSlot]:
+        self._watch_memory(jobs)
+        ready = wait([slot.pipe for slot in jobs], timeout=POLL_SECONDS)
+        ended = []
+        for slot in jobs:
+            # A child that a killed worker left behind may hold the other end of its pipe open: ask for the process too.
+            if slot.pipe in ready or not slot.process.is_alive():
+                if isinstance(event := slot.listen(), CellProgress):
+                    self._report(event)
+                else:
+                    ended.append(slot)
+        return ended
+
+    def outcomes(self, job: WorkerSlot) -> tuple[str, list[Outcome]]:
+        if job.event is None:
+            self._slots.remove(job)
+            raise WorkerLost(job.end())
+        if isinstance(job.event, BaseException):
+            raise job.event
+        job.idle = True
+        return "", [job.event]
+
+    def close(self) -> None:
+        for slot in self._slots:
+            slot.end()
+
+    def _watch_memory(self, jobs: Collection[WorkerSlot]) -> None:
+        """Stops the largest of several workers before the OOM killer does; looks once a second."""
+        now, memory = time.monotonic(), psutil.virtual_memory()
+        short = memory.available < min(memory.total * _SHARE, _BYTES)
+        if len(jobs) < 2 or now - self._looked < POLL_SECONDS or not short:
+            return
+        self._looked, self.size = now, len(jobs) - 1
+        largest = max(jobs, key=lambda slot: resident(slot.process.pid or 0))
+        largest.stopped = "was stopped since memory was short"
+        largest.process.kill()
+        left = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB"
+        _log.warning("Only %s of memory are left; the run goes on with %s.", left, count(self.size, "worker"))
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds; 0 where it is gone."""
+    with suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return 0
+
+
+def _work(pipe: Connection, job: Job) -> None:
+    """A worker process: runs the cells that it receives, until it receives None."""
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    tqdm.set_lock(threading.RLock())  # else it makes a semaphore that a killed process leaves to the parent's complaint
+    try:
+        limit_threads(job.threads)  # before torch is used
+        worker = Worker(job)
+        while (cell := pipe.recv()) is not None:
+            pipe.send(worker.compute(cell, pipe.send))
+    except Exception as error:
+        pipe.send(make_portable(error))
+
+
+def _die_with_parent() -> None:
+    """Ends this worker when its parent dies: nobody would take its answer."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
