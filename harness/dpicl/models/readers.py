@@ -193,12 +193,14 @@ def _first_layers(model: Any) -> Iterator[None]:
 
 
 def _kind(layer: torch.nn.Module) -> list[Any]:
-    settings = [
-        [type(module), {name: value for name, value in vars(module).items() if isinstance(value, int | float | str)}]
-        for module in layer.modules()
-    ]
-    for _, plain in settings:
-        plain.pop("layer_idx", None)
+    def plain(module: torch.nn.Module) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in vars(module).items()
+            if isinstance(value, int | float | str) and name != "layer_idx"
+        }
+
+    settings = [[type(module), plain(module)] for module in layer.modules()]
     weights = [(each.shape, each.stride(), each.dtype, each.data_ptr() % 64) for each in layer.parameters()]
     return [settings, weights]
 
