@@ -8,6 +8,7 @@ wanted.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -48,7 +49,7 @@ SIDES: Final = (True, False)
 Observed = Mapping[bool, Sequence[Sequence[Observation]]]
 
 
-class AuditRuns:
+class AuditRuns(ABC):
     """One answer, demonstration or preparation from ``settings.runs`` samples on each side. The size of the private set
     is public, so the sampling rate is the same on both sides.
 
@@ -131,7 +132,7 @@ class AuditRuns:
         return AuditEvidence(inside, outside, rule, ledger)
 
     def _black_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
-        """What was released, of all noise resamples of every run."""
+        """What was released, of all noise resamples of every run: [n, m] codes, or [n] decisions of one draw each."""
 
         def text(side: bool, number: int, draw: int) -> str:
             _, made = self.run(side, knob, number, draw)
@@ -149,8 +150,9 @@ class AuditRuns:
     def _draws(self) -> int:
         return self._settings.redraws
 
+    @abstractmethod
     def _white_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
-        raise NotImplementedError
+        """What the noisy releases of all runs show. first: those of one run without the canary."""
 
     def _towards(self, answers: Sequence[str]) -> list[float]:
         """How much each answer speaks for membership, by a rule that is known beforehand."""

@@ -46,7 +46,8 @@ def path_of(ranks: Mapping[int, int]) -> Policy:
         if release.kind == "choice":
             return order[rank : rank + release.count]
         released = release.clean.copy()
-        released.flat[order[:rank]] = released.min() - 1
+        if rank:
+            released.flat[order[:rank]] = released.min() - 1
         return released
 
     return path
