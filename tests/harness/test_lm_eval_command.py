@@ -8,6 +8,7 @@ from lm_eval.tasks import TaskManager
 
 from dpicl.core.errors import UsageError
 from dpicl.data.task import TASKS
+from dpicl.run.lm_eval_model import make_run
 from tests.harness.helpers import refuse
 
 SETTINGS = {"mechanism": "voting", "epsilon": 2.0, "model": "sim", "source": "synthetic", "options": {"slots": 4}}
@@ -28,6 +29,12 @@ def evaluate(settings, task="dpicl_agnews", limit=8, **options):
 @pytest.fixture(autouse=True)
 def _synthetic(own_cache, monkeypatch):
     monkeypatch.setenv("DPICL_SOURCE", "synthetic")
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"shots": -1}], ids=str)
+def test_what_no_release_can_be_made_for_is_refused(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        make_run({**SETTINGS, **wrong})
 
 
 def test_an_answer_mechanism_pays_for_the_documents_that_are_asked(own_cache):

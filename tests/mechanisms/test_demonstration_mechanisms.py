@@ -285,18 +285,3 @@ def test_line_breaks_before_the_first_word_end_nothing_and_the_next_one_does():
     text.append(model.encode("\n")[0])
     assert text.ended
     assert text.demonstration("a").text == "Hello"
-
-
-@pytest.mark.parametrize("name", ["tang", "pta", "hot_pate"])
-def test_every_token_has_a_sample_of_its_own(name, monkeypatch):
-    samples = []
-    assign = private_set._assigned
-
-    def spy(*given):
-        samples.append(assign(*given))
-        return samples[-1]
-
-    monkeypatch.setattr(private_set, "_assigned", spy)
-    demos, _, _ = run(ALL[name], RECORDS * 3, noise=ForcedNoise())
-    assert len(samples) == demos[0].tokens == ALL[name].tokens
-    assert len(set(samples)) == len(samples)

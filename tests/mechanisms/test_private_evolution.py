@@ -138,9 +138,3 @@ def test_a_private_record_is_embedded_and_never_read_by_the_model():
     run = Run(SMALL, ["zqxjk"], model=Listening())
     assert sum(texts.count("zqxjk") for texts in run.embedded) == 1
     assert Listening.heard and "zqxjk" not in Listening.heard
-
-
-def test_candidates_of_the_first_round_follow_from_the_public_seed_alone():
-    first, *others = [Run(SMALL, texts, seed=4).embedded[1] for texts in (TEXTS, ["other"], [])]
-    assert others == [first, first]
-    assert Run(SMALL, TEXTS, seed=5).embedded[1] != first

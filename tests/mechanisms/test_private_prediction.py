@@ -60,15 +60,6 @@ def test_a_private_token_follows_each_yes_and_after_r_of_them_nothing_is_asked(a
     assert again[2].event() == ledger.event()  # the whole of it, used or not
 
 
-def test_public_tokens_depend_on_no_record_and_on_public_randomness_alone():
-    mechanism = PrivatePrediction(prompts=6, tokens=5, private_tokens=2)
-    texts = [answered(mechanism, [0] * 5, texts, knob=knob)[1] for texts, knob in ((RECORDS, 1.0), (["x"] * 12, 9.0))]
-    assert texts[0] == texts[1]
-    twice = answered(mechanism, [0] * 10, shots=("a", "a"))[1]
-    assert twice[0] != twice[1]
-    assert answered(mechanism, [0] * 5, seed=1)[1] != texts[0]
-
-
 def test_the_query_is_the_mean_distance_of_the_slots_from_the_public_prompt():
     model, task = AdversarialModel(poison=False), TinyTask()
     mechanism = PrivatePrediction(prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion")
