@@ -18,7 +18,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -149,12 +149,7 @@ def standing(ledger: PrivateLedger) -> SetStanding:
 def document(ledger: PrivateLedger, stands: SetStanding) -> dict[str, Any]:
     """A private set as JSON, with every release and limit: what may leave the machine. No hash of a record is in it."""
     return {
-        "private_set": ledger.name,
-        "releases": stands.releases,
-        "epsilon": stands.epsilon,
-        "delta": stands.delta,
-        "sum_epsilon": stands.sum_epsilon,
-        "sum_delta": stands.sum_delta,
+        **{name: value for name, value in asdict(stands).items() if name != "limit"},
         "total_epsilon": stands.limit,
         "left": stands.left,
         "entries": [
