@@ -45,7 +45,7 @@ PROGRAMS = r"dpicl|make|python -m|printf|\(echo|cp|git|ray|docker|lm_eval|llama-
 COMMAND = re.compile(rf"(?P<env>(?:[A-Z_]+=\S+ )*)(?:\.venv/bin/)?(?P<line>(?:{PROGRAMS}) .+)")
 TEMPLATE = re.compile(r"[…\[\]|<>]|\b[A-Z][A-Z_]+\b(?!=)|I/N")
 #: What answers within a second, and what the quickstart shows of the committed results besides.
-QUICK = {"list", "new", "account", "cache", "data", "printf", "(echo"}
+QUICK = {"list", "new", "account", "cache", "printf", "(echo"}
 FIRST = {"quickstart.md": {"board", "compare"}}
 #: What is made small where a page leaves it open, for commands that have the flag and read no committed results.
 SMALL = {"--model": "sim", "--limit": "12", "--runs": "20", "--texts": "2", "--draws": "4"}
