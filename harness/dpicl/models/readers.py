@@ -194,11 +194,11 @@ def _first_layers(model: Any) -> Iterator[None]:
 
 def _kind(layer: torch.nn.Module) -> list[Any]:
     settings = [
-        [type(module), {name: value for name, value in vars(module).items() if isinstance(value, int | float | str)}]
+        (type(module), name, value)
         for module in layer.modules()
+        for name, value in {"": None, **vars(module)}.items()
+        if name != "layer_idx" and (value is None or isinstance(value, int | float | str))
     ]
-    for _, plain in settings:
-        plain.pop("layer_idx", None)
     weights = [(each.shape, each.stride(), each.dtype, each.data_ptr() % 64) for each in layer.parameters()]
     return [settings, weights]
 

@@ -110,18 +110,6 @@ def test_damaged_weights_are_trained_again(empty_cache: Path, damage: str) -> No
     assert ginc.intact(folder, ginc.FORMAT)
 
 
-@pytest.mark.parametrize("ending", [KeyboardInterrupt, RuntimeError])
-def test_a_training_that_ends_early_leaves_nothing(empty_cache: Path, monkeypatch, ending: type[BaseException]) -> None:
-    def loss(*given: object) -> torch.Tensor:
-        raise ending
-
-    monkeypatch.setattr(ginc, "_loss", loss)
-    with pytest.raises(ending):
-        ginc.prepared("small")
-    assert [path.name for path in (empty_cache / "models").iterdir() if not path.name.endswith(".lock")] == []
-    monkeypatch.undo()
-
-
 def _train_slowly(pipe: Connection) -> None:
     def pretrain(size: ginc.Size, name: str, target: Path, device: str) -> None:
         (target / "model.safetensors").write_text("half")

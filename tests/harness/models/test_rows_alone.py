@@ -23,7 +23,6 @@ from dpicl.core.errors import PromptTooLong
 from dpicl.core.together import together
 from dpicl.models import pass_shapes
 from dpicl.models.base import Prefix
-from dpicl.models.key_values import KeyValues
 from dpicl.models.reading import PIECE, SHAPES, Reading, row_of
 from dpicl.models.transformers import TransformersLM
 from tests.examples import examples
@@ -310,12 +309,6 @@ def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, i
     assert [list(piece.wanted) for piece in pieces] == [[]] * (len(pieces) - 1) + [[len(pieces[-1].tokens) - 1]]
     reading = Reading(rows=[pieces])
     assert reading.needs() == 0
-
-
-def test_rows_in_need_of_memory_say_how_much(lm: TransformersLM) -> None:
-    own = KeyValues(lm.memory, 30)
-    pieces = row_of(range(10), 0, None, own, lambda places, log_probs: None)
-    assert Reading(rows=[pieces]).needs() == 30 * lm.memory.token
 
 
 def embedded(name: str, dtype: str) -> TransformersLM:
