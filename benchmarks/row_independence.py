@@ -45,7 +45,7 @@ last = model.model.get_output_embeddings()
 for modules, sizes in ((set(model.model.modules()) - {{last}}, SHAPES), ([last], OUTPUT_SHAPES)):
     classes = pass_shapes.classes(pass_shapes.probes(model.model, modules), sizes)
     groups.append(" ".join("{{" + ", ".join(map(str, group)) + "}}" for group in classes))
-said = "yes" if model.identity.rows_alone else "no"
+said = "yes" if model.identity.batch_invariant else "no"
 print(*groups, model.shapes.body, model.shapes.output, said, model.identity.arithmetic, sep=" | ")
 """
 LABEL = "Village"

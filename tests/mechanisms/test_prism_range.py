@@ -32,7 +32,7 @@ WRITTEN = 4
 def largest_move(model: LanguageModel, task: Task, label: str, records: int, added: list[str]) -> float:
     """The largest range of the moves of all scores by one added record, over the range that the choice states, at the
     first tokens of a text."""
-    if not model.identity.rows_alone:
+    if not model.identity.batch_invariant:
         pytest.skip("this machine rounds rows differently beside others")
     choice = BoundedRangeChoice(CLIP, PROMPTS, temperature=1.0)
     writer = PromptWriter(task.public_view(), model, label, WRITTEN, RECORD_TOKENS, "completion")

@@ -75,13 +75,13 @@ def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: 
         found = measured(packed)
         if found.agrees:
             packed.read_in(found.shapes)
-            packed.identity = replace(identity, rows_alone=found.alone, arithmetic=found.bits)
+            packed.identity = replace(identity, batch_invariant=found.alone, arithmetic=found.bits)
             return packed
         _log.warning("%s is read one row a pass: packed rows give other numbers than transformers.", identity.name)
     plain = PlainLM(model, tokenizer, identity, start_token)
     bits = _digest(plain.next_token_log_probs(_watched(plain)))
     plain.usage = Usage()
-    plain.identity = replace(identity, rows_alone=True, arithmetic=bits)
+    plain.identity = replace(identity, batch_invariant=True, arithmetic=bits)
     return plain
 
 

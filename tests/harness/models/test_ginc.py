@@ -79,7 +79,7 @@ def test_it_is_trained_when_first_used_and_read_in_packed_rows(empty_cache: Path
     model = models.load("ginc", device="cpu")
     assert "once" in capsys.readouterr().err
     assert isinstance(model, TransformersLM)
-    assert model.identity.rows_alone is not None
+    assert model.identity.batch_invariant is not None
     assert (model.identity.name, model.identity.dtype, len(model.identity.sha256 or "")) == ("ginc", "float32", 64)
     assert models.load("ginc", device="cpu").identity == model.identity
     assert capsys.readouterr().err == ""

@@ -51,7 +51,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Transfo
         patch.setenv("DPICL_CACHE", str(session_cache))
         model = models.load(f"hf:{folder}", device="cpu", dtype="float32")
     assert isinstance(model, TransformersLM)
-    if not model.identity.rows_alone:
+    if not model.identity.batch_invariant:
         pytest.skip("this machine rounds rows differently beside others")
     model.eos_token_id = -1
     return model
@@ -314,7 +314,7 @@ def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, i
 def embedded(name: str, dtype: str) -> TransformersLM:
     model = models.load(name, device="cpu", dtype=dtype)
     assert isinstance(model, TransformersLM)
-    if not model.identity.rows_alone:
+    if not model.identity.batch_invariant:
         assert pass_shapes.choose(model.model) is None
         pytest.skip("on this machine the bits of a line depend on its place, whatever the size of a pass")
     model.eos_token_id = -1
