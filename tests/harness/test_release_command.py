@@ -96,8 +96,8 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
 @pytest.mark.parametrize("alone", [True, False, None])
 def test_a_card_and_the_terminal_say_where_a_proof_holds_up_to_rounding(dpicl, desk, monkeypatch, alone):
     """Also where nobody knows whether the model reads rows alone."""
-    made = partial(ModelIdentity, rows_alone=alone)
-    monkeypatch.setattr(simulated, "ModelIdentity", lambda *plain, rows_alone: made(*plain))
+    made = partial(ModelIdentity, batch_invariant=alone)
+    monkeypatch.setattr(simulated, "ModelIdentity", lambda *plain, batch_invariant: made(*plain))
     answer = release(dpicl)
     first = (desk / "demos.card.md").read_text().split("\n\n")[1]
     assert ("This release is, up to rounding, (" in first) is (alone is not True)

@@ -94,7 +94,7 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
         assert told(result) == told(expected[label])
         server = result.manifest.server
         assert server is not None and server.vocabulary and server.loopback and server.kind == "llama.cpp"
-        assert result.manifest.model.rows_alone is False and expected[label].manifest.server is None
+        assert result.manifest.model.batch_invariant is False and expected[label].manifest.server is None
         assert any("model server" in note for note in result.privacy.notes)
         assert SERVED in marks_of([result]) and SERVED not in marks_of([expected[label]])
         assert "server" not in expected[label].manifest.model_dump(mode="json")

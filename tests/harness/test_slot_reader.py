@@ -224,7 +224,7 @@ def test_what_was_read_with_another_rounding_is_asked_again(agnews, tiny, tmp_pa
 def test_a_slots_output_is_the_same_bit_for_bit_whatever_the_other_slots_hold(agnews, samsum, name):
     """In the model's own precision: the rounding of a batch would change other slots' texts."""
     model = models.load(name)
-    if not model.identity.rows_alone:
+    if not model.identity.batch_invariant:
         pytest.skip("this machine rounds rows differently beside others")
     mine, query = agnews.train[:2], queries_of(agnews)[0]
     for others in ([agnews.train[7:8]], [agnews.train[8:13], ()], [(Record("word " * 200, agnews.labels[0]),)]):

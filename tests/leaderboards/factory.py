@@ -67,7 +67,7 @@ def make_result(
     per_query: float | None = None,
     created: str = "2026-01-02T03:04:05+00:00",
     dtype: str = "bfloat16",
-    rows_alone: bool | None = True,
+    batch_invariant: bool | None = True,
     plugin: str | None = None,
 ) -> Result:
     """One result; zero_shot and real_demonstrations get their own epsilon whatever is asked.
@@ -119,7 +119,7 @@ def make_result(
         answers=[] if withheld else [Answer(id=name, text=text) for name, text in answers],
         aggregates=dict(aggregates or {}),
         skipped_metrics=dict(skipped or {}),
-        manifest=_manifest(source, fingerprint, documents, dtype, rows_alone),
+        manifest=_manifest(source, fingerprint, documents, dtype, batch_invariant),
         cost=Cost(seconds={"release": 12.0, "evaluate": 3.0}, tokens_read=12345, peak_memory_mb=1500.0),
         created=created,
     )
@@ -150,14 +150,18 @@ def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | No
 _EVENT = {"event": "poisson", "rate": 0.02, "of": {"event": "gaussian", "noise_multiplier": 0.75}}
 
 
-def _manifest(source: str, fingerprint: str, documents: int, dtype: str, rows_alone: bool | None) -> Manifest:
+def _manifest(source: str, fingerprint: str, documents: int, dtype: str, batch_invariant: bool | None) -> Manifest:
     return Manifest(
         commit="0123456789abcdef",
         dirty=False,
         python="3.11.7",
         packages={"torch": "2.13.0", "dp-accounting": "0.6.0"},
         model=Model(
-            name="SmolLM2-135M-Instruct", sha256="c" * 64, revision=None, parameters=134515008, rows_alone=rows_alone
+            name="SmolLM2-135M-Instruct",
+            sha256="c" * 64,
+            revision=None,
+            parameters=134515008,
+            batch_invariant=batch_invariant,
         ),
         data=Data(
             fingerprint=fingerprint,

@@ -34,7 +34,7 @@ def with_event(event: dict[str, object], **more: object) -> Result:
 @pytest.mark.parametrize("alone", [True, False, None])
 def test_rows_that_are_not_known_to_be_read_alone_are_proved_up_to_rounding(alone, queries, dtype):
     """One rule for the mark, for which rows share a ranking, and for which attacks are about a row."""
-    result = with_event(GAUSSIAN, dtype=dtype, queries=queries, rows_alone=alone)
+    result = with_event(GAUSSIAN, dtype=dtype, queries=queries, batch_invariant=alone)
     assert up_to_rounding(result) is (alone is not True)
     assert group_of(result).up_to_rounding is (alone is not True)
     assert value_of(result, "rows read alone") is (alone is True)
@@ -42,7 +42,7 @@ def test_rows_that_are_not_known_to_be_read_alone_are_proved_up_to_rounding(alon
 
 def test_ends_and_free_releases_are_not():
     assert not any(map(up_to_rounding, (one.model_copy(update={"manifest": unknown()}) for one in ends())))
-    assert not up_to_rounding(with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf, rows_alone=None))
+    assert not up_to_rounding(with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf, batch_invariant=None))
 
 
 def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
@@ -60,7 +60,7 @@ def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
 
 def unknown(alone: bool | None = None) -> Manifest:
     manifest = make_result("tang", 0.6).manifest
-    return manifest.model_copy(update={"model": manifest.model.model_copy(update={"rows_alone": alone})})
+    return manifest.model_copy(update={"model": manifest.model.model_copy(update={"batch_invariant": alone})})
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def unknown(alone: bool | None = None) -> Manifest:
     ],
 )
 def test_only_an_event_that_is_private_is_marked(event, private):
-    assert up_to_rounding(with_event(event, rows_alone=None)) is private
+    assert up_to_rounding(with_event(event, batch_invariant=None)) is private
 
 
 def test_an_event_of_any_depth_is_read():
     event: dict[str, object] = GAUSSIAN
     for _ in range(5000):
         event = {"event": "repeat", "count": 1, "of": event}
-    assert up_to_rounding(with_event(event, rows_alone=None))
+    assert up_to_rounding(with_event(event, batch_invariant=None))
 
 
 def test_a_plug_in_without_a_recorded_check_is_not_checked():
@@ -93,7 +93,7 @@ def test_a_plug_in_without_a_recorded_check_is_not_checked():
 
 
 def test_one_seed_that_was_not_read_alone_is_enough():
-    alone, not_alone = make_result("tang", 0.6), make_result("tang", 0.6, seed=1, rows_alone=None)
+    alone, not_alone = make_result("tang", 0.6), make_result("tang", 0.6, seed=1, batch_invariant=None)
     assert marks_of([alone, alone]) == ()
     assert marks_of([alone, not_alone]) == (ROUNDING,)
 
@@ -128,7 +128,7 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
 def test_committed_results_from_before_it_was_measured_are_marked():
     folder = Path(__file__).resolve().parents[2] / "results" / "open"
     found = [from_text(path.read_text("utf-8")) for path in folder.glob("*/tang/agnews/*.json")]
-    assert {(one.manifest.model.rows_alone, up_to_rounding(one)) for one in found} == {(True, False), (None, True)}
+    assert {(one.manifest.model.batch_invariant, up_to_rounding(one)) for one in found} == {(True, False), (None, True)}
 
 
 def options(result: Result, **own: object) -> Result:

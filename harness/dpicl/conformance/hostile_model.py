@@ -47,7 +47,7 @@ class HostileModel(SimulatedLM):
     def __init__(self, words: int = 0) -> None:
         invented = map("".join, itertools.product("q", *[string.ascii_lowercase] * 3))
         super().__init__(words=[*WORDS, *itertools.islice(invented, words)])
-        self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, rows_alone=True)
+        self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, batch_invariant=True)
         self._encoded = lru_cache(_KEPT)(super().encode)
         self._answers = lru_cache(min(_KEPT, _KEPT_NUMBERS // self.vocab_size))(self._answer)
         self._noise = np.random.default_rng(0).standard_normal(_NOISE)

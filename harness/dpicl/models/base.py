@@ -34,7 +34,7 @@ class ChatPrompt:
 class ModelIdentity:
     """What pins a model down in a result file. sha256 is over the weight file(s); revision is the hub's commit.
 
-    rows_alone: whether each bit of a row depends on its own tokens and public things only, as measured; None where
+    batch_invariant: whether each bit of a row depends on its own tokens and public things only, as measured; None where
     nobody has. Without it, what is proved of private rows holds up to rounding.
     arithmetic: stands for how numbers are rounded (processor, threads, sizes of passes): readers that share it give the
     same bits for the rows that were measured; None where nobody has.
@@ -46,7 +46,7 @@ class ModelIdentity:
     dtype: str
     device: str
     parameters: int
-    rows_alone: bool | None = None
+    batch_invariant: bool | None = None
     arithmetic: str | None = None
 
 

@@ -75,13 +75,13 @@ def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: 
         found = measured(packed)
         if found.agrees:
             packed.read_in(found.shapes)
-            packed.identity = replace(identity, rows_alone=found.alone, arithmetic=found.bits)
+            packed.identity = replace(identity, batch_invariant=found.alone, arithmetic=found.bits)
             return packed
         _log.warning("%s is read one row a pass: packed rows give other numbers than transformers.", identity.name)
     plain = PlainLM(model, tokenizer, identity, start_token)
     bits = _digest(plain.next_token_log_probs(_watched(plain)))
     plain.usage = Usage()
-    plain.identity = replace(identity, rows_alone=True, arithmetic=bits)
+    plain.identity = replace(identity, batch_invariant=True, arithmetic=bits)
     return plain
 
 
@@ -193,14 +193,12 @@ def _first_layers(model: Any) -> Iterator[None]:
 
 
 def _kind(layer: torch.nn.Module) -> list[Any]:
-    def plain(module: torch.nn.Module) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in vars(module).items()
-            if isinstance(value, int | float | str) and name != "layer_idx"
-        }
-
-    settings = [[type(module), plain(module)] for module in layer.modules()]
+    settings = [
+        (type(module), name, value)
+        for module in layer.modules()
+        for name, value in {"": None, **vars(module)}.items()
+        if name != "layer_idx" and (value is None or isinstance(value, int | float | str))
+    ]
     weights = [(each.shape, each.stride(), each.dtype, each.data_ptr() % 64) for each in layer.parameters()]
     return [settings, weights]
 

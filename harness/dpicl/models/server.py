@@ -75,7 +75,7 @@ class ServerLM(StatelessModel):
             include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
         )
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
-        self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, rows_alone=False)
+        self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """Tokens of a prompt; see LanguageModel. Raises ModelError for a ChatPrompt without a chat template."""

@@ -58,7 +58,7 @@ class SimulatedLM(RereadingModel):
         self._ids = {piece: token for token, piece in enumerate(self._pieces) if piece}
         self._broken = broken
         name = f"sim:{broken:g}" if broken is not None else f"sim:{seed}" if seed else "sim"
-        self.identity = ModelIdentity(name, None, None, "float32", "cpu", 0, rows_alone=True)
+        self.identity = ModelIdentity(name, None, None, "float32", "cpu", 0, batch_invariant=True)
         self.vocab_size = len(self._pieces)
         self.max_length = MAX_LENGTH
         self.eos_token_id = EOS

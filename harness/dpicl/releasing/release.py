@@ -307,7 +307,7 @@ def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: 
     notes = bounds.notes
     if 0 < bounds.upper < math.inf and (said := large_delta(config.delta, records)):
         notes = (*notes, said)
-    if 0 < bounds.upper < math.inf and model.identity.rows_alone is not True:
+    if 0 < bounds.upper < math.inf and model.identity.batch_invariant is not True:
         notes = (*notes, UP_TO_ROUNDING)
     if bounds.upper > 0 and model.server is not None and mechanism.needs != "nothing":
         notes = (*notes, *model.server.notes)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from dp_accounting import DpEvent
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from dpicl.core import json_text
@@ -233,13 +233,20 @@ class Machine(Part):
 
 
 class Model(Part):
-    """What pins the model down, and how it read: see `ModelIdentity`; the last two are missing in old files."""
+    """What pins the model down, and how it read: see `ModelIdentity`; the last two are missing in old files, in which
+    batch_invariant is stored as ``rows_alone``."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     name: str
     sha256: str | None
     revision: str | None
     parameters: Count
-    rows_alone: bool | None = None
+    batch_invariant: bool | None = Field(
+        default=None,
+        validation_alias=AliasChoices("rows_alone", "batch_invariant"),
+        serialization_alias="rows_alone",
+    )
     arithmetic: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
 

@@ -32,7 +32,7 @@ class MyModel(RereadingModel):
         # Decide: what pins the weights down. Results of models with other fingerprints never share a row.
         weights = hashlib.sha256(self._table.tobytes()).hexdigest()
         self.identity = ModelIdentity(
-            "my_model", weights, None, "float32", "cpu", parameters=self._table.size, rows_alone=True
+            "my_model", weights, None, "float32", "cpu", parameters=self._table.size, batch_invariant=True
         )
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:

@@ -155,7 +155,7 @@ def assert_reads_as_transformers(model: CausalModel, rows: Sequence[Sequence[int
 def test_packed_rows_are_read_as_transformers_reads_them(name: str, tiny_folder: Path) -> None:
     model = loaded(PACKED[name](), tiny_folder)
     assert isinstance(model, TransformersLM)
-    assert model.identity.rows_alone is not None
+    assert model.identity.batch_invariant is not None
     assert model.usage.tokens_read == 0
     assert_reads_as_transformers(model, rows_of(5, WINDOW - 1, WINDOW, WINDOW + 1, 90, 2, PIECE + 60))
 
@@ -182,7 +182,7 @@ def test_no_row_changes_another(name: str, tiny_folder: Path) -> None:
 def test_other_models_are_read_one_row_a_pass(name: str, tiny_folder: Path) -> None:
     model = loaded(PLAIN[name](), tiny_folder)
     assert isinstance(model, PlainLM)
-    assert model.identity.rows_alone
+    assert model.identity.batch_invariant
     rows = rows_of(5, WINDOW + 1, 2, 130)
     assert_reads_as_transformers(model, rows)
     assert torch.equal(model.next_token_log_probs(rows), torch.cat([model.next_token_log_probs([row]) for row in rows]))

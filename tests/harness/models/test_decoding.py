@@ -93,13 +93,6 @@ def test_sampled_texts_end_at_stop_strings_and_length(model: LanguageModel) -> N
     assert model.generate(prompts, 0, temperature=1.0, seeds=seeds) == [""] * 30
 
 
-def test_a_prompt_that_is_sampled_often_is_read_once_as_a_prefix(tiny: TransformersLM) -> None:
-    tiny.eos_token_id = -1
-    prompt = np.random.default_rng(0).integers(4, 300, size=90).tolist()
-    tiny.generate([prompt] * 50, 6, prefix=tiny.prefix(prompt[:-1]), temperature=1.0, seeds=range(50))
-    assert tiny.usage.tokens_read == 89 + 50 + 50 * 5
-
-
 def test_rows_that_have_ended_are_read_no_more(tiny: TransformersLM, slow: SlowReader) -> None:
     prompts = [[5, 6], [7, 8], [9, 10], [11, 12]]
     tokens = [slow.greedy(prompt, 8) for prompt in prompts]
@@ -109,11 +102,6 @@ def test_rows_that_have_ended_are_read_no_more(tiny: TransformersLM, slow: SlowR
     texts = tiny.generate(prompts, 8)
     assert texts == [tiny.decode(row[:end]) for row, end in zip(tokens, ends, strict=True)]
     assert tiny.usage.tokens_read == sum(2 + min(end, 7) for end in ends)
-
-
-def test_model_that_ends_at_once_writes_nothing(tiny: TransformersLM, slow: SlowReader) -> None:
-    (tiny.eos_token_id,) = slow.greedy([5, 6], 1)
-    assert tiny.generate([[5, 6]], 8) == [""]
 
 
 def test_keys_and_values_move_to_a_larger_place() -> None:

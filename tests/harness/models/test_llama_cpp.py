@@ -95,7 +95,7 @@ def test_voting_and_tang_run_through_it(server: LlamaServer, dpicl, tmp_path: Pa
     assert set(results) == {"voting", "tang"}
     for result in results.values():
         assert 0 < result.privacy.epsilon_proved <= 8 and result.manifest.server is not None
-        assert result.manifest.model.rows_alone is False
+        assert result.manifest.model.batch_invariant is False
     assert len(results["voting"].answers) == 3 and results["tang"].released_count == 1
 
 

@@ -126,7 +126,7 @@ def test_a_model_is_read_alone_wherever_places_do_not_matter(
     monkeypatch.setattr(products, "_product", kernel)
     model = models.load(f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32")
     assert isinstance(model, TransformersLM)
-    assert model.identity.rows_alone is alone
+    assert model.identity.batch_invariant is alone
     assert model.shapes.body == body
     rows = [[5], [7] * 40, list(range(4, 250)), [9, 8], *([3, at] for at in range(30))]
     single = torch.cat([model.next_token_log_probs([row]) for row in rows])

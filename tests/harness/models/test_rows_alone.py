@@ -22,7 +22,6 @@ from dpicl.core.errors import PromptTooLong
 from dpicl.core.together import together
 from dpicl.models import pass_shapes
 from dpicl.models.base import Prefix
-from dpicl.models.key_values import KeyValues
 from dpicl.models.reading import PIECE, SHAPES, Reading, row_of
 from dpicl.models.transformers import TransformersLM
 from tests.examples import examples
@@ -51,7 +50,7 @@ def lm(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Transfo
         patch.setenv("DPICL_CACHE", str(session_cache))
         model = models.load(f"hf:{folder}", device="cpu", dtype="float32")
     assert isinstance(model, TransformersLM)
-    if not model.identity.rows_alone:
+    if not model.identity.batch_invariant:
         pytest.skip("this machine rounds rows differently beside others")
     model.eos_token_id = -1
     return model
@@ -311,16 +310,10 @@ def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, i
     assert reading.needs() == 0
 
 
-def test_rows_in_need_of_memory_say_how_much(lm: TransformersLM) -> None:
-    own = KeyValues(lm.memory, 30)
-    pieces = row_of(range(10), 0, None, own, lambda places, log_probs: None)
-    assert Reading(rows=[pieces]).needs() == 30 * lm.memory.token
-
-
 def embedded(name: str, dtype: str) -> TransformersLM:
     model = models.load(name, device="cpu", dtype=dtype)
     assert isinstance(model, TransformersLM)
-    if not model.identity.rows_alone:
+    if not model.identity.batch_invariant:
         assert pass_shapes.choose(model.model) is None
         pytest.skip("on this machine the bits of a line depend on its place, whatever the size of a pass")
     model.eos_token_id = -1

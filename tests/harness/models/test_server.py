@@ -79,7 +79,7 @@ def test_it_reads_as_the_same_model_does_in_this_process(llama: FakeServer, sim:
     model = loaded(llama)
     assert (model.vocab_size, model.eos_token_id, model.max_length) == (sim.vocab_size, sim.eos_token_id, 4096)
     assert model.server is not None and model.server.vocabulary
-    assert model.identity.rows_alone is False
+    assert model.identity.batch_invariant is False
     prompts = [sim.encode(text) or [5] for text in TEXTS]
     assert [model.encode(text) or [5] for text in TEXTS] == prompts
     assert model.decode(prompts[0]) == TEXTS[0]

@@ -71,20 +71,10 @@ def test_a_prefix_may_begin_with_a_shorter_one(tiny: TransformersLM, slow: SlowR
     assert tiny.usage.tokens_read == 90
 
 
-def test_equal_prompts_and_prompts_that_begin_each_other(tiny: TransformersLM, slow: SlowReader) -> None:
-    long = random_prompts([90])[0]
-    prompts = [long, long, long[:80], long[:81]]
-    torch.testing.assert_close(tiny.next_token_log_probs(prompts), expected(slow, prompts), atol=TOLERANCE, rtol=0)
-
-
 def test_empty_prompt_means_after_the_start_token(tiny: TransformersLM, slow: SlowReader) -> None:
     start = tiny.tokenizer.bos_token_id
     answer = tiny.next_token_log_probs([[], [5, 6]])
     torch.testing.assert_close(answer, expected(slow, [[start], [5, 6]]), atol=TOLERANCE, rtol=0)
-
-
-def test_no_prompts_give_no_rows(tiny: TransformersLM) -> None:
-    assert tiny.next_token_log_probs([]).shape == (0, tiny.vocab_size)
 
 
 @pytest.mark.parametrize("pass_tokens", [64, 512])
@@ -149,12 +139,6 @@ def test_query_that_is_the_prefix_is_scored_right_after_it(tiny: TransformersLM,
     assert scores[1] == pytest.approx([slow.ending([*prefix, 7, 7], ending) for ending in ENDINGS], abs=TOLERANCE)
 
 
-def test_empty_prefix_and_query_are_scored_after_the_start_token(tiny: TransformersLM, slow: SlowReader) -> None:
-    start = [tiny.tokenizer.bos_token_id]
-    scores = tiny.score([([], ENDINGS)], tiny.prefix([]))
-    assert scores[0] == pytest.approx([slow.ending(start, ending) for ending in ENDINGS], abs=TOLERANCE)
-
-
 def test_a_pass_predicts_after_few_tokens(
     tiny: TransformersLM, slow: SlowReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,12 +158,6 @@ def test_greedy_endings_are_marked(tiny: TransformersLM, slow: SlowReader) -> No
     assert [ending.greedy for ending in row] == [True, True, False]
 
 
-def test_prefix_is_read_once_for_all_queries(tiny: TransformersLM) -> None:
-    prefix = random_prompts([100])[0]
-    tiny.score([([*prefix, 5, 6, 7], [[8], [9]])] * 20, tiny.prefix(prefix))
-    assert tiny.usage.tokens_read == 100 + 20 * 3
-
-
 def greedy_text(tiny: TransformersLM, slow: SlowReader, prompt: list[int], count: int) -> str:
     tokens = slow.greedy(prompt, count)
     if tiny.eos_token_id in tokens:
@@ -193,35 +171,12 @@ def test_generate_is_greedy_decoding(tiny: TransformersLM, slow: SlowReader) -> 
     assert texts == [greedy_text(tiny, slow, prompt, 12) for prompt in prompts]
 
 
-def test_generate_after_a_prefix(tiny: TransformersLM, slow: SlowReader) -> None:
-    prefix = random_prompts([30])[0]
-    prompts = [prefix + own for own in ([], *random_prompts([2, 5], seed=6))]
-    texts = tiny.generate(prompts, 8, prefix=tiny.prefix(prefix))
-    assert texts == [greedy_text(tiny, slow, prompt, 8) for prompt in prompts]
-
-
 def test_generate_is_cut_before_the_first_stop_string(tiny: TransformersLM, slow: SlowReader) -> None:
     prompts = random_prompts([3, 14, 8], seed=5)
     whole = [greedy_text(tiny, slow, prompt, 20) for prompt in prompts]
     stop = whole[0][5:7]
     texts = tiny.generate(prompts, 20, stop=["", stop])
     assert texts == [text.split(stop)[0] for text in whole]
-
-
-def test_generate_ends_at_eos(tiny: TransformersLM, slow: SlowReader) -> None:
-    prompt = random_prompts([5])[0]
-    tokens = slow.greedy(prompt, 4)
-    tiny.eos_token_id = tokens[2]
-    first = tokens.index(tokens[2])
-    assert tiny.generate([prompt], 10) == [tiny.decode(tokens[:first])]
-
-
-def test_generate_refuses_numbers_that_are_not_finite(tiny: TransformersLM) -> None:
-    with torch.no_grad():
-        tiny.model.lm_head.weight.fill_(float("nan"))
-    assert tiny.next_token_log_probs([[5]]).isnan().all()
-    with pytest.raises(ModelError, match="float32"):
-        tiny.generate([[5]], 3)
 
 
 def test_prompts_that_do_not_fit_are_refused(tiny: TransformersLM) -> None:

@@ -63,7 +63,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
     "notion of privacy": lambda r: r.privacy.notion,
-    "rows read alone": lambda r: r.manifest.model.rows_alone is True,
+    "rows read alone": lambda r: r.manifest.model.batch_invariant is True,
 }
 #: The same for conditions on the metric that is looked at.
 _OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
@@ -146,7 +146,7 @@ def group_of(result: Result, asked: str | None = None) -> Group:
         weights=weights(result) or None,
         source=result.manifest.data.source,
         delta=result.cell.delta,
-        up_to_rounding=result.manifest.model.rows_alone is not True,
+        up_to_rounding=result.manifest.model.batch_invariant is not True,
         asked=asked or result.suite.name,
         notion=result.privacy.notion,
     )
@@ -179,7 +179,7 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
         "plug-in file": subject.plugin,
         "task version": str(subject.task_version),
         "source of records": (subject.source, result.manifest.data.source),
-        "rows read alone": result.manifest.model.rows_alone is True,
+        "rows read alone": result.manifest.model.batch_invariant is True,
         "model weights": weights(result),
         "δ": subject.delta,
         "accounting": result.privacy.mode,

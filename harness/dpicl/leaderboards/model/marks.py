@@ -74,7 +74,7 @@ def up_to_rounding(result: Result) -> bool:
     So it is for what costs a private event and a finite ε, unless the model's rows are known to have been read alone:
     a model that does not say so counts as one whose are not.
     """
-    privacy, alone = result.privacy, result.manifest.model.rows_alone
+    privacy, alone = result.privacy, result.manifest.model.batch_invariant
     return alone is not True and math.isfinite(privacy.epsilon_proved) and _private(privacy.event)
 
 
