@@ -145,8 +145,8 @@ class _Halves:
 
 
 def cuts(journal: Sequence[tuple[Any, ...]], top: Path) -> Iterator[tuple[str, dict[str, bytes | None]]]:
-    """Every different disk (path -> content, None for a folder) that a power cut may leave, with all that was said
-    before it.
+    """Every different disk (path -> content, None for a folder) that a power cut may leave of a folder that was empty,
+    with all that was said before it.
 
     What counts is POSIX alone: the content of a file is on the disk as it was at its last fsync, a name in a folder as
     it was at the last fsync of the folder. Since then everything is lost, or contents alone, or some names by chance.

@@ -223,7 +223,7 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     records.write_text("".join(json.dumps(row) + "\n" for row in rows_of("train", 9)))
 
     def released(folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl") -> tuple[int, Any]:
-        (folder / "files" / "cache").mkdir(parents=True, exist_ok=True)
+        (folder / "files").mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv("DPICL_CACHE", str(folder / "files" / "cache"))
         return start(private_release(records, folder / out), folder, watch).wait()
 
