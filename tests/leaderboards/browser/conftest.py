@@ -12,9 +12,8 @@ from selenium.webdriver.chrome.service import Service
 
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render import addresses, page
 from dpicl.leaderboards.render.html import attacks_page, pages
-from dpicl.leaderboards.render.site import addresses
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import HOSTILE, full_board, submission

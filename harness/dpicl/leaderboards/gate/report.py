@@ -17,7 +17,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text, visible
-from dpicl.leaderboards.render.comparison_text import markdown_table
+from dpicl.leaderboards.render.document import markdown_table
 from dpicl.results.schema import Result
 
 #: Further sentences of one check that are shown; JSON has all.

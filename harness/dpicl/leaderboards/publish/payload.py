@@ -19,12 +19,12 @@ from statistics import fmean
 from typing import Any
 
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.columns import RANKS, numbers
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, visible
 from dpicl.leaderboards.render.as_json import board_json, submission_json
+from dpicl.leaderboards.render.columns import RANKS, numbers
 from dpicl.results.schema import Result, finite, to_text
 from dpicl.results.store import Store
 
@@ -287,14 +287,14 @@ def _seeds_table(section: Section) -> tuple[tuple[str, ...], list[list[float | s
 
 def _charts(section: Section) -> dict[str, bytes]:
     """'agnews at eps=1' -> the rows of a task side by side, sorted, with intervals."""
-    from dpicl.leaderboards.render import dot_charts  # matplotlib, which `dpicl run` has no need of
+    from dpicl.leaderboards.render import board_charts  # matplotlib, which `dpicl run` has no need of
     from dpicl.leaderboards.render.charts import fixed_looks
 
     looks = fixed_looks(row.label for row in section.rows)
     found = {}
     for table in section.tables:
         for epsilon in sorted({row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}):
-            if picture := dot_charts.picture(table, epsilon, looks):
+            if picture := board_charts.picture(table, epsilon, looks):
                 found[f"{visible(table.task, _TAG)} at eps={epsilon:g}"] = picture
     return found
 
