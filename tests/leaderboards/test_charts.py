@@ -44,9 +44,9 @@ def of_tracks(releases):
     return track_plot(tracks, fixed_looks(track.label for track in tracks), "a title")
 
 
-def dots(*results, at=(1.0,)):
+def dots(*results):
     table = table_of(*results)
-    return of_task(table, at, fixed_looks(row.label for row in table.all_rows))
+    return of_task(table, 1.0, fixed_looks(row.label for row in table.all_rows))
 
 
 def tree(markup):
@@ -82,7 +82,6 @@ CHARTS = {
     "equal scores": lambda: utility(*ends(zero_shot=1.0, real_data=1.0), make_result("tang", 1.0)),
     "releases": lambda: of_tracks(25),
     "dots": lambda: dots(*ends(), make_result("tang", 0.6), make_result("public", 0.5, epsilon=0.0)),
-    "dots at two": lambda: dots(make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), at=[1.0, 8.0]),
 }  # fmt: skip
 
 
@@ -211,17 +210,10 @@ def test_charts_of_very_many_rows_show_the_best_and_say_so():
     rows = [make_result(f"row{i:03}", 0.3 + 0.4 * i / 45, documents=20) for i in range(MOST_LABELS + 5)]
     table = table_of(*ends(documents=20), *rows)
     looks = fixed_looks(row.label for row in table.all_rows)
-    for chart in (privacy_utility(table, looks), of_task(table, [1.0], looks)):
+    for chart in (privacy_utility(table, looks), of_task(table, 1.0, looks)):
         assert any(f"best of {MOST_LABELS + extra}" in text for text in texts(chart) for extra in (5, 7))
         assert "row044" in chart and "row000" not in chart
     assert not any("best of" in text for text in texts(utility(*ends(), make_result("tang", 0.6))))
-
-
-def test_two_privacy_levels_share_a_line_and_are_told_apart():
-    markup = dots(make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), at=[1.0, 8.0])
-    (x1, y1), (x8, y8) = marks(markup).values()
-    assert x1 < x8 and 3 < y8 - y1 < 12
-    assert any("hollow: ε = 1, filled: ε = 8" in text for text in texts(markup))
 
 
 def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_suite, tmp_path):

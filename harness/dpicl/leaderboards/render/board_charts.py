@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -20,7 +18,7 @@ from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import compared
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, names_text
+from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render.charts import (
     BASELINE,
     GOOD,
@@ -109,7 +107,7 @@ def printed(tables: Sequence[tuple[str, TaskTable]], about: str) -> Chart:
 def _series(table: TaskTable, styles: Mapping[str, int]) -> Series:
     points: dict[str, list[ChartPoint]] = {}
     for row in sorted(table.rows, key=lambda row: (row.label, row.epsilon)):
-        words = f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"
+        words = _words(row)
         if row.epsilon > 0:
             names = f"{row.label} {row.mechanism}"
             point = ChartPoint(row.epsilon, row.score, row.low, row.high, words, names=names, label=row.label)
@@ -171,104 +169,55 @@ def track_words(track: Track, point: Release) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class Dot:
-    """One marker. words: says it all. low, high: its interval. first: whether the row may be the best at its ε.
-
-    at: 0 for the first of two ε, 1 for the second. names: of row and mechanism, which filters look for.
-    """
-
-    label: str
-    value: float
-    low: float
-    high: float
-    words: str
-    epsilon: float
-    first: bool
-    names: str = ""
-    baseline: bool = False
-    at: int = 0
-
-
-def of_task(table: TaskTable, epsilons: Sequence[float], styles: Mapping[str, int]) -> Markup | None:
-    """Scores at one ε or at two, with controls and reference baselines; None without a row at these ε."""
-    chart = _of_task(table, epsilons, styles)
+def of_task(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> Markup | None:
+    """Scores at one ε, best first, with controls and reference baselines; rows that may be the best are on a shaded
+    ground. None without a row at this ε."""
+    chart = _dots(table, epsilon, styles)
     return None if chart is None else on_page(chart.markup)()
 
 
 def picture(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> bytes | None:
-    """The same at one ε as a PNG file."""
-    chart = _of_task(table, [epsilon], styles)
+    """The same as a PNG file."""
+    chart = _dots(table, epsilon, styles)
     return None if chart is None else on_page(chart.file)("png")
 
 
-def _of_task(table: TaskTable, epsilons: Sequence[float], styles: Mapping[str, int]) -> Chart | None:
-    rows = [row for row in table.in_order if row.at_an_end or row.epsilon in epsilons]
-    if all(row.at_an_end for row in rows):
+@on_page
+def _dots(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> Chart | None:
+    every = [row for row in table.in_order if row.at_an_end or row.epsilon == epsilon]
+    if all(row.at_an_end for row in every):
         return None
     lower = table.lower_is_better(table.metric)
-    dots = [_dot(row, epsilons, compared(table, row.key)) for row in rows]
-    where = names_text(epsilon_text(epsilon) for epsilon in epsilons)
-    axis = metric_name(table.metric) + (", lower is better" if lower else "")
-    return _plot(f"{table.task}: scores at ε = {where}, with 95% intervals", axis, dots, epsilons, styles, lower)
-
-
-def _dot(row: Row, epsilons: Sequence[float], told: bool) -> Dot:
-    words = f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"
-    return Dot(
-        label=row.label,
-        value=row.score,
-        low=row.low,
-        high=row.high,
-        words=words,
-        epsilon=row.epsilon,
-        first=told and row.rank is not None and row.rank.first,
-        names=f"{row.label} {row.mechanism}",
-        baseline=row.is_baseline,
-        at=0 if row.at_an_end else list(epsilons).index(row.epsilon),
-    )
-
-
-@on_page
-def _plot(
-    title: str, axis: str, dots: Sequence[Dot], epsilons: Sequence[float], styles: Mapping[str, int], lower: bool
-) -> Chart:
-    best = sorted(dots, key=lambda dot: (dot.at, dot.value if lower else -dot.value, dot.label))
-    every = list(dict.fromkeys(dot.label for dot in best))
-    kept = {dot.label for dot in dots if dot.baseline or dot.epsilon == 0}
-    kept |= set([label for label in every if label not in kept][:MOST_LABELS])
-    labels = [label for label in every if label in kept]
-    two = len(epsilons) > 1
-    first, *others = map(epsilon_text, epsilons)
-    words = wrap(axis, _WORDS)
-    words += [f"(hollow: ε = {first}, filled: ε = {others[0]})"] if others else []
-    words += [f"the {MOST_LABELS} best of {len(every):,}, and controls"] if len(labels) < len(every) else []
+    every.sort(key=lambda row: (row.score if lower else -row.score, row.label))
+    best = {row.key for row in [row for row in every if not row.at_an_end][:MOST_LABELS]}
+    rows = [row for row in every if row.at_an_end or row.key in best]
+    words = wrap(metric_name(table.metric) + (", lower is better" if lower else ""), _WORDS)
+    words += [f"the {MOST_LABELS} best of {len(every):,}, and controls"] if len(rows) < len(every) else []
     room = _WORDS_LINE * (len(words) - 1)
-    chart = Chart(WIDTH, 62 + room + _LINE * len(labels), title)
+    title = f"{table.task}: scores at ε = {epsilon_text(epsilon)}, with 95% intervals"
+    chart = Chart(WIDTH, 62 + room + _LINE * len(rows), title)
     axes = chart.box(left=_LEFT, bottom=46 + room)
-    for i, label in enumerate(labels):
-        own = [dot for dot in best if dot.label == label]
-        data = {"row": own[0].names, "kind": "reference baselines" if own[0].baseline else ""}
-        if not two and own[0].first:
+    for i, row in enumerate(rows):
+        kind = "reference baselines" if row.is_baseline else ""
+        data = {"row": f"{row.label} {row.mechanism}", "kind": kind, "epsilon": epsilon_text(row.epsilon)}
+        if row.rank is not None and row.rank.first and compared(table, row.key):
             axes.axhspan(i - 0.5, i + 0.5, color=GOOD, linewidth=0, zorder=0, gid=chart.part(**data))
-        name = axes.text(-0.025, i, cut(label, _NAME), transform=axes.get_yaxis_transform(), ha="right", va="center")
+        name = axes.text(
+            -0.025, i, cut(row.label, _NAME), transform=axes.get_yaxis_transform(), ha="right", va="center"
+        )
         name.set_gid(chart.part(**data))
-        for epsilon, at in groupby(own, key=lambda dot: dot.epsilon):
-            for dot in at:
-                y = i + (0.17 * (2 * dot.at - 1) if two and not (dot.baseline or epsilon == 0) else 0)
-                how = look(
-                    BASELINE if dot.baseline else styles.get(label, BASELINE),
-                    hollow=dot.baseline or epsilon == 0 or (two and dot.at == 0),
-                )
-                more = data | {"epsilon": epsilon_text(epsilon)}
-                line = axes.plot([dot.low, dot.high], [y, y], color=how["color"], alpha=0.6)
-                line[0].set_gid(chart.part(**more))
-                axes.plot([dot.value], [y], **how, gid=chart.say(dot.words, **more))
-    for dot in dots:
-        if dot.baseline:
-            axes.axvline(dot.value, color=INK if dot.epsilon else QUIET, linestyle=":", linewidth=1, zorder=0.5)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
+        how = look(BASELINE if row.is_baseline else styles.get(row.label, BASELINE), hollow=row.at_an_end)
+        line = axes.plot([row.low, row.high], [i, i], color=how["color"], alpha=0.6)
+        line[0].set_gid(chart.part(**data))
+        axes.plot([row.score], [i], **how, gid=chart.say(_words(row), **data))
+        if row.is_baseline:
+            axes.axvline(row.score, color=INK if row.epsilon else QUIET, linestyle=":", linewidth=1, zorder=0.5)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("\n".join(words))
     return chart
+
+
+def _words(row: Row) -> str:
+    return f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"

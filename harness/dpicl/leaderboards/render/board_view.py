@@ -59,8 +59,8 @@ from dpicl.leaderboards.render.document import (
 from dpicl.plan.headroom import REAL, Headroom
 
 NOTHING = "There are no results yet; make some with: dpicl run quick"
-#: Lines of the table of a terminal's first screen; methods beyond the best of them are in the full view.
-_MOST_LINES = 19
+#: Names of tasks that a sentence of the first screen lists.
+_FEW = 4
 #: Characters of a task's name, and of a label, on the first screen.
 _TASK, _LABEL = 14, 26
 #: The rows of a method at one ε, by task.
@@ -72,10 +72,10 @@ Best = Collection[tuple[str, str, float]]
 # The answer.
 
 
-def overview(board: Board, epsilon: float | None = None) -> list[Block]:
-    """A screen of at most 40 lines: what was compared, the answer, one table at one ε, and where the rest is.
+def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list[Block]:
+    """One screen: what was compared, the answer, one table at one ε, and where the rest is.
 
-    epsilon: None for the one that a board answers first.
+    epsilon: None for the one that a board answers first. most: lines of the table.
     """
     if not board.sections:
         return [words(NOTHING), *notes(board.notes)]
@@ -83,7 +83,11 @@ def overview(board: Board, epsilon: float | None = None) -> list[Block]:
     found = levels(section.tables) or sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
     level = epsilon if epsilon is not None else found[0] if found else math.inf
     blocks: list[Block] = [*compared(section, level)]
-    blocks += [words(""), words(advice(section, level), "lead"), methods_table(section, [level], room=width())]
+    blocks += [
+        words(""),
+        words(advice(section, level), "lead"),
+        methods_table(section, [level], room=width(), most=most),
+    ]
     blocks += [words(one) for one in _headroom_words(section.tables)]
     blocks += [words(f"Apart: {_model(one)}, {one.group.source} records: {_short(one, epsilon)}") for one in others[:2]]
     if len(others) > 2:
@@ -121,7 +125,7 @@ def advice(section: Section, epsilon: float) -> str:
     unranked = list(dict.fromkeys(task for one in own if not one.best for task in one.tasks))
     where = f"At ε = {epsilon_text(epsilon)}"
     if not ranked:
-        why = f" on {names_text(unranked)}: real demonstrations do not gain there" if unranked else ""
+        why = f" on {_few(unranked)}: real demonstrations do not gain there" if unranked else ""
         return f"{where} nobody can be ranked{why}."
     said = [f"{_named(one)} {_where(one, told)} ({one.verdict})" for one in told]
     parts = [f"{where} use {'; '.join(said)}"]
@@ -134,10 +138,17 @@ def advice(section: Section, epsilon: float) -> str:
         by_places[tuple(places)].append(name)
     for where_all, names in by_places.items():
         verb = "is" if len(names) == 1 else "are"
-        parts.append(f"{names_text(names)} {verb} at least as good {names_text(dict.fromkeys(where_all))}")
+        parts.append(f"{names_text(names)} {verb} at least as good {_few(dict.fromkeys(where_all))}")
     if not_above := _not_above_public(section.tables, told, epsilon):
-        parts.append(f"on {names_text(not_above)} none of these is shown to beat {PUBLIC}")
+        parts.append(f"on {_few(not_above)} none of these is shown to beat {PUBLIC}")
     return "; ".join(parts) + "."
+
+
+def _few(names: Iterable[str]) -> str:
+    """'a, b, c and 9 more'."""
+    listed = list(names)
+    more = len(listed) - _FEW + 1
+    return names_text([*listed[: _FEW - 1], f"{more} more"] if more > 1 else listed)
 
 
 def _named(answer: BoardAnswer) -> str:
@@ -175,11 +186,16 @@ def _short(section: Section, epsilon: float | None) -> str:
 
 
 def methods_table(
-    section: Section, epsilons: Sequence[float], places: Addresses | None = None, room: int | None = None
+    section: Section,
+    epsilons: Sequence[float],
+    places: Addresses | None = None,
+    room: int | None = None,
+    most: int = 0,
 ) -> Table:
     """Methods × tasks at these ε: a score with its rank set, the best ones marked; controls and ceilings last.
 
-    room: characters that a terminal has; what has none is left out, and a note says so. None: everything.
+    room: characters that a terminal has; what has none is left out, and a note says so. None: everything. most: lines
+    for which it has room.
     """
     tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
     tables = tables or list(section.tables)
@@ -194,10 +210,10 @@ def methods_table(
         label = min(_LABEL, max((len(_method_label(one)) for one in every), default=0))
         columns, left_out = _fitting(tables, every, best, room - label - 8)
         if left_out:
-            said.append(f"{names_text(left_out)}: no room here, see --full.")
+            said.append(f"{_few(left_out)}: no room here, see --full.")
         methods = [one for one in every if not _is_control(one)]
         others = [one for one in every if _is_control(one)]
-        kept = max(_MOST_LINES - len(others), 6)
+        kept = max(most - len(others), 3)
         if len(methods) > kept:
             said.append(f"{len(methods) - kept} more methods: --full.")
         shown = [*methods[:kept], *others]
@@ -307,8 +323,8 @@ def _headroom_words(tables: Sequence[TaskTable]) -> Iterator[str]:
     gains = {table.task: table.headroom.get(table.metric) for table in tables}
     some = [f"{task} {signed_text(one.gain)}" for task, one in gains.items() if one is not None and one.rewards]
     none = [task for task, one in gains.items() if one is not None and not one.rewards]
-    parts = [f"real demonstrations gain {names_text(some)} over public ones"] if some else []
-    parts += [f"no gain is shown on {names_text(none)}, so nobody is ranked there"] if none else []
+    parts = [f"real demonstrations gain {_few(some)} over public ones"] if some else []
+    parts += [f"no gain is shown on {_few(none)}, so nobody is ranked there"] if none else []
     if parts:
         yield f"Headroom: {'; '.join(parts)}."
 

@@ -168,7 +168,7 @@ def _dots(section: Section, table: TaskTable, epsilon: float) -> Iterator[Figure
     """Scores at one ε, of a task that ranks somebody; controls and ceilings are lines."""
     looks = fixed_looks(row.label for row in section.rows)
     ranks = any(row.rank is not None and row.epsilon == epsilon for row in table.rows)
-    if ranks and (plot := board_charts.of_task(table, [epsilon], looks)):
+    if ranks and (plot := board_charts.of_task(table, epsilon, looks)):
         at = epsilon_text(epsilon)
         yield Figure(f"{table.task} at ε = {at}", plot, {"task": table.task, "epsilon": at})
 

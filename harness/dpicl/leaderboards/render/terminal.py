@@ -9,6 +9,9 @@ from dpicl.leaderboards.render.board_view import NOTHING, overview, section_bloc
 from dpicl.leaderboards.render.console import to_text
 from dpicl.leaderboards.render.document import Block, notes, words
 
+#: Lines of the first screen; the command adds two.
+_SCREEN = 38
+
 
 def render_terminal(
     board: Board,
@@ -27,7 +30,10 @@ def render_terminal(
         blocks += [one for section in board.sections for one in section_blocks(section, attacks=attacks)]
         blocks += notes(board.notes)
     else:
-        blocks = overview(board, epsilon)
+        fitting = (overview(board, epsilon, most) for most in (19, 16, 13, 10, 7))
+        blocks = next(
+            (one for one in fitting if to_text(one, False).count("\n") <= _SCREEN), overview(board, epsilon, 5)
+        )
     for section in board.retired if retired else ():
         blocks.append(words("Retired: frozen, apart from the board above; nothing is added", "flag"))
         blocks += section_blocks(section, attacks=attacks)

@@ -23,7 +23,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const column = head.cellIndex;
       for (const line of head.closest("table").rows) if (line.cells[column]) line.cells[column].hidden = hidden;
     }
-    const lines = Array.from(document.querySelectorAll(".answer tr[data-row]")).filter((line) => line.dataset.kind !== "reference baselines");
+    const lines = Array.from(document.querySelectorAll(".answer table:has(th[data-task]) tr[data-row]")).filter((line) => line.dataset.kind !== "reference baselines");
     const left = lines.filter((line) => line.offsetParent !== null);
     const text = `${left.length} of ${lines.length} ${lines.length === 1 ? "method" : "methods"}`;
     document.getElementById("shown").textContent = text + (left.length ? ", plus the reference baselines" : ": none fits all filters");
