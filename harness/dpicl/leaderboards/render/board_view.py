@@ -61,6 +61,8 @@ from dpicl.plan.headroom import REAL, Headroom
 NOTHING = "There are no results yet; make some with: dpicl run quick"
 #: Names of tasks that a sentence of the first screen lists.
 _FEW = 4
+#: Characters of a note on it.
+_LONGEST_NOTE = 70
 #: Characters of a task's name, and of a label, on the first screen.
 _TASK, _LABEL = 14, 26
 #: The rows of a method at one ε, by task.
@@ -89,11 +91,15 @@ def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list
         methods_table(section, [level], room=width(), most=most),
     ]
     blocks += [words(one) for one in _headroom_words(section.tables)]
-    blocks += [words(f"Apart: {_model(one)}, {one.group.source} records: {_short(one, epsilon)}") for one in others[:2]]
+    blocks += [words(f"Apart: {_apart(one)}") for one in others[:2]]
     if len(others) > 2:
         blocks.append(words(f"and {len(others) - 2} more sections, which are not compared with these."))
     if rest := [epsilon_text(one) for one in found if one != level]:
         blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon.", "quiet"))
+    said = [*section.notes[:1], *board.notes[:1]]  # the most important ones
+    blocks += notes(one if len(one) <= _LONGEST_NOTE else f"{one[:_LONGEST_NOTE]}…" for one in said)
+    if more := len(section.notes) + len(board.notes) - len(said):
+        blocks.append(words(f"{counted(more, 'more note')}: --full", "note"))
     return blocks
 
 
@@ -108,8 +114,7 @@ def compared(section: Section, epsilon: float) -> Iterator[Block]:
     seeds, documents = ({*own} for own in ([len(r.seeds) for r in rows], [t.documents for t in section.tables]))
     yield words(f"{visible(group.suite)}, version {visible(group.version)}: {_model(section)}", "lead")
     records = f"{group.source} records, {_range(documents, 'test record')} a task, {_range(seeds, 'seed')}"
-    words_of = NOTIONS[group.notion].words
-    yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}, neighbours: {words_of}")
+    yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
 
 
 def _range(numbers: Iterable[int], noun: str) -> str:
@@ -175,14 +180,10 @@ def _not_above_public(tables: Sequence[TaskTable], answers: Sequence[BoardAnswer
     return found
 
 
-def _short(section: Section, epsilon: float | None) -> str:
-    found = levels(section.tables)
-    level = epsilon if epsilon in found else found[0] if found else None
-    choose = f"--model {section.group.model}" if section.group.notion == RECORD_CENTRAL.name else "--full"
-    if level is None:
-        return f"no row has a rank ({choose})"
-    told = advice(section, level)
-    return f"{told if len(told) < 160 else told[:159] + '…'} ({choose})"
+def _apart(section: Section) -> str:
+    """A section that is compared with no other, and how it is shown."""
+    usual = section.group.notion == RECORD_CENTRAL.name
+    return f"{_model(section)}: {f'--model {section.group.model}' if usual else '--full'}"
 
 
 def methods_table(
@@ -203,8 +204,7 @@ def methods_table(
         tables.sort(key=lambda table: (not any(row.rank for row in table.rows), section.tables.index(table)))
     best = _best_of(section)
     every = sorted(_methods(tables, epsilons), key=lambda method: _place(method, best))
-    said = ["A number is a score, then the ranks that the row may have (95%, all rows of a column together)"]
-    said[0] += "; *: none that prompts a language model is better. Below the methods: controls and ceilings."
+    said = ["score and possible ranks (95%); *: no row that prompts a language model is better; controls last."]
     columns, shown = [_task_column(table, best) for table in tables], every
     if room is not None:
         label = min(_LABEL, max((len(_method_label(one)) for one in every), default=0))
@@ -323,8 +323,8 @@ def _headroom_words(tables: Sequence[TaskTable]) -> Iterator[str]:
     gains = {table.task: table.headroom.get(table.metric) for table in tables}
     some = [f"{task} {signed_text(one.gain)}" for task, one in gains.items() if one is not None and one.rewards]
     none = [task for task, one in gains.items() if one is not None and not one.rewards]
-    parts = [f"real demonstrations gain {_few(some)} over public ones"] if some else []
-    parts += [f"no gain is shown on {_few(none)}, so nobody is ranked there"] if none else []
+    parts = [f"{_few(some)} (real − public demonstrations)"] if some else []
+    parts += [f"none is shown on {_few(none)}: nobody is ranked there"] if none else []
     if parts:
         yield f"Headroom: {'; '.join(parts)}."
 

@@ -30,7 +30,7 @@ def render_terminal(
         blocks += [one for section in board.sections for one in section_blocks(section, attacks=attacks)]
         blocks += notes(board.notes)
     else:
-        fitting = (overview(board, epsilon, most) for most in (19, 16, 13, 10, 7))
+        fitting = (overview(board, epsilon, most) for most in range(19, 4, -1))
         blocks = next(
             (one for one in fitting if to_text(one, False).count("\n") <= _SCREEN), overview(board, epsilon, 5)
         )
