@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
 import pytest
 
-from dpicl.attacks.results import Estimate
-from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import charts
-from dpicl.leaderboards.render.board_charts import (
-    attack_points,
-    auc,
-    audited_proved,
-    printed,
-    privacy_utility,
-    row_points,
-    series_styles,
-    three_epsilons,
-    track_plot,
-)
-from dpicl.leaderboards.render.charts import BASELINE, ChartPoint, Epsilons, fixed_looks, in_print, key
-from dpicl.leaderboards.render.dot_charts import of_task, over_tasks
-from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from dpicl.leaderboards.render.board_charts import of_task, printed, privacy_utility, series_styles, track_plot
+from dpicl.leaderboards.render.charts import BASELINE, MOST_LABELS, fixed_looks, in_print, look
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import history
 
@@ -55,36 +39,14 @@ def utility(*results):
     return privacy_utility(table, series_styles([table]))
 
 
-def attacked(result, audit):
-    return list(row_points([replace(table_of(result).rows[0], audit=audit)]))
-
-
-def bounds(*pairs, label="tang", white_box=True):
-    points = [(label, ChartPoint(*pair, None, None, f"{label}: {pair[1]}", hollow=not white_box)) for pair in pairs]
-    return audited_proved(points, STYLES)
-
-
-def aucs(*pairs, **more):
-    found = [
-        (name, make_attack(name, epsilon, attack="inquiry", **{"measures": AUC, **more})) for name, epsilon in pairs
-    ]
-    return auc(found, STYLES, "a title")
-
-
 def of_tracks(releases):
     tracks = [track for track in history(releases=releases) if track.epsilon == 1]
     return track_plot(tracks, fixed_looks(track.label for track in tracks), "a title")
 
 
-def dots(*results, at=(1.0,)):
+def dots(*results):
     table = table_of(*results)
-    return of_task(table, at, fixed_looks(row.label for row in table.all_rows))
-
-
-def means():
-    results = [one for task in ("agnews", "trec") for one in (*ends(task), make_result("tang", 0.6, task=task))]
-    (section,) = build_board(results).sections
-    return over_tasks(section.rankings[0], section.tables, 1.0, fixed_looks(["tang"]))
+    return of_task(table, 1.0, fixed_looks(row.label for row in table.all_rows))
 
 
 def tree(markup):
@@ -118,19 +80,8 @@ CHARTS = {
     "baselines alone": epsilons(),
     "no baselines": lambda: utility(make_result("tang", 0.6)),
     "equal scores": lambda: utility(*ends(zero_shot=1.0, real_data=1.0), make_result("tang", 1.0)),
-    "bound": lambda: bounds((1.0, 0.4)),
-    "zero bounds": lambda: bounds((0.0, 0.0)),
-    "bounds far apart": lambda: bounds((1e-6, 1e-9), (1e300, 3.0)),
-    "infinite bounds": lambda: bounds((math.inf, math.inf), (math.inf, 3.0), (1.0, 0.2)),
-    "refuted": lambda: bounds((1.0, 20.0)),
-    "AUC": lambda: aucs(("zero_shot", 0.0), ("real_demonstrations", 1.0), ("tang", 1.0), ("tang", math.inf)),
-    "AUC of baselines": lambda: aucs(("zero_shot", 0.0)),
-    "AUC at 0": lambda: aucs(("prism", 0.0), ("tang", 1e6)),
-    "three": lambda: three_epsilons(table_of(make_result("tang", 0.6, claimed=math.inf))),
     "releases": lambda: of_tracks(25),
     "dots": lambda: dots(*ends(), make_result("tang", 0.6), make_result("public", 0.5, epsilon=0.0)),
-    "dots at two": lambda: dots(make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), at=[1.0, 8.0]),
-    "dots of means": lambda: means(),
 }  # fmt: skip
 
 
@@ -153,11 +104,10 @@ def test_a_chart_of_a_page_is_whole_readable_and_harmless(name):
 
 
 def test_every_colour_of_a_page_is_one_for_light_and_one_for_dark_ground():
-    drawn = "".join([*(make() for make in CHARTS.values()), *(key(style) for style in (*range(8), "claimed"))])
+    drawn = "".join(make() for make in CHARTS.values())
     used = set(re.findall(r'(?:fill|stroke)="(?!none)(.*?)"', drawn))
-    assert len(used) > 6
-    styles = Path(charts.__file__).parent / "templates" / "style"
-    text = "".join((styles / f"{name}.css").read_text() for name in ("page", "plots"))
+    assert len(used) > 5
+    text = (Path(charts.__file__).parent / "templates" / "page.css").read_text()
     defined = re.findall(r"(--\w+): light-dark\(", text)
     assert used <= {f"var({name})" for name in defined}
 
@@ -185,56 +135,6 @@ def test_baselines_and_controls_at_epsilon_zero_are_lines_across_with_their_numb
     assert not [place for place in marks(utility(make_result("tang", 0.6))).values() if place is None]
 
 
-@pytest.mark.parametrize("numbers", [(2.0, 1.0), (8.0, 1e-9), (1.0, math.inf), (1.7e308, 5e-324), (1.0,)])
-def test_an_axis_of_bounds_rises_and_its_ticks_are_round(numbers):
-    place = Epsilons(numbers, smallest=1e-3)
-    ticks = place.round_numbers()
-    assert ticks[0] == 0 and 1 < len(ticks) < 11
-    assert (math.inf in ticks) == (math.inf in numbers)
-    for values in (ticks, [0.0, place.first, place.last, math.inf]):
-        assert [place(one) for one in values] == sorted(place(one) for one in values)
-    assert place(1e-9) == place(place.first) and math.isfinite(place(math.inf) - place(0.0))
-
-
-def test_refuting_bounds_stand_above_the_diagonal_and_no_marker_hides_another():
-    pairs = [(1.0, audited) for audited in (0.0, 0.0, 0.0, 0.97, 0.97, 1.2, 1.2)] + [(8.0, 2.0)]
-    markup = audited_proved([("tang", ChartPoint(*pair, None, None, f"{i}")) for i, pair in enumerate(pairs)], STYLES)
-    diagonal = next(node for node in tree(markup).iter("path") if node.get("stroke-dasharray"))
-    x1, y1, x2, y2 = map(float, re.findall(r"[\d.]+", diagonal.get("d")))
-    places = list(marks(markup).values())
-    for (proved, audited), (x, y) in zip(pairs, places, strict=True):
-        above = y1 + (x - x1) / (x2 - x1) * (y2 - y1) - y
-        assert (above > 0) == (audited > proved)
-    for (x, y), (u, v) in itertools.combinations(places, 2):
-        assert abs(x - u) > 6 or abs(y - v) > 6
-
-
-def test_both_accesses_can_be_told_apart_and_words_have_the_numbers():
-    own = (make_attack(audited=0.4567), make_attack(audited=0.1, access="black-box"))
-    points = attacked(make_result("tang", 0.6), Audit(own, (make_external(0.7),)))
-    assert [one.hollow for _, one in points] == [False, True, True]
-    assert points[0][1].words == "tang on agnews, white-box sampled audit, 95%: audited ε 0.456, proved ε 0.99"
-    fills = [group.find("path").get("fill") for group in tree(audited_proved(points, STYLES)).iter("g")]
-    assert fills == ["var(--c0)", "var(--ground)", "var(--ground)"]
-    assert attack_points("tang", [make_attack(audited=None)]) == []
-
-
-def test_an_auc_plot_has_chance_and_its_baselines_and_no_interval_where_there_is_none():
-    markup = aucs(("zero_shot", 0.0), ("real_demonstrations", 1.0), ("tang", 1.0))
-    assert {"chance", "zero-shot, ε = 0: 0.610", "real demonstrations, ε = ∞: 0.610"} <= set(texts(markup))
-    alone = aucs(("tang", 1.0), measures={"auc": Estimate(value=0.7)})
-    assert list(marks(alone)) == ["tang at ε = 1, white-box inquiry: AUC 0.700"]
-    assert markup.count("stroke-opacity") == 1 and "stroke-opacity" not in alone
-
-
-def test_the_three_epsilons_of_a_row_stand_on_one_line():
-    markup = three_epsilons(table_of(make_result("tang", 0.6, claimed=0.5)))
-    assert set(marks(markup)) == {"tang at ε = 1 on agnews: claimed ε 0.5, proved ε 0.99, audited ε –"}
-    (proved, height), (claimed, same) = re.findall(r"</title><path [^>]*translate\(([\d.]+) ([\d.]+)\)", markup)
-    assert float(claimed) < float(proved) and height == same
-    assert three_epsilons(table_of(*ends())) is None
-
-
 def test_a_break_between_releases_is_a_gap_and_a_step_has_a_sign():
     broken, whole = history()
     plots = [track_plot([track], {track.label: 0}, "t") for track in (broken, whole)]
@@ -246,12 +146,7 @@ def test_a_break_between_releases_is_a_gap_and_a_step_has_a_sign():
 def test_a_name_is_shown_as_it_is_and_changes_nothing_else(label):
     own = make_result("tang", 0.6, label=label)
     results = [*ends(), own, make_result("public", 0.5, label=f"{label}0", epsilon=0.0)]
-    external = make_external(0.7, attack=label[:2000], authors=label[:2000])
-    for markup in (
-        utility(*results),
-        audited_proved(attacked(own, Audit(external=(external,))), {label: 0}),
-        three_epsilons(table_of(own)),
-    ):
+    for markup in (utility(*results), dots(*results)):
         tree(markup)
         assert not re.search("<script|<b|\x1b|\u202e", markup)
     shown = charts.cut(f"{label}0, ε = 0: 0.500", 60)
@@ -287,7 +182,7 @@ def test_a_row_has_one_look_on_all_pages_of_all_suites_and_56_of_them_differ():
     assert len({*looks.values()}) == 21 and BASELINE not in looks.values()
     assert fixed_looks(others[:1])[others[0]] == looks[others[0]] or len({*looks.values()}) == 21
     assert fixed_looks(iter(["tang"])) == {"tang": shipped["tang"]}
-    assert len({key(style) for style in range(56)}) == 56
+    assert len({(look(style)["color"], look(style)["marker"]) for style in range(56)}) == 56
     results = [*ends("agnews"), *ends("trec"), make_result("tang", 0.6), make_result("pta", 0.6, task="trec")]
     assert series_styles(build_board(results).sections[0].tables) == {"pta": shipped["pta"], "tang": shipped["tang"]}
 
@@ -311,11 +206,14 @@ def test_dots_stand_where_the_numbers_are_best_first_and_filters_find_them():
     assert dots(*ends()) is None
 
 
-def test_two_privacy_levels_share_a_line_and_are_told_apart():
-    markup = dots(make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), at=[1.0, 8.0])
-    (x1, y1), (x8, y8) = marks(markup).values()
-    assert x1 < x8 and 3 < y8 - y1 < 12
-    assert any("hollow: ε = 1, filled: ε = 8" in text for text in texts(markup))
+def test_charts_of_very_many_rows_show_the_best_and_say_so():
+    rows = [make_result(f"row{i:03}", 0.3 + 0.4 * i / 45, documents=20) for i in range(MOST_LABELS + 5)]
+    table = table_of(*ends(documents=20), *rows)
+    looks = fixed_looks(row.label for row in table.all_rows)
+    for chart in (privacy_utility(table, looks), of_task(table, 1.0, looks)):
+        assert any(f"best of {MOST_LABELS + extra}" in text for text in texts(chart) for extra in (5, 7))
+        assert "row044" in chart and "row000" not in chart
+    assert not any("best of" in text for text in texts(utility(*ends(), make_result("tang", 0.6))))
 
 
 def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_suite, tmp_path):

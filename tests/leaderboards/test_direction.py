@@ -160,7 +160,7 @@ def test_pages_and_downloads_say_where_lower_is_better():
     results = [*ends(), make_result("tang", 0.6), make_result("pta", 0.7)]
     board = build_board([turned(one) for one in results])
     assert [row.label for row in board.sections[0].tables[0].rows] == ["pta", "tang"]
-    assert "lower is better" in render_terminal(board)
+    assert "score ↓" in render_terminal(board)
     files = pages(board)
     (line, *_) = csv.DictReader(files["board.csv"].splitlines())
     assert line["higher_is_better"] == "no"

@@ -6,9 +6,11 @@ import pytest
 
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.results.schema import Documents
 from tests.leaderboards.factory import make_result
+from tests.leaderboards.site_factory import Page
 
 METRIC = "acc_calibrated"
 
@@ -66,7 +68,7 @@ def test_without_public_demonstrations_headroom_is_unknown_and_rows_keep_their_r
     made = build_board(rows)
     (table,) = made.sections[0].tables
     assert table.headroom == {} and table.rows[0].rank is not None
-    assert "unknown: no public_demonstrations" in " ".join(render_terminal(made).split())
+    assert "headroom is unknown: no public_demonstrations" in " ".join(Page(pages(made)["index.html"]).words.split())
 
 
 def test_real_demonstrations_of_matched_length_are_a_row_and_not_the_end_of_recovery():

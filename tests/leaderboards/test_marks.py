@@ -120,7 +120,7 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
     published = board_run.table
     assert {line["row"]: line["marks"] for line in published} == {name: "; ".join(own) for name, own in wanted.items()}
     page = Page(files["index.html"])
-    assert "mine ≈ ‡" in page.words and "tang ≈" in page.words and "zero_shot ≈" not in page.words
+    assert "mine ≈‡" in page.words and "tang ≈" in page.words and "zero_shot ≈" not in page.words
     (own,) = [Page(text) for name, text in files.items() if name.startswith("rows/mine")]
     assert ROUNDING.why in own.words and NOT_CHECKED.why in own.words
 

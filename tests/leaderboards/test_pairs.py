@@ -192,14 +192,15 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
     means, agnews, _ = board.sections[0].answers[:3]
     assert [answer.epsilon for answer in board.sections[0].answers] == [1.0] * 3 + [8.0] * 3
     assert means.tasks == ("agnews", "trec") and means.best[0].label == "tang"
-    assert agnews.cells == ["1", "agnews", "tang (0.800)", "better than all 2 others", "–"]
+    assert (agnews.where, agnews.verdict) == ("agnews", "better than all 2 others")
+    assert agnews.texts == ("tang (0.800)", "–")
     high = [one for one in results() if "_demonstrations" not in one.cell.mechanism]
     high += [
         shuffled(make_result("public_demonstrations", 0.95, epsilon=0.0, seed=seed, documents=200), seed)
         for seed in range(4)
     ]
     (answer, _) = build_board(high).sections[0].answers
-    assert answer.cells[-1] == "public_demonstrations (0.950)"
+    assert answer.texts[1] == "public_demonstrations (0.950)"
 
 
 def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_one_are_first():
@@ -217,7 +218,8 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
     ]
     table = replace(build_board(found).sections[0].tables[0], rows=tuple(marked))
     (answer,) = answers([table], [])
-    assert answer.cells[2:] == ["tang (0.700) and prism (0.690)", "2 of 3 tied", "embedding_centroids (0.900)"]
+    assert answer.texts == ("tang (0.700) and prism (0.690)", "embedding_centroids (0.900)")
+    assert answer.verdict == "2 of 3 tied"
 
 
 def test_so_it_does_over_several_tasks():
@@ -239,6 +241,6 @@ def test_so_it_does_over_several_tasks():
     tables = build_board(found).sections[0].tables
     answer = answers(tables, [replace(ranking, standings=tuple(standings))])[0]
     assert answer.tasks == ("agnews", "trec")
-    assert answer.cells[2:4] == ["tang (67%) and prism (65%)", "2 of 3 tied"]
+    assert (answer.texts[0], answer.verdict) == ("tang (67%) and prism (65%)", "2 of 3 tied")
     assert [one.label for one in answer.controls] == ["embedding_centroids"]
     assert [one.label for one in answers(tables, [ranking])[0].best] == ["embedding_centroids"]

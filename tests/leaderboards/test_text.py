@@ -27,7 +27,7 @@ from dpicl.leaderboards.model.text import (
     seeds_text,
     visible,
 )
-from dpicl.leaderboards.render.site.row_page import describe
+from dpicl.leaderboards.render.row_view import describe
 from tests.leaderboards.attack_factory import make_attack, rule
 
 #: What shows it -> value -> text. An upper bound is rounded up, a lower bound and a confidence are rounded down.

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dpicl.core.errors import ResultError
-from dpicl.leaderboards.render.track import render_page, write_page
+from dpicl.leaderboards.render.track_view import render_page, write_page
 from tests.harness.comparison.sides import ones, scored, with_manifest, written
 from tests.leaderboards.site_factory import history
 

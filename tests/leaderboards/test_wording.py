@@ -7,7 +7,7 @@ import pytest
 from dpicl.core.messages import capitalized
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render import html, terminal, track
+from dpicl.leaderboards.render import html, terminal, track_view
 from tests.leaderboards.factory import ends, make_result, write_shipped
 from tests.leaderboards.site_factory import Page
 
@@ -49,7 +49,7 @@ def texts(board):
 def test_the_model_has_its_name_wherever_a_board_is_read(model, name):
     board = build_board(results(model))
     shown = texts(board)
-    shown["releases"] = track.render_terminal(build_tracks(results(model), by="model"), color=False)
+    shown["releases"] = track_view.render_terminal(build_tracks(results(model), by="model"), color=False)
     assert [where for where, text in shown.items() if name not in text and "mechanisms/" not in where] == []
     if name != model:  # a command still says it as a command does
         spec = re.compile(rf"(?<!--model )(?<![-\w/]){model}(?![-\w])")
@@ -60,7 +60,7 @@ def test_one_thing_is_in_the_singular():
     wrong = re.compile(rf"(?<![\d.,–-])1 ({PLURALS})\b")
     shown = texts(build_board(results(seeds=(0,), documents=1)[:3]))
     assert {where: found[0] for where, text in shown.items() if (found := wrong.search(text))} == {}
-    assert "1 test record" in shown["terminal"] and "1 test record." in shown["index.html"]
+    assert "1 test record" in shown["terminal"] and "1 test record" in shown["index.html"]
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,13 @@ from dpicl.core.printable import printable
 from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
-from dpicl.leaderboards.model.columns import numbers
 from dpicl.leaderboards.model.comparability import Admission, is_retired
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.render import pairs_text
+from dpicl.leaderboards.render.columns import numbers
+from dpicl.leaderboards.render.console import to_text
+from dpicl.leaderboards.render.pairs_view import pair_json, pairs_blocks
 from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
@@ -115,14 +116,14 @@ class RowsCompared:
 
     def text(self) -> str:
         """What a terminal shows."""
-        return pairs_text.render_terminal(self.compared)
+        return to_text(pairs_blocks(self.compared))
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame with one row for each pair of rows: their difference, its interval, adjusted p, verdict."""
         import pandas as pd
 
         names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
-        found = [pairs_text.pair_json(pair) for pair in self.compared.pairs]
+        found = [pair_json(pair) for pair in self.compared.pairs]
         return pd.DataFrame(
             [
                 {"first": one["first"]["row"], "second": one["second"]["row"], **{name: one[name] for name in names}}

@@ -12,7 +12,7 @@ from dpicl.core.errors import UsageError
 from dpicl.evaluation.statistics import paired_tests
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.verdicts import Settings, compare
-from dpicl.leaderboards.render.comparison_text import comparison_json
+from dpicl.leaderboards.render.comparison_view import comparison_json
 from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
 
 

@@ -14,7 +14,6 @@ from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.html import attacks_page, pages
-from dpicl.leaderboards.render.site import addresses
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import HOSTILE, full_board, submission
@@ -100,12 +99,9 @@ def _attacks(text: str) -> str:
     return attacks_page(build_attacks(results, [make_external(0.3, note=text[:2000])]), root="../")
 
 
-@pytest.fixture(scope="session", params=["a page a row", "very many rows"])
-def hostile_site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+@pytest.fixture(scope="session")
+def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site in which a text with every break stands wherever a stranger may write."""
     folder = tmp_path_factory.mktemp("hostile")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(addresses, "MOST_PAGES", 1 if request.param == "very many rows" else addresses.MOST_PAGES)
-        files = pages(full_board(HOSTILE[0]))
-    page.write({**files, "attacks/index.html": _attacks(HOSTILE[0])}, folder)
+    page.write({**pages(full_board(HOSTILE[0])), "attacks/index.html": _attacks(HOSTILE[0])}, folder)
     return folder

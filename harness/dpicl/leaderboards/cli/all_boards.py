@@ -34,8 +34,8 @@ from dpicl.results.store import Store
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
-#: The suite of the run of record, which comes first.
-OF_RECORD = "v1"
+#: The suites that come first, where they have results: the run of record, and the one before it.
+OF_RECORD = ("record", "v1")
 _COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε")
 
 
@@ -47,7 +47,7 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
     known = load_evidence(arguments.results, mechanisms, output.message)
     found, skipped = {}, {}
     records = Fingerprints(download=False)
-    for path in sorted(shipped_suites().values(), key=lambda path: path.stem != OF_RECORD):
+    for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
         suite = load_suite(path)
         kept, retired, selection = _results(arguments, suite, mechanisms)
         kept, notes = select_current(kept, records)

@@ -33,6 +33,7 @@ def add(subparsers: Subparsers) -> None:
     add_flags(parser)
     add_filters(parser)
     parser.add_argument("--attacks", action="store_true", help="also show every attack on the rows")
+    parser.add_argument("--full", action="store_true", help="show every table of every task, not the answer alone")
     parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
     parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
 
@@ -109,19 +110,14 @@ def _shown(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.emit_json({**board_json(shown), "skipped": skipped, "page": page})
         return 0
-    output.emit(render_terminal(shown, retired=arguments.retired, attacks=arguments.attacks), styled=True)
-    for item in skipped:
+    full = arguments.full or bool(arguments.labels)
+    epsilon = arguments.epsilons[0] if arguments.epsilons else None
+    text = render_terminal(shown, retired=arguments.retired, attacks=arguments.attacks, full=full, epsilon=epsilon)
+    output.emit(text, styled=True)
+    for item in skipped if full or arguments.attacks else ():
         output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
+    command = selection.command("board")
     if page:
         output.emit(f"Page: {page}")
-        return 0
-    output.emit("Next")
-    for command, what in (
-        (f"{selection.command('board')} --html site", "this board as a page, with plots and what was released"),
-        (selection.command("plan"), "which cells are done, which are left, and what they cost"),
-        (f"{selection.command('board')} --attacks", "every attack on these rows"),
-        (selection.command("compare ROW ROW --suite"), "two rows: which is better, and how sure that is"),
-        ("dpicl list mechanisms", "what else can be compared; docs/reading-the-board.md says how to read the columns"),
-    ):
-        output.emit(f"  {command}\n      {what}")
+    output.emit(f"Next: {command} --full, --attacks or --html site; {selection.command('compare ROW ROW --suite')}")
     return 0

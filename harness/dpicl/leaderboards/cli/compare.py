@@ -17,8 +17,8 @@ from dpicl.leaderboards.api import compare as compare_rows
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Settings, compare
-from dpicl.leaderboards.render import comparison_text
-from dpicl.leaderboards.render.pairs_text import pairs_json
+from dpicl.leaderboards.render import comparison_view
+from dpicl.leaderboards.render.pairs_view import pairs_json
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
@@ -82,13 +82,13 @@ def _compare(arguments: argparse.Namespace) -> int:
                 f" for example {side.foreign[0]}."
             )
     if arguments.markdown == _STDOUT:
-        output.emit(comparison_text.render_markdown(comparison))
+        output.emit(comparison_view.render_markdown(comparison))
     elif arguments.markdown:
-        _write(Path(arguments.markdown), comparison_text.render_markdown(comparison))
+        _write(Path(arguments.markdown), comparison_view.render_markdown(comparison))
     if arguments.json:
-        output.emit_json(comparison_text.comparison_json(comparison))
+        output.emit_json(comparison_view.comparison_json(comparison))
     elif arguments.markdown != _STDOUT:
-        output.emit(comparison_text.render_terminal(comparison), styled=True)
+        output.emit(comparison_view.render_terminal(comparison), styled=True)
     return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0
 
 

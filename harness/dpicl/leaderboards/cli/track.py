@@ -13,7 +13,7 @@ from dpicl.leaderboards.cli.compare import add_cell_flags
 from dpicl.leaderboards.compare.pairing import Filter, filtered
 from dpicl.leaderboards.compare.sides import Side, read_results
 from dpicl.leaderboards.compare.track import build_tracks
-from dpicl.leaderboards.render import track
+from dpicl.leaderboards.render import track_view
 from dpicl.leaderboards.render.page import refuse_among
 from dpicl.results.schema import Result
 
@@ -73,11 +73,11 @@ def _track(arguments: argparse.Namespace) -> int:
     wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon, arguments.model)))
     kept = filtered(Side("the results", folders, tuple(results)), wanted).results
     tracks = build_tracks(kept, arguments.by, dict(arguments.name))
-    page = track.write_page(tracks, arguments.html) if arguments.html else None
+    page = track_view.write_page(tracks, arguments.html) if arguments.html else None
     if arguments.json:
-        output.emit_json({**track.tracks_json(tracks), "page": page})
+        output.emit_json({**track_view.tracks_json(tracks), "page": page})
         return 0
-    output.emit(track.render_terminal(tracks), styled=True)
+    output.emit(track_view.render_terminal(tracks), styled=True)
     if page:
         output.emit(f"Page: {page}")
     return 0

@@ -20,8 +20,8 @@ T = TypeVar("T", Row, Standing)
 _USUAL = 1.0
 #: Rows that are named with their numbers; of more the first ones.
 _NAMED = 3
-#: The columns of a table of answers; see `cells`.
-COLUMNS = ("ε", "where", "best", "verdict (95%)", "controls as good")
+#: The verdict on a row that is compared with none.
+_ALONE = "the only row"
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,18 @@ class BoardAnswer:
     controls: tuple[Best, ...] = ()
 
     @property
-    def cells(self) -> list[str]:
-        """A line of a table with `COLUMNS`."""
+    def compared(self) -> bool:
+        """Whether it is about more than one row."""
+        return bool(self.best) and self.verdict != _ALONE
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The best rows and the controls, in words; '–' for none."""
         best, controls = (named([f"{one.name} ({one.number})" for one in own]) for own in (self.best, self.controls))
-        return [epsilon_text(self.epsilon), self.where, best or "–", self.verdict, controls or "–"]
+        return best or "–", controls or "–"
 
     def __str__(self) -> str:
-        epsilon, where, best, verdict, _ = self.cells
-        return f"ε = {epsilon}, {where}: {best}, {verdict}"
+        return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}"
 
 
 def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[BoardAnswer, ...]:
@@ -155,7 +159,7 @@ def _answer(
 def _verdict(best: int, of: int, differences: Sequence[Difference]) -> str:
     """What is said of the best rows of so many. differences: of all pairs of them."""
     if best == 1:
-        return "the only row" if of == 1 else f"better than all {of - 1} others"
+        return _ALONE if of == 1 else f"better than all {of - 1} others"
     equivalent = differences and all(one.verdict == "equivalent" for one in differences)
     return f"{best} of {of} {'equivalent' if equivalent else 'tied'}"
 

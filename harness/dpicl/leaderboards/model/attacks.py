@@ -16,7 +16,7 @@ from typing import Any
 from dpicl.attacks.power import NO_POWER, Power, powers
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate, External
 from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
-from dpicl.leaderboards.model.text import bound_text, confidence_text, counted, queries_words
+from dpicl.leaderboards.model.text import confidence_text, counted, queries_words
 
 Options = Mapping[str, Any]
 
@@ -47,11 +47,6 @@ def measured_text(result: AttackResult, name: str, power: Power | None) -> str:
     if power is not None and name in result.measures and power.hides(result):
         return NO_POWER if name == power.measure else "–"
     return estimate_text(result.measures.get(name))
-
-
-def audited_text(result: AttackResult) -> str:
-    """The lower bound, rounded down; '–' where the attack gives none."""
-    return bound_text(None if result.bound is None else result.bound.epsilon)
 
 
 def confidence_of(result: AttackResult) -> str:
@@ -123,11 +118,6 @@ class AttackTable:
         asked = f" ({self.question})" if self.question else ""
         return f"{self.attack}{asked} on {self.task}"
 
-    @property
-    def measures(self) -> list[str]:
-        """Every measure that some result has."""
-        return list(dict.fromkeys(name for result in self.results for name in result.measures))
-
     @cached_property
     def powers(self) -> Mapping[str, Power]:
         """Id of a result -> what the attack finds where nothing is hidden."""
@@ -137,18 +127,6 @@ class AttackTable:
     def power(self) -> list[str]:
         """The same in words, each once."""
         return list(dict.fromkeys(map(str, self.powers.values())))
-
-    def measured(self, result: AttackResult) -> list[tuple[str, str]]:
-        """(name, text) of every measure that says something; of an attack without power the one that shows it."""
-        power = self.powers.get(result.id)
-        if power is not None and power.hides(result):
-            return [(power.measure, NO_POWER)]
-        return [(name, estimate_text(found)) for name, found in result.measures.items()]
-
-    @property
-    def counts(self) -> list[str]:
-        """Every count that some result has."""
-        return list(dict.fromkeys(name for result in self.results for name in result.counts))
 
     @property
     def remarks(self) -> list[str]:

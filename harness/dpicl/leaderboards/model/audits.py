@@ -61,6 +61,13 @@ class Audit:
         """'exact' or 'sampled': of the bound behind the audited ε; '' without one."""
         return "" if self.best is None else kind_of(self.best)
 
+    @property
+    def best_name(self) -> str:
+        """The attack behind the audited ε, with its confidence; '' without one."""
+        if self.best is None or self.best.bound is None:
+            return ""
+        return f"{attack_name(self.best)}, {confidence_text(self.best.bound.confidence)}"
+
 
 @dataclass(frozen=True)
 class _Excess:

@@ -25,7 +25,7 @@ from dpicl.leaderboards.model.rows import (
     outcomes_of,
     title_of,
 )
-from dpicl.leaderboards.model.text import counted, names_text, score_text, seeds_text, signed_text
+from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, score_text, seeds_text, signed_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
 
@@ -103,7 +103,7 @@ class TaskTable:
         return replace(self, rows=rows, paper=paper)
 
     @property
-    def absent(self) -> dict[str, str]:
+    def absent(self) -> dict[str, float]:
         """Reference baselines that should have a row and have none -> their ε."""
         there = {ZERO_SHOT: self.zero_shot, REAL_DATA: self.real_data}
         return {name: epsilon for name, epsilon in _BASELINES.items() if there[name] is None}
@@ -375,11 +375,12 @@ def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:
 
 
 #: The reference baselines of a table -> their ε.
-_BASELINES = {ZERO_SHOT: "0", REAL_DATA: "∞"}
+_BASELINES = {ZERO_SHOT: 0.0, REAL_DATA: math.inf}
 
 
 def _missing(group: Group, task: str, baselines: Mapping[str, BySeed], results: Sequence[Result]) -> Iterable[Missing]:
     for name, epsilon in _BASELINES.items():
         if lacking := {result.cell.seed for result in results} - baselines[name].keys():
-            what = f"{name} (ε = {epsilon}) on {task}, {'seed' if len(lacking) == 1 else 'seeds'} {seeds_text(lacking)}"
+            seeds = f"{'seed' if len(lacking) == 1 else 'seeds'} {seeds_text(lacking)}"
+            what = f"{name} (ε = {epsilon_text(epsilon)}) on {task}, {seeds}"
             yield Missing(what, group.run_command(task, name))

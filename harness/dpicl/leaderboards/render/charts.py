@@ -14,7 +14,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
 from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
@@ -43,7 +42,6 @@ GOOD = "#e8f5ea"
 #: 7 colours that every kind of colour vision tells apart (after Okabe and Ito 2008), and 8 shapes: 56 looks.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
-_THREE = {"claimed": (1, "D"), "proved": (0, "o"), "audited": (3, ">")}
 _VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(_COLOURS)} | {
     _GROUND: "var(--ground)",
     INK: "var(--ink)",
@@ -92,7 +90,7 @@ class ChartPoint:
     """One marker. at: ε, or the number of a release. low, high: its interval, None without one. words: says it all.
 
     hollow: an outline alone. joined: by a line to the point before it. sign: stands above its interval. names: of row
-    and mechanism, which filters look for; "" where none does.
+    and mechanism, which filters look for; "" where none does. label: of its line, in a legend.
     """
 
     at: float
@@ -104,6 +102,7 @@ class ChartPoint:
     joined: bool = True
     sign: str = ""
     names: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,14 +154,12 @@ class Chart(Figure):
             self.savefig(content, format=kind, metadata=undated, dpi=300)
         return content.getvalue()
 
-    def markup(self, name: str = "plot") -> Markup:
-        """The chart within a page. name: its CSS class; only a plot has words."""
+    def markup(self) -> Markup:
+        """The chart within a page."""
         root = fromstring(self.file("svg"))
-        about = {"role": "img"} if name == "plot" else {"aria-hidden": "true"}
-        svg = Element("svg", {"class": name, "viewBox": root.get("viewBox", ""), **about})
-        if name == "plot":
-            SubElement(svg, "title").text = self.caption
-            SubElement(svg, "desc").text = f"{self.caption}. {'; '.join(self.words)}."
+        svg = Element("svg", {"class": "plot", "viewBox": root.get("viewBox", ""), "role": "img"})
+        SubElement(svg, "title").text = self.caption
+        SubElement(svg, "desc").text = f"{self.caption}. {'; '.join(self.words)}."
         self._copy(root, svg, {node.get("id", ""): node for node in root.iter(f"{_SVG}path")})
         return Markup(tostring(svg, encoding="unicode"))
 
@@ -263,14 +260,11 @@ def fixed_looks(labels: Iterable[str]) -> dict[str, int]:
 
 
 class Epsilons:
-    """From an ε to its place on an axis: its logarithm, and a gap beside the others for 0 and infinity.
+    """From an ε to its place on an axis: its logarithm, and a gap beside the others for 0 and infinity."""
 
-    smallest: the place of positive numbers below it.
-    """
-
-    def __init__(self, epsilons: Iterable[float], smallest: float = 0) -> None:
+    def __init__(self, epsilons: Iterable[float]) -> None:
         self.all = sorted(set(epsilons))
-        inner = [max(one, smallest) for one in self.all if 0 < one < math.inf] or [1.0]
+        inner = [one for one in self.all if 0 < one < math.inf] or [1.0]
         self.first, self.last = inner[0], inner[-1]
         self.gap = 0.18 * (math.log10(self.last) - math.log10(self.first)) or 0.5
 
@@ -279,39 +273,17 @@ class Epsilons:
             return math.log10(self.last) + self.gap
         return math.log10(max(epsilon, self.first)) if epsilon > 0 else math.log10(self.first) - self.gap
 
-    def round_numbers(self) -> list[float]:
-        """0, some between, and infinity where it occurs."""
-        decades = range(math.floor(math.log10(self.first)), math.ceil(math.log10(self.last)) + 1)
-        steps, every = (1, 2, 5) if len(decades) < 4 else (1,), math.ceil(len(decades) / 8)
-        inner = (float(f"{step}e{decade}") for decade in decades[::every] for step in steps)
-        infinity = [math.inf] if math.inf in self.all else []
-        return [0.0, *(one for one in inner if self.first <= one <= self.last), *infinity]
-
-    def label(self, axes: Axes, way: Literal["x", "y"], numbers: Sequence[float], name: str) -> tuple[float, float]:
-        """Ticks at these ε, the axis's name, and limits that all ε have a place within, which it returns."""
-        places = [self(one) for one in numbers]
+    def label(self, axes: Axes, name: str) -> None:
+        """Ticks at these ε, and the axis's name."""
+        places = [self(one) for one in self.all]
         low, high = min(places, default=0.0), max([*places, self(self.last)])
-        limits = low - (0.1 * (high - low) or 1.0), high + (0.1 * (high - low) or 1.0)
-        words = [epsilon_text(one) for one in numbers]
-        values = {"ticks": places, "ticklabels": words, "label": f"{name} (logarithmic)", "lim": limits}
-        axes.set(**{f"{way}{part}": value for part, value in values.items()})
-        return limits
+        room = 0.1 * (high - low) or 1.0
+        axes.set(xticks=places, xticklabels=[epsilon_text(one) for one in self.all], xlim=(low - room, high + room))
+        axes.set_xlabel(f"{name} (logarithmic)")
 
 
-def look(style: int | str, hollow: bool = False) -> dict[str, Any]:
-    """How markers of a series, or of one of the three ε, look; the lines of a series have its colour."""
-    number, shape = (style, _SHAPES[style % len(_SHAPES)]) if isinstance(style, int) else _THREE[style]
-    colour = _COLOURS[number % len(_COLOURS)]
-    ground = "none" if style == "claimed" else _GROUND if hollow else colour
-    size = rcParams["lines.markersize"] * (1.3 if style == "claimed" else 1)  # seen around the disc of proved ε
-    about = {"markerfacecolor": ground, "markeredgewidth": 1.3, "markersize": size, "linestyle": "none"}
-    return {"color": colour, "marker": shape, **about}
-
-
-@cache
-@on_page
-def key(style: int | str) -> Markup:
-    """The marker of a style on its own, for a legend."""
-    chart = Chart(14, 14, "")
-    chart.add_artist(Line2D([0.5], [0.5], **look(style)))
-    return chart.markup("key")
+def look(style: int, hollow: bool = False) -> dict[str, Any]:
+    """How markers of a series look; its lines have the same colour."""
+    colour = _COLOURS[style % len(_COLOURS)]
+    about = {"markerfacecolor": _GROUND if hollow else colour, "markeredgewidth": 1.3, "linestyle": "none"}
+    return {"color": colour, "marker": _SHAPES[style % len(_SHAPES)], **about}

@@ -1,40 +1,63 @@
-"""The static site of a suite, and of all suites: render/site says what pages show, page.py what they may hold.
+"""The static site of a suite, and of all suites: the views as pages, which page.py writes.
 
 `pages` makes every file of a site as text, from a board alone; the rest writes them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
-from dpicl.leaderboards.model.answers import overall
+from dpicl.leaderboards.model.answers import levels, overall
 from dpicl.leaderboards.model.attacks import AttackBoard
-from dpicl.leaderboards.model.board import Board
-from dpicl.leaderboards.model.comparability import BASELINES
+from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.ranks import Pairs
-from dpicl.leaderboards.model.text import PER_QUERY_NOTE
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render import board_charts, page
-from dpicl.leaderboards.render.board_charts import AUC
-from dpicl.leaderboards.render.charts import fixed_looks, key
-from dpicl.leaderboards.render.site.addresses import Addresses
-from dpicl.leaderboards.render.site.attack_summary import all_attacks_summary
-from dpicl.leaderboards.render.site.downloads import board_csv, board_json_text
-from dpicl.leaderboards.render.site.mechanism_page import mechanism_view
-from dpicl.leaderboards.render.site.row_page import beside, row_view, short_view
-from dpicl.leaderboards.render.site.section_page import filters, legend, section_view
+from dpicl.leaderboards.render.addresses import Addresses, mechanism_file
+from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.attacks_view import attack_blocks
+from dpicl.leaderboards.render.board_view import NOTHING, advice, claims_table, compared, methods_table, section_blocks
+from dpicl.leaderboards.render.charts import fixed_looks
+from dpicl.leaderboards.render.columns import COSTS, RANKS, ROWS, SCORES, row_data
+from dpicl.leaderboards.render.document import (
+    Block,
+    Column,
+    Facts,
+    Figure,
+    Filters,
+    Heading,
+    Part,
+    Table,
+    folded_notes,
+    make_table,
+    notes,
+    words,
+)
+from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
+from dpicl.leaderboards.render.row_view import row_blocks
 
 #: (name, address from the site's first page)
 Link = tuple[str, str]
 #: A mechanism that cannot do a task: label, task, reason.
 Skipped = Mapping[str, str]
+_DOWNLOADS = (("CSV", "board.csv"), ("JSON", "board.json"))
+_READING = (
+    "Each mechanism turns private records into a few demonstrations for a language model, or into answers. Each is run"
+    " with the smallest noise whose proved ε does not exceed the target ε: an upper bound computed from a ledger of"
+    " what the run did with private records. The smaller ε, the more private. Zero-shot (ε = 0) uses no record at all;"
+    " real demonstrations (ε = ∞) show records as they are. docs/reading-the-board.md says how it is all worked out,"
+    " docs/accounting.md why ε holds."
+)
 
 
 def write_html(
@@ -62,7 +85,7 @@ def write_all(
     skipped: Mapping[str, Sequence[Skipped]],
     attacks: AttackBoard,
 ) -> Path:
-    """Writes the list of suites, the site of each in a folder of its name, and the page of all attacks.
+    """Writes the first page, the site of each suite in a folder of its name, and the page of all attacks.
 
     boards, skipped: by the suite's name, which is the name of its folder. Raises ResultError when it cannot.
     """
@@ -84,56 +107,178 @@ def pages(
     links: Sequence[Link] = (),
 ) -> dict[str, str]:
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
-    addresses = Addresses(board)
-    looks = fixed_looks(row.label for section in (*board.sections, *board.retired) for row in section.rows)
-    nav = [("Board", "index.html")]
-    nav += [("Retired versions", "retired.html")] if board.retired else []
-    shared: dict[str, Any] = {"nav": [*nav, *links], "downloads": True, "suite": _suite_of(board)}
+    places = Addresses(board)
+    suite = next((section.group.suite for section in (*board.sections, *board.retired)), "no results")
+    retired = [("Retired versions", "retired.html")] if board.retired else []
+    nav = [("Board", "index.html"), *retired, *links, *_DOWNLOADS]
+    blocks: list[Block] = [Heading(f"{suite}: private in-context learning, the board", 1)]
+    blocks += _answer(board, places) if board.sections else [words(NOTHING)]
+    blocks += folded_notes(board.notes)
+    for section in board.sections:
+        own = section_blocks(section, places, skipped=skipped)
+        figures = [figure for table in section.tables for figure in _lines(table)]
+        parts = (*own, Part(tuple(figures), kind="plots")) if figures else tuple(own)
+        blocks.append(Part(parts, kind="group", data={"model": section.group.model}))
     files = {
-        "index.html": page.render(
-            "board.html",
-            board=board,
-            views=[section_view(section, addresses, looks) for section in board.sections],
-            filters=filters(board.sections),
-            skipped=skipped,
-            per_query_note=PER_QUERY_NOTE,
-            legend=legend(board),
-            **shared,
-        ),
-        "board.csv": board_csv(board, addresses),
-        "board.json": board_json_text(board),
+        "index.html": page.render(f"{suite}: private in-context learning", blocks, here="index.html", nav=nav),
+        "board.csv": board_table(board, places).to_csv(),
+        "board.json": json.dumps(board_json(board), allow_nan=False) + "\n",
     }
     if board.retired:
-        views = [section_view(section, addresses, looks) for section in board.retired]
-        files["retired.html"] = page.render("retired.html", views=views, per_query_note=PER_QUERY_NOTE, **shared)
-    details: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for section in (*board.sections, *board.retired):
-        frozen = any(section is one for one in board.retired)
-        for table in section.tables:
-            pairs = Pairs(table)
-            for row in table.all_rows:
-                rivals = [] if frozen else beside(pairs, row, addresses)
-                if addresses.together and not frozen:
-                    details[row.label].append(short_view(section, row, addresses, rivals))
-                    continue
-                view = row_view(section, table, row, addresses, frozen, rivals)
-                files[addresses.own_page(row)] = page.render("row.html", "../", view=view, **shared)
-    for file, labels in addresses.labels.items():
-        own = [one for label in labels for one in details[label]]
-        view = mechanism_view(board, labels, addresses, mechanisms or {}, looks) | {"details": own}
-        files[file] = page.render("mechanism.html", "../", view=view, **shared)
+        frozen: list[Block] = [Heading(f"{suite}: retired versions", 1)]
+        frozen += notes(["Frozen. These results belong to versions of the suite that are no longer its current one."])
+        frozen += [one for section in board.retired for one in section_blocks(section, places)]
+        files["retired.html"] = page.render(f"{suite}: retired versions", frozen, here="retired.html", nav=nav)
+    for section, table in _tables((*board.sections, *board.retired)):
+        pairs = None if any(section is one for one in board.retired) else Pairs(table)
+        for row in table.all_rows:
+            own = row_blocks(section, row, pairs, places)
+            files[places.page(row)] = page.render(f"{row.title} on {row.task}, {suite}", own, "../", nav=nav)
+    for label in places.labels:
+        own = mechanism_blocks(board, label, places, mechanisms or {})
+        files[mechanism_file(label)] = page.render(f"{label} in {suite}: all rows", own, "../", nav=nav)
     return files
 
 
-def _suite_of(board: Board) -> str:
-    """What titles call the board: the suite of its newest section."""
-    return next((section.group.suite for section in (*board.sections, *board.retired)), "no results")
+def _tables(sections: Iterable[Section]) -> Iterator[tuple[Section, TaskTable]]:
+    return ((section, table) for section in sections for table in section.tables)
 
 
-def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> str:
-    """The page. boards: by the suite's name, which names its folder beside the page. links: (name, address)."""
-    retired = [name for name, board in boards.items() if board.retired]
-    return page.render("suites.html", sections=suites_json(boards), retired=retired, nav=links)
+def _answer(board: Board, places: Addresses) -> list[Block]:
+    """What a reader sees first: the sentence, the table, a chart, the claims; of each section that may be compared."""
+    blocks: list[Block] = []
+    for section in board.sections:
+        found = levels(section.tables)
+        level = found[0] if found else math.inf
+        epsilons = sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
+        own: list[Block] = [words(advice(section, level), "lead"), *compared(section, level)]
+        if section is board.sections[0]:
+            own.append(_filters(board.sections, level))
+        own.append(methods_table(section, epsilons, places))
+        figures = tuple(one for table in section.tables for one in _dots(section, table, level))
+        own += [Part(figures, kind="plots")] if figures else []
+        if section is board.sections[0]:
+            own.append(Part((words(_READING), Facts(_legend(board), "manifest")), "How to read this board"))
+        own.append(claims_table(section, places))
+        blocks.append(Part(tuple(own), kind="answer", data={"model": section.group.model}))
+    return blocks
+
+
+def _dots(section: Section, table: TaskTable, epsilon: float) -> Iterator[Figure]:
+    """Scores at one ε, of a task that ranks somebody; controls and ceilings are lines."""
+    looks = fixed_looks(row.label for row in section.rows)
+    ranks = any(row.rank is not None and row.epsilon == epsilon for row in table.rows)
+    if ranks and (plot := board_charts.of_task(table, epsilon, looks)):
+        at = epsilon_text(epsilon)
+        yield Figure(f"{table.task} at ε = {at}", plot, {"task": table.task, "epsilon": at})
+
+
+def _lines(table: TaskTable) -> Iterator[Figure]:
+    """Scores against ε, where there are several."""
+    if len({row.epsilon for row in table.rows if row.epsilon > 0}) > 1:
+        plot = board_charts.privacy_utility(table, board_charts.series_styles([table]))
+        yield Figure(f"{table.task}: score against ε", plot, {"task": table.task})
+
+
+def _legend(board: Board) -> dict[str, Any]:
+    """Name -> what it is, of the columns and of the marks that rows of the board have."""
+    marks = {mark.sign: f"{mark.name}: {mark.why}" for _, row in _rows(board) for mark in row.marks}
+    return {column.name: column.help for column in ROWS} | marks
+
+
+def _rows(board: Board) -> Iterator[tuple[Section, Row]]:
+    return ((section, row) for section in board.sections for row in section.rows)
+
+
+def _filters(sections: Sequence[Section], level: float) -> Filters:
+    """The filters over these sections: those with a choice. Reference baselines always stay."""
+    rows = sorted((row for one in sections for row in one.rows if not row.at_an_end), key=lambda row: row.epsilon)
+    names = {"epsilon": "Privacy level ε", "kind": "What it releases", "queries": "Queries", "origin": "From"}
+    tables = [table for section in sections for table in section.tables]
+    found = [("task", "Task", {table.task: table.task for table in tables}, "")]
+    models = {section.group.model: model_name(section.group.model) for section in sections}
+    found.append(("model", "Model", models, ""))
+    for name, label in names.items():
+        values = {row_data(row)[name]: row_data(row)[name] for row in rows}
+        found.append((name, label, values, epsilon_text(level) if name == "epsilon" else ""))
+    return Filters(tuple(one for one in found if len(one[2]) > 1))
+
+
+# Downloads.
+
+
+def board_table(board: Board, places: Addresses) -> Table:
+    """One line a row of all sections that are not retired, with every number (docs/reading-the-board.md)."""
+    items = [(section, table, row) for section, table in _tables(board.sections) for row in table.all_rows]
+    metrics = sorted({name for _, row in _rows(board) for name in row.numbers})
+    lines = [_line(*item, places) | {f"metric {name}": item[2].numbers.get(name) for name in metrics} for item in items]
+    columns = [Column(key, key, itemgetter(key)) for key in (lines[0] if lines else {"row": None})]
+    return make_table("Rows", columns, lines)
+
+
+def _line(section: Section, table: TaskTable, row: Row, places: Addresses) -> dict[str, Any]:
+    group, submission, place = section.group, row.submission, section.place(row)
+    return {
+        "row": places.of(row),
+        **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
+        "task": row.task,
+        "kind_of_task": table.kind,
+        "metric": table.metric,
+        "documents": table.documents,
+        "label": row.label,
+        "mechanism": row.mechanism,
+        "accounting": row.mode,
+        "epsilon": row.epsilon,
+        "delta": group.delta,
+        **{name: value(row) for name, value in {**SCORES, **RANKS}.items()},
+        "mean_rank": place and place[0].low,
+        "mean_rank_high": place and place[0].high,
+        "ranked_over": place and place[1].scope,
+        **{name: value(row) for name, value in COSTS.items()},
+        "marks": "; ".join(mark.name for mark in row.marks),
+        "unranked": row.unranked,
+        "refuted": row.audit.flag,
+        "audited_kind": row.audit.kind,
+        "submitted_by": submission and submission.name,
+        "reported": row.reported,
+        "unreliable": submission and submission.unreliable,
+        "higher_is_better": "no" if table.lower_is_better(table.metric) else "yes",
+    }
+
+
+# Several suites, and attacks.
+
+
+def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
+    """The first page: the first suite's answer, then a line for each suite. boards: by the suite's name, which names
+    its folder beside the page. links: (name, address)."""
+    blocks: list[Block] = [Heading("Private in-context learning", 1)]
+    blocks.append(words("Which method of private in-context learning is best at the same proved ε?"))
+    if not boards:
+        return page.render("Private in-context learning", [*blocks, words(NOTHING)], here="index.html", nav=links)
+    first, board = next(iter(boards.items()))
+    if board.sections:
+        blocks += _answer(board, Addresses(board, f"./{first}/"))
+    retired = {name for name, own in boards.items() if own.retired}
+    columns = (
+        Column("suite", "suite", itemgetter("suite")),
+        Column("version", "version", itemgetter("version")),
+        Column("model", "model", lambda one: model_name(one["model"]), wide=True),
+        Column("source", "records", itemgetter("source")),
+        Column("tasks", "tasks", lambda one: ", ".join(one["tasks"]), wide=True),
+        Column("rows", "rows", itemgetter("rows")),
+        Column("advice", "answer", itemgetter("advice"), wide=True),
+        Column(
+            "retired", "retired", lambda one: "retired versions" if one["suite"] in retired else None, optional=True
+        ),
+    )
+
+    def address(one: Mapping[str, Any]) -> dict[int, str]:
+        retired_page = {7: f"./{one['suite']}/retired.html"} if one["suite"] in retired else {}
+        return {0: f"./{one['suite']}/index.html", **retired_page}
+
+    blocks.append(make_table("All suites", columns, suites_json(boards), links=address, heading=True))
+    return page.render("Private in-context learning", blocks, here="index.html", nav=links)
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
@@ -144,6 +289,7 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
             **{key: getattr(section.group, key) for key in ("version", "model", "source")},
             "tasks": [table.task for table in section.tables],
             "rows": len(list(section.rows)),
+            "advice": advice(section, next(iter(levels(section.tables)), math.inf)),
             "answers": [asdict(answer) | {"text": str(answer)} for answer in overall(section.answers)],
         }
         for name, board in boards.items()
@@ -151,34 +297,13 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
     ]
 
 
-def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
+def attacks_page(board: AttackBoard, links: Sequence[Link] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
-    styles = fixed_looks({one.subject.mechanism for table in board.tables for one in table.results} - {*BASELINES})
-    bounds = list(_audited_plots(board, styles))
-    return page.render(
-        "attacks.html",
-        root,
-        board=board,
-        summary=all_attacks_summary(board),
-        legend=[(name, key(style)) for name, style in styles.items()],
-        plots=[*bounds, *_attack_auc_plots(board, styles)],
-        bounds=len(bounds),
-        nav=links,
+    title = "Private in-context learning: attacks"
+    intro = words(
+        "Every attack and audit under the results folder, whether a board has a row for it or not. Proved ε is an upper"
+        " bound of what a run cost; audited ε is the lower bound that the attack proves, at its confidence, by itself."
+        " Rates and counts only: no private text is on this page."
     )
-
-
-def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
-    """(caption, plot) for every model: all bounds, whatever the attack and the task."""
-    for name, source in dict.fromkeys((table.model, table.source) for table in board.tables):
-        tables = [table for table in board.tables if (table.model, table.source) == (name, source)]
-        results = [one for table in tables for one in table.results]
-        points = [point for one in results for point in board_charts.attack_points(one.subject.mechanism, [one])]
-        if plot := board_charts.audited_proved(points, styles):
-            yield f"audited against proved ε: {model_name(name)}, {source} records", plot
-
-
-def _attack_auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
-    for table in board.tables:
-        if found := [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]:
-            caption = f"{table.title}, {table.source} records, {model_name(table.model)}"
-            yield caption, board_charts.auc(found, styles, f"{caption}: AUC against ε, with 95% intervals")
+    blocks = [Heading(title, 1), intro, *attack_blocks(board)]
+    return page.render(title, blocks, root, here="attacks/index.html", nav=links)

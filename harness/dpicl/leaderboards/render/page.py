@@ -3,7 +3,7 @@
 Released texts, names, submissions and external evaluations are hostile input. Jinja escapes every value, control and
 direction characters are written out (`dpicl.leaderboards.model.text.visible`), only http and https addresses become
 links, and the content security policy admits
-this page's own style and script by their hashes and nothing else: no other script, no request, no frame, no form.
+the pages' own style and script by their hashes and nothing else: no other script, no request, no frame, no form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import base64
 import hashlib
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -26,44 +26,33 @@ from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.files import NotRegular, put_whole, regular
 from dpicl.core.messages import capitalized
 from dpicl.core.paths import real_path
-from dpicl.core.vocabulary import model_name
-from dpicl.leaderboards.model import attacks, text
-from dpicl.leaderboards.model.audits import attack_name
-from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.text import visible
+from dpicl.leaderboards.render.document import Block
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
-#: Template -> (its styles beside page.css, its scripts beside theme.js).
-_PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "board.html": (("tables", "sortable", "plots", "board"), ("sort", "filter")),
-    "retired.html": (("tables", "sortable", "plots"), ("sort",)),
-    "mechanism.html": (("tables", "sortable", "plots"), ("sort",)),
-    "row.html": (("tables", "sortable"), ("sort",)),
-    "attacks.html": (("tables", "sortable", "plots"), ("sort",)),
-    "track.html": (("tables", "sortable", "plots"), ("sort",)),
-    "suites.html": (("tables", "sortable"), ("sort",)),
-}
 #: Every page of ours has this, so that old ones can be told from other people's files.
 GENERATOR = "dpicl board"
 _GENERATED_FOLDERS = ("rows", "mechanisms")
 _LONGEST_ADDRESS = 500
 
 
-def render(template: str, root: str = "", *, downloads: bool = False, **values: Any) -> str:
-    """A template as a whole page, with the style, the script and the policy that admits them.
+def render(
+    title: str, blocks: Iterable[Block], root: str = "", *, here: str = "", nav: Sequence[tuple[str, str]] = ()
+) -> str:
+    """Blocks as a whole page, with the style, the script and the policy that admits them.
 
-    root: the way from the page to the site's first page, "" or "../". downloads: whether it links the board's files.
+    root: the way from the page to the site's first page, "" or "../". here: the page's own address. nav: (name,
+    address from the first page) of what every page links.
     """
-    values |= {**_inlined(template), "generator": GENERATOR}
-    return _environment().get_template(template).render(root=root, downloads=downloads, **values)
+    values = {**_inlined(), "generator": GENERATOR, "root": root, "here": here, "nav": nav}
+    return _environment().get_template("page.html").render(title=title, blocks=list(blocks), **values)
 
 
 @cache
-def _inlined(template: str) -> dict[str, str]:
-    """The style and the script of a template's pages, and the policy that admits them."""
-    styles, scripts = _PARTS[template]
-    style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("style", "css", ("page", *styles)))
-    script = '"use strict";\n' + _joined("script", "js", ("theme", *scripts))
+def _inlined() -> dict[str, str]:
+    """The style and the script of all pages, and the policy that admits them."""
+    style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("page.css"))
+    script = '"use strict";\n' + _joined("theme.js", "sort.js", "filter.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
@@ -154,9 +143,9 @@ def _is_ours(path: Path) -> bool:
     return False
 
 
-def _joined(folder: str, ending: str, names: tuple[str, ...]) -> str:
+def _joined(*names: str) -> str:
     """The files one after another, without indents and comments: every page carries them."""
-    text = "".join((_TEMPLATES / folder / f"{name}.{ending}").read_text("utf-8") for name in names)
+    text = "".join((_TEMPLATES / name).read_text("utf-8") for name in names)
     lines = (re.sub(r" // .*", "", line).strip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
@@ -175,27 +164,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
     )
-    texts = {name: of for module in (text, attacks) for name, of in vars(module).items() if name.endswith("_text")}
-    environment.filters |= {name.removesuffix("_text"): of for name, of in texts.items()}
     environment.filters |= {
-        "confidence_of": attacks.confidence_of,
-        "measure": attacks.measure_name,
-        "attack_name": attack_name,
-        "metric": _metric,
-        "scored": scored_thing,
+        "kind": lambda block: type(block).__name__,
         "sentence": capitalized,
-        "model": model_name,
-        "count": text.counted,
         "web_address": web_address,
         "key": _key,
     }
     return environment
 
 
-def _key(value: float | None) -> str:
-    """What a column is sorted by: a number, `inf`, or nothing."""
-    return "" if value is None else f"{value:.6g}"
-
-
-def _metric(metric: str, lower_is_better: bool = False) -> str:
-    return metric_name(metric) + (" (lower is better)" if lower_is_better else "")
+def _key(value: Any) -> str | None:
+    """What a cell is sorted by: a number, `inf`, '' for nothing, None for its text. Of several values, the first."""
+    first = value[0] if isinstance(value, tuple) else value
+    if first is None:
+        return ""
+    return f"{first:.6g}" if isinstance(first, int | float) else None

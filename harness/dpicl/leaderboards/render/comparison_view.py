@@ -1,17 +1,12 @@
-"""A comparison of two releases in a terminal, as Markdown for a pull request, and as JSON (docs/releases.md).
-
-Paths, labels and versions come from result files and are hostile input: control and direction characters are written
-out, and in Markdown every name is a <code> element of entities, in which no markup, link, mention or table cell begins.
-"""
+"""Two releases of a model compared: the gate's verdict first, then what changed and every cell (docs/releases.md)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
-
-from rich.text import Text
 
 from dpicl.leaderboards.compare.pairing import Key, Unmatched
 from dpicl.leaderboards.compare.sides import Change, Side
@@ -19,59 +14,115 @@ from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
 from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text, visible
-from dpicl.leaderboards.render.console import plain_console, print_heading, print_notes, print_tables
+from dpicl.leaderboards.render.console import to_text
+from dpicl.leaderboards.render.document import (
+    Block,
+    Column,
+    Facts,
+    Heading,
+    Part,
+    Table,
+    make_table,
+    notes,
+    to_markdown,
+    words,
+)
 
-_LONGEST_NAME, _LONGEST_NOTE = 120, 600
-_STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
-_HEAD = [
-    *("mechanism", "ε", "seeds", "base", "candidate", "change"),
-    *("95% interval", "p (Holm)", "MDE (80% power)", "verdict"),
-]
+_KINDS = {"regression": "flagged", "improvement": "first", "not tested": "end"}
+
+
+def _label(cell: CellVerdict) -> str:
+    return cell.key.label + (f" ({cell.key.suite})" if cell.key.suite else "")
+
+
+def _epsilon(cell: CellVerdict) -> str:
+    return epsilon_text(cell.key.epsilon) + ("" if cell.key.mode == "proved" else f" ({cell.key.mode})")
+
+
+def _detectable(cell: CellVerdict) -> str | None:
+    if cell.test is None:
+        return None
+    return "none" if cell.test.detectable is None else score_text(cell.test.detectable)
+
+
+_CELLS = (
+    Column("task", "task", attrgetter("key.task"), lambda task: visible(task, 120)),
+    Column("metric", "metric", attrgetter("metric")),
+    Column("row", "mechanism", _label),
+    Column("epsilon", "ε", _epsilon),
+    Column("seeds", "seeds", lambda cell: len(cell.seeds)),
+    Column("documents", "documents", attrgetter("documents")),
+    Column("base", "base", attrgetter("base"), score_text),
+    Column("candidate", "candidate", attrgetter("candidate"), score_text),
+    Column("difference", "change", attrgetter("difference"), "{:+.3f}".format),
+    Column(
+        "interval",
+        "95% interval",
+        lambda cell: cell.test and (cell.test.low, cell.test.high),
+        lambda own: f"{own[0]:+.3f} to {own[1]:+.3f}",
+    ),
+    Column("p", "p (Holm)", lambda cell: cell.test and cell.test.adjusted, p_number),
+    Column("mde", "MDE (80% power)", _detectable),
+    Column("verdict", "verdict", lambda cell: cell.verdict + (", ε too large" if cell.privacy else ""), wide=True),
+)
 
 
 def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
-    """The comparison as text. color: None means: when standard output is a terminal."""
-    console, text = plain_console(color)
-    console.print(Text(_title(comparison), style="bold red" if comparison.regressed else "bold"), soft_wrap=True)
-    for side in (comparison.base, comparison.candidate):
-        line = f"{side.name}: {visible(side.path, _LONGEST_NAME)}, {counted(len(side.results), 'result')}"
-        console.print(Text(line), soft_wrap=True)
-    print_notes(console, _change_lines(comparison.changes), style="")
+    """The comparison as text, a table for each task and metric. color: None means: when stdout is a terminal."""
+    blocks: list[Block] = [words(_title(comparison), "flag" if comparison.regressed else "lead")]
+    blocks += [words(f"{s.name}: {visible(s.path, 120)}, {counted(len(s.results))}") for s in _sides(comparison)]
+    blocks += notes(_change_lines(comparison))
     for task, metric in dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells):
         cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
         less = " (less is better)" if cells[0].less_is_better else ""
         documents = counted(max(cell.documents for cell in cells), "document")
-        print_heading(console, f"{visible(task, _LONGEST_NAME)}: {metric_name(metric)}{less}, {documents}")
-        styles = ["bold red" if cell.privacy else _STYLES.get(cell.verdict) for cell in cells]
-        print_tables(console, _HEAD, [_line(cell) for cell in cells], styles, keep=2)
-    print_notes(console, _notes(comparison))
-    return text()
+        blocks.append(Heading(f"{visible(task, 120)}: {metric_name(metric)}{less}, {documents}"))
+        shown = tuple(one for one in _CELLS if one.key not in ("task", "metric", "documents"))
+        blocks.append(make_table(task, shown, cells, kind=_kind, keep=2))
+    return to_text([*blocks, *notes(_notes(comparison))], color)
 
 
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as GitHub-flavoured Markdown: what changed for certain first, the rest folded."""
-    sides = (comparison.base, comparison.candidate)
-    found = "\n".join(f"- {side.name}: {_code(side.path)}, {counted(len(side.results), 'result')}" for side in sides)
-    parts = [f"### {_title(comparison)}", found]
-    if changed := [one for one in comparison.changes if one.changed]:
-        lines = [[_code(one.name), *(", ".join(map(_code, side)) or "none" for side in _short(one))] for one in changed]
-        parts.append(markdown_table(["what changed", "base", "candidate"], lines))
+    blocks: list[Block] = [Heading(_title(comparison))]
+    blocks.append(Facts({f"{side.name}, {counted(len(side.results))}": side.path for side in _sides(comparison)}))
+    changed = [one for one in comparison.changes if one.changed]
+    columns = (
+        Column("name", "what changed", attrgetter("name")),
+        Column("base", "base", lambda one: ", ".join(_short(one)[0]) or "none"),
+        Column("candidate", "candidate", lambda one: ", ".join(_short(one)[1]) or "none"),
+    )
+    if changed:
+        blocks.append(make_table("what changed", columns, changed, keep=3))
     certain = [cell for cell in comparison.cells if cell.fails or cell.verdict == "improvement"]
-    rest = [cell for cell in comparison.cells if cell not in certain]
     if certain:
-        parts.append(_cells_markdown(certain))
-    if rest:
-        summary = f"<summary>{counted(len(rest), 'cell')} equivalent, inconclusive or not tested</summary>"
-        parts.append(f"<details>{summary}\n\n{_cells_markdown(rest)}\n\n</details>")
-    parts.append("\n".join(f"- {_escaped(note)}" for note in _notes(comparison)))
-    return "\n\n".join(parts) + "\n"
+        blocks.append(_cells_table(certain))
+    if rest := [cell for cell in comparison.cells if cell not in certain]:
+        summary = f"{counted(len(rest), 'cell')} equivalent, inconclusive or not tested"
+        blocks.append(Part((_cells_table(rest),), summary))
+    return to_markdown([*blocks, *notes(_notes(comparison))])
+
+
+def _sides(comparison: Comparison) -> tuple[Side, Side]:
+    return comparison.base, comparison.candidate
+
+
+def _cells_table(cells: list[CellVerdict]) -> Table:
+    shown = (one for one in _CELLS if one.key != "documents")
+    return make_table("cells", shown, cells, kind=_kind, keep=3)
+
+
+def _kind(cell: CellVerdict) -> str:
+    return "flagged" if cell.fails else _KINDS.get(cell.verdict, "")
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """Everything that the terminal and Markdown show. Infinity is left to the writer (`output.plain`)."""
     return {
-        "base": _side_json(comparison.base),
-        "candidate": _side_json(comparison.candidate),
+        **{
+            side.name: {"path": side.path, "results": len(side.results), "foreign": list(map(str, side.foreign))}
+            for side in _sides(comparison)
+        },
         "settings": asdict(comparison.settings),
         "changes": [{**asdict(change), "changed": change.changed} for change in comparison.changes],
         **{name: getattr(comparison, name) for name in ("tested", "regressed", "incomplete")},
@@ -79,10 +130,6 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "missing": [_unmatched_json(one) for one in comparison.missing],
         "unmatched": [_unmatched_json(one) for one in comparison.unmatched],
     }
-
-
-def _side_json(side: Side) -> dict[str, Any]:
-    return {"path": side.path, "results": len(side.results), "foreign": [str(path) for path in side.foreign]}
 
 
 def _unmatched_json(one: Unmatched) -> dict[str, Any]:
@@ -160,47 +207,27 @@ def _title(comparison: Comparison) -> str:
     lacking += [f"{counted(len(partly - gone), 'row')} incomplete"] if partly - gone else []
     worse, better = comparison.count("regression"), comparison.count("improvement")
     too_large = sum(bool(cell.privacy) for cell in comparison.cells)
-    words = [counted(worse, "regression")] if worse else []
-    words += [f"{too_large} proved ε too large"] if too_large else []
-    words += lacking if comparison.incomplete else []
-    words += [counted(better, "improvement")] if better else []
+    said = [counted(worse, "regression")] if worse else []
+    said += [f"{too_large} proved ε too large"] if too_large else []
+    said += lacking if comparison.incomplete else []
+    said += [counted(better, "improvement")] if better else []
     counts = ((comparison.count(name), name) for name in ("equivalent", "inconclusive"))
-    words = words or [f"{number} {name}" for number, name in counts if number] or ["nothing tested"]
-    words += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
+    said = said or [f"{number} {name}" for number, name in counts if number] or ["nothing tested"]
+    said += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
     cells = f"{counted(len(comparison.cells), 'cell')} compared ({comparison.tested} tested)"
-    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(words)}; {cells}"
+    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}; {cells}"
 
 
-def _line(cell: CellVerdict) -> list[str]:
-    suite = f" ({cell.key.suite})" if cell.key.suite else ""
-    mode = "" if cell.key.mode == "proved" else f" ({cell.key.mode})"
-    test = cell.test
-    numbers = ["–", "–", "–"]
-    if test is not None:
-        detectable = "none" if test.detectable is None else score_text(test.detectable)
-        numbers = [f"{test.low:+.3f} to {test.high:+.3f}", p_number(test.adjusted), detectable]
-    return [
-        cell.key.label + suite,
-        epsilon_text(cell.key.epsilon) + mode,
-        str(len(cell.seeds)),
-        *("–" if score is None else score_text(score) for score in (cell.base, cell.candidate)),
-        "–" if cell.difference is None else f"{cell.difference:+.3f}",
-        *numbers,
-        cell.verdict + (", ε too large" if cell.privacy else ""),
-    ]
-
-
-def _change_lines(changes: Sequence[Change]) -> list[str]:
-    changed = [change for change in changes if change.changed]
+def _change_lines(comparison: Comparison) -> list[str]:
+    changed = [change for change in comparison.changes if change.changed]
     if not changed:
-        commits = next((one.base for one in changes if one.name == "commit"), ())
+        commits = next((one.base for one in comparison.changes if one.name == "commit"), ())
         what = "model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
         unclear = any(len(commit.split()) > 1 for commit in commits)
         more = f"; the commit does not say which code ran ({names_text(commits)})" if unclear else ""
         return [f"Nothing that is recorded changed: the same {what}{more}."]
     return [
-        f"{one.name}: "
-        + " → ".join(", ".join(visible(v, _LONGEST_NAME) for v in side) or "none" for side in _short(one))
+        f"{one.name}: " + " → ".join(", ".join(visible(v, 120) for v in side) or "none" for side in _short(one))
         for one in changed
     ]
 
@@ -214,35 +241,3 @@ def _short(change: Change) -> list[list[str]]:
 def _proved(cell: CellVerdict) -> str:
     base, candidate = map(epsilon_text, cell.proved)
     return f"target {epsilon_text(cell.key.epsilon)}, proved {base} → {candidate}"
-
-
-def _cells_markdown(cells: Sequence[CellVerdict]) -> str:
-    lines = []
-    for cell in cells:
-        label, *numbers, verdict = _line(cell)
-        bold = f"**{verdict}**" if cell.fails else verdict
-        lines.append([_code(cell.key.task), _code(cell.metric), _code(label), *map(_escaped, numbers), bold])
-    return markdown_table(["task", "metric", *_HEAD], lines)
-
-
-def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table of GitHub-flavoured Markdown. Cells are escaped already."""
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def _code(name: str) -> str:
-    return f"<code>{_escaped(visible(name, _LONGEST_NAME))}</code>"
-
-
-def _escaped(text: str) -> str:
-    """The text with entities for every character of Markdown, HTML, links and tables.
-
-    A comment behind @ and # keeps GitHub from reading a mention or an issue where names stand outside of <code>.
-    """
-
-    def entity(match: re.Match[str]) -> str:
-        return f"&#{ord(match[0])};" + ("<!-- -->" if match[0] in "@#" else "")
-
-    text = re.sub(r"[&<>|`*_\[\]\\~@#$\"'{}]|:(?=/)", entity, visible(text, _LONGEST_NOTE))
-    return re.sub(r"(?i)(www)\.", r"\1&#46;", text)

@@ -1,57 +1,74 @@
-"""Scores across releases in a terminal, as JSON, and as the page `track.html` (page.py says what a page may hold)."""
+"""Scores across releases: one table a task, in a terminal and on the page `track.html`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-from rich.text import Text
-
-from dpicl.leaderboards.compare.track import Point, Track, significant_steps
+from dpicl.leaderboards.compare.track import ModelRelease, Point, Track, significant_steps
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.text import counted, epsilon_text, visible
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.board_charts import track_plot, track_words
-from dpicl.leaderboards.render.charts import fixed_looks, key
-from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes, wrapped
+from dpicl.leaderboards.render.console import to_text
+from dpicl.leaderboards.render.document import Block, Column, Figure, Heading, Table, make_table, notes, words
 
-#: Width of a score with its interval and marks, and of what stands before the scores.
-_SCORE_WIDTH, _BEFORE = 22, 42
-_LONGEST = 100
+_NOTHING = "There are no results yet; make some with: dpicl run quick"
 _READING = (
     "A score and its 95% interval for each release, oldest first. ▲ better, ▼ worse than the release before (paired"
     " on the seeds that both have, Holm over all steps, at least 0.01). ≠: may not be compared with it."
+)
+_RELEASES = (
+    Column("number", "release", attrgetter("number")),
+    Column("title", "model, weights, dtype and commit", attrgetter("title"), lambda one: visible(one, 100), wide=True),
+    Column("created", "first result", attrgetter("created"), lambda one: visible(one[:19])),
 )
 
 
 def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
     """The lines as tables. color: None means: when standard output is a terminal."""
-    console, text = plain_console(color)
+    return to_text(track_blocks(tracks), color)
+
+
+def track_blocks(tracks: Sequence[Track]) -> list[Block]:
+    """Releases, then a table for every suite and task."""
     if not tracks:
-        console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
-        return text()
+        return [words(_NOTHING)]
     steps = significant_steps(tracks)
-    console.print(Text(f"{counted(steps, 'step')} better or worse, in {counted(len(tracks), 'line')}", style="bold"))
-    releases = tracks[0].releases
-    for release in releases:
-        line = f"  {release.number}  {visible(release.created[:19])}  {visible(release.title, _LONGEST)}"
-        console.print(Text(line), soft_wrap=True)
+    blocks: list[Block] = [
+        words(f"{counted(steps, 'step')} better or worse, in {counted(len(tracks), 'line')}", "lead"),
+        make_table("Releases", _RELEASES, tracks[0].releases),
+    ]
     for suite, task in dict.fromkeys((track.suite, track.task) for track in tracks):
         own = [track for track in tracks if (track.suite, track.task) == (suite, task)]
-        for names in wrapped({str(release.number): _SCORE_WIDTH for release in releases}, _BEFORE, console):
-            title = f"{visible(task, _LONGEST)} ({visible(suite, _LONGEST)}): {metric_name(own[0].metric)}"
-            title += " (lower is better)" if own[0].lower_is_better else ""
-            print_heading(console, title)
-            there = [track for track in own if any(str(point.release.number) in names for point in track.points)]
-            if there:
-                console.print(
-                    grid(["mechanism", "ε", *names], [_line(track, names) for track in there], columns=console.width)
-                )
-    print_notes(console, [_READING, *track_notes(tracks)])
-    return text()
+        lower = " (lower is better)" if own[0].lower_is_better else ""
+        title = f"{visible(task, 100)} ({visible(suite, 100)}): {metric_name(own[0].metric)}{lower}"
+        blocks.append(_table(title, own))
+    return [*blocks, *notes([_READING, *track_notes(tracks)])]
+
+
+def _table(title: str, tracks: Sequence[Track]) -> Table:
+    def label(track: Track) -> str:
+        return track.label + ("" if track.mode == "proved" else " (paper)")
+
+    names = [Column("row", "mechanism", label), Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text)]
+    scores = [_at(release) for release in tracks[0].releases]
+    return make_table(title, [*names, *scores], tracks, keep=2, heading=True)
+
+
+def _at(release: ModelRelease) -> Column:
+    def score(track: Track) -> tuple[float, Point] | None:
+        point = next((one for one in track.points if one.release.number == release.number), None)
+        return None if point is None else (point.score, point)
+
+    return Column(f"release {release.number}", str(release.number), score, lambda own: _score(own[1]), release.title)
+
+
+def _score(point: Point) -> str:
+    score = f"{'≠ ' if point.broken else ''}{point.score:.3f} {point.low:.3f}–{point.high:.3f}"
+    return f"{score} {point.sign}".rstrip()
 
 
 def tracks_json(tracks: Sequence[Track]) -> dict[str, Any]:
@@ -84,18 +101,6 @@ def _point_json(point: Point) -> dict[str, Any]:
     }
 
 
-def _line(track: Track, names: Sequence[str]) -> list[str]:
-    points = {str(point.release.number): point for point in track.points}
-    mode = "" if track.mode == "proved" else " (paper)"
-    scores = [_score(points[name]) if name in points else "–" for name in names]
-    return [track.label, epsilon_text(track.epsilon) + mode, *scores]
-
-
-def _score(point: Point) -> str:
-    score = f"{'≠ ' if point.broken else ''}{point.score:.3f} {point.low:.3f}–{point.high:.3f}"
-    return f"{score} {point.sign}".rstrip()
-
-
 def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     """Where lines break, and which results are in none; each once, with the rows of which it is said."""
     found: list[Note] = []
@@ -113,20 +118,8 @@ def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
 
 def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = ()) -> str:
     """The whole page as text. links: (name, address) of pages beside it."""
-    styles = fixed_looks(track.label for track in tracks)
-    return page.render(
-        "track.html",
-        tracks=tracks,
-        releases=tracks[0].releases if tracks else (),
-        by_commit=any(release.commit for track in tracks for release in track.releases),
-        steps=significant_steps(tracks),
-        legend=[(label, key(style)) for label, style in styles.items()],
-        plots=list(_plots(tracks, styles)),
-        point_of=lambda track, release: next((p for p in track.points if p.release == release), None),
-        hint=track_words,
-        notes=track_notes(tracks),
-        nav=links,
-    )
+    blocks = [Heading("Scores across releases", 1), *track_blocks(tracks), *_plots(tracks)]
+    return page.render("Private in-context learning: releases", blocks, here="track.html", nav=links)
 
 
 def write_page(tracks: Sequence[Track], folder: Path) -> Path:
@@ -137,9 +130,13 @@ def write_page(tracks: Sequence[Track], folder: Path) -> Path:
     return target
 
 
-def _plots(tracks: Sequence[Track], styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
-    """(caption, plot) for every suite, task and epsilon."""
+def _plots(tracks: Sequence[Track]) -> Iterator[Figure]:
+    """One for every suite, task and epsilon."""
+    from dpicl.leaderboards.render.board_charts import track_plot  # matplotlib, which a terminal has no need of
+    from dpicl.leaderboards.render.charts import fixed_looks
+
+    looks = fixed_looks(track.label for track in tracks)
     for suite, task, epsilon in dict.fromkeys((track.suite, track.task, track.epsilon) for track in tracks):
         own = [track for track in tracks if (track.suite, track.task, track.epsilon) == (suite, task, epsilon)]
         caption = f"{task} at ε = {epsilon_text(epsilon)} ({suite})"
-        yield caption, track_plot(own, styles, f"{caption}: score against release, with 95% intervals")
+        yield Figure(caption, track_plot(own, looks, f"{caption}: score against release, with 95% intervals"))

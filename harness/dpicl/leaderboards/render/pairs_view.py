@@ -1,10 +1,9 @@
-"""Two named rows side by side: in a terminal, as JSON, and as lines of a table."""
+"""Two named rows side by side: the verdicts, then one table of the numbers."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
-
-from rich.text import Text
 
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
@@ -13,20 +12,50 @@ from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, p_number, score_text, signed_text, visible
-from dpicl.leaderboards.render.console import plain_console, print_notes, print_tables
+from dpicl.leaderboards.render.document import Block, Column, Table, make_table, words
 
-_HEAD = ("task", "ε", "difference", "95% interval", "adjusted p", "first", "second", "seeds", "records", "compared")
 _READING = (
     "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"
-    " row is better."
-    " Intervals cover together, and p is adjusted, for all pairs of rows × tasks that are compared."
+    " row is better. Intervals cover together, and p is adjusted, for all pairs of rows × tasks that are compared."
 )
 
 
-def render_terminal(found: RowComparison, color: bool | None = None) -> str:
-    """The verdicts, then the numbers. color: None means: when standard output is a terminal."""
-    console, text = plain_console(color)
+def _found(key: str, name: str, show: Any, help: str = "") -> Column:
+    """A column about the difference, empty where two rows cannot be compared."""
+    return Column(key, name, lambda pair: pair.found and attrgetter(key)(pair.found), show, help)
+
+
+_PAIRS = (
+    Column("task", "task", lambda pair: pair.where.task),
+    Column("epsilon", "ε", lambda p: ", ".join(dict.fromkeys(epsilon_text(row.epsilon) for row in (p.one, p.other)))),
+    _found("value", "difference", signed_text, "of the scores, first minus second"),
+    Column(
+        "interval",
+        "95% interval",
+        lambda pair: pair.found and (pair.found.low, pair.found.high),
+        lambda own: f"{signed_text(own[0])} to {signed_text(own[1])}",
+        "simultaneous for all pairs",
+    ),
+    _found("p", "adjusted p", p_number),
+    Column("first", "first", attrgetter("one.score"), score_text),
+    Column("second", "second", attrgetter("other.score"), score_text),
+    Column("seeds", "seeds", lambda pair: len(pair.seeds)),
+    Column("documents", "records", lambda pair: pair.where.documents),
+    Column("family", "compared", lambda p: p.found and f"{p.found.family} × {p.found.tables}", help="rows × tasks"),
+)
+
+
+def pairs_table(found: RowComparison) -> Table:
+    """A line a pair."""
+    lower = any(pair.where.lower_is_better(pair.where.metric) for pair in found.pairs)
+    said = (_READING, *(["Where lower is better the sign is turned."] if lower else []))
+    return make_table(f"{found.one} and {found.other}", _PAIRS, found.pairs, keep=2, notes=said)
+
+
+def pairs_blocks(found: RowComparison) -> list[Block]:
+    """The verdicts, then the numbers."""
     several = len({pair.group for pair in found.pairs}) > 1
+    blocks: list[Block] = []
     every: list[RowPair[Any]] = [*found.means, *found.pairs]
     for pair in every:
         if isinstance(pair.where, Ranking):
@@ -34,24 +63,8 @@ def render_terminal(found: RowComparison, color: bool | None = None) -> str:
         else:
             where = pair.where.task + (f", {model_name(pair.group.model)}, {pair.group.source}" if several else "")
         bold = pair.found is not None and pair.found.verdict != "inconclusive"
-        console.print(Text(f"{visible(where, 200)}: {visible(pair.says, 400)}.", style="bold" if bold else ""))
-    console.print()
-    print_tables(console, _HEAD, [_line(pair) for pair in found.pairs], keep=2)
-    lower = any(pair.where.lower_is_better(pair.where.metric) for pair in found.pairs)
-    print_notes(console, [_READING, *(["Where lower is better the sign is turned."] if lower else [])])
-    return text()
-
-
-def _line(pair: RowPair[TaskTable]) -> list[str]:
-    found = pair.found
-    numbers, family = ["–", "–", "–"], "–"
-    if found is not None:
-        interval = f"{signed_text(found.low)} to {signed_text(found.high)}"
-        numbers = [signed_text(found.value), interval, p_number(found.p)]
-        family = f"{found.family} × {found.tables}"
-    levels = dict.fromkeys(epsilon_text(row.epsilon) for row in (pair.one, pair.other))
-    rest = [*map(score_text, (pair.one.score, pair.other.score)), str(len(pair.seeds)), str(pair.where.documents)]
-    return [pair.where.task, ", ".join(levels), *numbers, *rest, family]
+        blocks.append(words(f"{visible(where, 200)}: {visible(pair.says, 400)}.", "lead" if bold else ""))
+    return [*blocks, pairs_table(found)]
 
 
 def pairs_json(found: RowComparison) -> dict[str, Any]:

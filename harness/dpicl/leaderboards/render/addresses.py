@@ -1,0 +1,68 @@
+"""File names of pages, made from names that may be hostile.
+
+A name keeps its plain characters, so that an address can be read, and gets a short hash of everything that it stands
+for. So no name leaves its folder, no two rows share a page, and a row's page keeps its address when seeds are added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+from dpicl.core.vocabulary import RECORD_CENTRAL
+from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.rows import Row
+
+_LONGEST = 40
+
+
+def short_hash(*parts: object) -> str:
+    """The first ten hexadecimal digits of the sha256 over these parts, which JSON tells apart."""
+    content = json.dumps([str(part) for part in parts])
+    return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+
+def plain(name: str, longest: int = _LONGEST) -> str:
+    """The name with only ASCII letters, digits, '_', single dots, and '-', which stands for all else."""
+    return re.sub(r"[^A-Za-z0-9_.]+|\.{2,}", "-", name[: 4 * longest]).strip(".-")[:longest] or "x"
+
+
+def mechanism_file(label: str) -> str:
+    """'mechanisms/tang.html'; a name that had to be changed, or that a file system may confuse, has a hash."""
+    name = plain(label)
+    kept = name == label and name == name.lower()
+    return f"mechanisms/{name}.html" if kept else f"mechanisms/{name}-{short_hash(label)}.html"
+
+
+def row_id(section: Section, row: Row) -> str:
+    """'tang-agnews-e1-0123456789': what names a row in addresses."""
+    group = section.group
+    parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
+    rounding = ("up to rounding",) if group.up_to_rounding else ()
+    notion = () if group.notion == RECORD_CENTRAL.name else (group.notion,)
+    key = short_hash(*parts, *rounding, *notion, row.task, row.label, row.mode, row.epsilon)
+    return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
+
+
+class Addresses:
+    """Where the pages of a board are, from the site's first page. start: where that site begins, as seen from
+    the page with the links."""
+
+    def __init__(self, board: Board, start: str = "") -> None:
+        self._start = start
+        sections = (*board.sections, *board.retired)
+        self._rows = {id(row): row_id(section, row) for section in sections for row in section.rows}
+        self.labels = sorted({row.label for section in board.sections for row in section.rows})
+
+    def of(self, row: Row) -> str:
+        """The row's id."""
+        return self._rows[id(row)]
+
+    def page(self, row: Row) -> str:
+        """The row's page."""
+        return f"{self._start}rows/{self.of(row)}.html"
+
+    def mechanism(self, label: str) -> str | None:
+        """The page of all rows of a name; None where only a retired version has it."""
+        return self._start + mechanism_file(label) if label in self.labels else None

@@ -1,0 +1,213 @@
+"""The columns of rows, each defined once: tables in a terminal and on pages, downloads and trackers take them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+
+from dpicl.attacks.results import ATTAINED
+from dpicl.leaderboards.model.marks import signs
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.text import (
+    bound_text,
+    epsilon_text,
+    interval_text,
+    queries_text,
+    recovery_text,
+    score_text,
+)
+from dpicl.leaderboards.render.document import Column
+
+Number = float | int | None
+
+#: Key -> number of a row. Scores first, then what they cost; docs/reading-the-board.md lists them for board.csv.
+SCORES: Mapping[str, Callable[[Row], Number]] = {
+    "score": attrgetter("score"),
+    "score_low": attrgetter("low"),
+    "score_high": attrgetter("high"),
+    "recovery": attrgetter("recovery"),
+    "recovery_low": lambda row: row.recovery_interval and row.recovery_interval[0],
+    "recovery_high": lambda row: row.recovery_interval and row.recovery_interval[1],
+    "zero_shot": attrgetter("zero_shot"),
+    "real_demonstrations": attrgetter("real_data"),
+}
+COSTS: Mapping[str, Callable[[Row], Number]] = {
+    "proved": attrgetter("proved"),
+    "claimed": attrgetter("claimed"),
+    "audited": attrgetter("audit.epsilon"),
+    "per_query": attrgetter("epsilon_per_query"),
+    "queries": lambda row: math.inf if row.queries is None else row.queries,
+    "seeds": lambda row: len(row.seeds),
+}
+#: What depends on the other rows of the board.
+RANKS: Mapping[str, Callable[[Row], Number]] = {
+    "rank": lambda row: None if row.rank is None else row.rank.low,
+    "rank_high": lambda row: None if row.rank is None else row.rank.high,
+    "rank_any_queries": lambda row: None if row.rank_any_queries is None else row.rank_any_queries.low,
+    "rank_any_queries_high": lambda row: None if row.rank_any_queries is None else row.rank_any_queries.high,
+    "recovery_over_public": attrgetter("over_public"),
+}
+_NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **RANKS, **SCORES, **COSTS}
+
+
+def numbers(row: Row) -> dict[str, Number]:
+    """Every number of a row by its key; None where it has none, infinite queries where they are not limited."""
+    return {key: value(row) for key, value in _NUMBERS.items()}
+
+
+def row_label(row: Row) -> str:
+    """The row's name, what is known of a submission, marks: 'voting (Q = 100) ◊', 'team/method, submitted †'."""
+    state = ["refuted"] if row.audit.flag else []
+    if row.submission is not None:
+        state.append("unreliable" if row.submission.unreliable else "submitted")
+    footnote = " †" if row.submission is not None and row.submission.footnote else ""
+    return ", ".join([row.name, *state]) + footnote + (f" {signs(row.marks)}" if row.marks else "")
+
+
+def row_kind(row: Row) -> str:
+    """How its line looks: refuted, a reference baseline, or tied with the best."""
+    first = row.rank is not None and row.rank.first
+    return "flagged" if row.audit.flag else "end" if row.is_baseline else "first" if first else ""
+
+
+def row_data(row: Row) -> dict[str, str]:
+    """What a filter can ask of a row; its task and model are the table's."""
+    return {
+        "row": f"{row.label} {row.mechanism}",
+        "epsilon": epsilon_text(row.epsilon),
+        "kind": "reference baselines" if row.is_baseline else row.results[0].kind,
+        "queries": "any" if row.queries is None else "finite",
+        "origin": "ours" if row.submission is None else "submitted",
+    }
+
+
+def _audited(row: Row) -> tuple[float | None, str] | None:
+    epsilon = row.audit.epsilon
+    return None if epsilon is None else (epsilon, f"{row.audit.kind}{' !' if row.audit.flag else ''}")
+
+
+def _recovery(row: Row) -> float | None:
+    """That of a reference baseline says nothing."""
+    return None if row.is_baseline else row.recovery
+
+
+NAME = Column("row", "mechanism", row_label, help="the row's name in the suite; its link leads to what it released")
+EPSILON = Column(
+    "epsilon", "ε", attrgetter("epsilon"), epsilon_text, help="target ε, the same for every mechanism: smaller is more"
+    " private",
+)  # fmt: skip
+SCORE = Column("score", "score", attrgetter("score"), score_text, "mean of the main metric over seeds", best="high")
+PROVED = Column(
+    "proved",
+    "proved ε",
+    attrgetter("proved"),
+    epsilon_text,
+    "upper bound from the ledger of what the run really did, for all Q queries together",
+)
+CLAIMED = Column(
+    "claimed",
+    "claimed ε",
+    attrgetter("claimed"),
+    epsilon_text,
+    "what the authors' own formula gives for the same noise",
+    optional=True,
+)
+AUDITED = Column(
+    "audited",
+    "audited ε",
+    _audited,
+    lambda own: f"{bound_text(own[0])} {own[1]}",
+    "the largest lower bound of ours: exact (" + ATTAINED + "), or sampled (at 95% confidence)",
+    optional=True,
+)
+#: Of a table of the rows of one task.
+ROWS = (
+    NAME,
+    EPSILON,
+    Column(
+        "rank",
+        "rank",
+        lambda row: row.rank and (row.rank.low, row.rank.high, str(row.rank)),
+        lambda own: own[-1],
+        "the ranks that it may have at this ε and Q on this task, all rows together at 95%",
+        optional=True,
+    ),
+    Column(
+        "rank_any_queries",
+        "rank, any Q",
+        lambda row: row.rank_any_queries and (row.rank_any_queries.low, str(row.rank_any_queries)),
+        lambda own: own[-1],
+        "the same among rows of every Q, although an ε for more queries is the stronger promise",
+        optional=True,
+    ),
+    SCORE,
+    Column(
+        "score_low",
+        "95% interval",
+        lambda row: (row.low, row.high),
+        lambda own: f"{own[0]:.3f}–{own[1]:.3f}",
+        "of the score, over seeds and test records",
+    ),
+    Column(
+        "recovery",
+        "recovery",
+        _recovery,
+        recovery_text,
+        "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
+        optional=True,
+    ),
+    Column(
+        "recovery_low",
+        "its 95% interval",
+        attrgetter("recovery_interval"),
+        interval_text,
+        "of the recovery, over seeds and test records that the row and the reference baselines share",
+        optional=True,
+        page=True,
+    ),
+    Column(
+        "recovery_over_public",
+        "over public",
+        attrgetter("over_public"),
+        recovery_text,
+        "(score − public_demonstrations) / (real demonstrations − public_demonstrations)",
+        optional=True,
+        page=True,
+    ),
+    Column("seeds", "seeds", lambda row: len(row.seeds), help="how many random seeds were run"),
+    PROVED,
+    AUDITED,
+    CLAIMED,
+    Column(
+        "per_query",
+        "per-query ε",
+        attrgetter("epsilon_per_query"),
+        epsilon_text,
+        "what one answer alone would cost",
+        optional=True,
+    ),
+    Column(
+        "queries",
+        "Q",
+        lambda row: (math.inf if row.queries is None else row.queries, queries_text(row.queries)),
+        lambda own: own[1],
+        "how many queries this ε covers",
+    ),
+)
+
+
+def row_columns(lower_is_better: bool = False, first: Column = NAME) -> tuple[Column, ...]:
+    """Those of a table whose lines begin with a mechanism, or with another name."""
+    score = Column(SCORE.key, "score ↓", SCORE.of, SCORE.show, f"{SCORE.help}; lower is better", "low")
+    return tuple(first if one is NAME else score if one is SCORE and lower_is_better else one for one in ROWS)
+
+
+def row_facts(row: Row) -> dict[str, str]:
+    """Everything of a row that is a number, as name -> text."""
+    metric = metric_name(row.metric) + (", lower is better" if row.lower_is_better(row.metric) else "")
+    found = {one.name: one.text(one.of(row)) for one in ROWS if one is not NAME}
+    baselines = (("zero-shot", row.zero_shot), ("real demonstrations", row.real_data))
+    said = {f"{name} over its seeds": "–" if score is None else score_text(score) for name, score in baselines}
+    return {f"score ({metric})": found.pop("score"), **found, **said}

@@ -1,0 +1,261 @@
+"""What every view is made of: tables, words and figures. A renderer takes these and nothing else.
+
+Texts may be hostile: a renderer writes control and direction characters out (`visible`), and HTML, Markdown and CSV
+escape what would be markup or a formula there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from dpicl.leaderboards.model.text import visible
+
+#: Longest text of a cell, and of a note, in Markdown.
+_LONGEST_CELL, _LONGEST_NOTE = 120, 600
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, defined once for all outputs.
+
+    key: its name in JSON and CSV. name: its head. of: item -> value: a text, a number, None, or several of them, of
+    which the first is sorted by. show: value -> text. help: what it is, in a few words. best: 'high' or 'low', where
+    one end is the better one. wide: whether it holds words that may go on below. optional: left out where no item has
+    a value. page: shown on pages, and in a terminal never. data: what filters of a page ask of it.
+    """
+
+    key: str
+    name: str
+    of: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+    help: str = ""
+    best: str = ""
+    wide: bool = False
+    optional: bool = False
+    page: bool = False
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, value: Any) -> str:
+        """'–' for nothing."""
+        return "–" if value is None else self.show(value)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table. kind: first, worse, end, flagged or absent. links: column number -> address. data: what
+    filters of a page ask of it. id: its place on a page."""
+
+    values: tuple[Any, ...]
+    kind: str = ""
+    links: Mapping[int, str] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """keep: how many columns name a line; they begin every part of a table that is wider than the terminal. heading:
+    whether the title stands above it as a heading."""
+
+    title: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+    keep: int = 1
+    sortable: bool = True
+    heading: bool = False
+
+    def texts(self, line: Line) -> list[str]:
+        """The cells of a line."""
+        return [column.text(value) for column, value in zip(self.columns, line.values, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Title, notes, rows by the columns' keys."""
+        keys = [column.key for column in self.columns]
+        return {
+            "title": self.title,
+            "columns": {column.key: column.help or column.name for column in self.columns},
+            "rows": [dict(zip(keys, line.values, strict=True)) for line in self.lines],
+            "notes": list(self.notes),
+        }
+
+    def to_csv(self) -> str:
+        """A head of the columns' keys, then a line each. Infinity is ``inf``, nothing is empty.
+
+        A spreadsheet takes a cell that starts with = + - @ for a formula, so such a text gets an apostrophe in front
+        (OWASP, "CSV injection").
+        """
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\r\n")
+        writer.writerow([_csv_cell(column.key) for column in self.columns])
+        writer.writerows([_csv_cell(value) for value in line.values] for line in self.lines)
+        return out.getvalue()
+
+    def to_markdown(self) -> str:
+        """As GitHub-flavoured Markdown. The columns that name a line are code, in which nothing is markup."""
+        lines = []
+        for line in self.lines:
+            cells = [code(text) if i < self.keep else escaped(text) for i, text in enumerate(self.texts(line))]
+            lines.append([*cells[:-1], f"**{cells[-1]}**" if line.kind == "flagged" else cells[-1]])
+        return markdown_table([column.name for column in self.columns], lines)
+
+
+def make_table(
+    title: str,
+    columns: Iterable[Column],
+    items: Iterable[Any],
+    *,
+    kind: Callable[[Any], str] = lambda item: "",
+    links: Callable[[Any], Mapping[int, str]] = lambda item: {},
+    data: Callable[[Any], Mapping[str, str]] = lambda item: {},
+    **more: Any,
+) -> Table:
+    """The table of some items, a line each. more: further fields of `Table`."""
+    items = list(items)
+    values = [(column, [column.of(item) for item in items]) for column in columns]
+    kept = [(column, own) for column, own in values if not column.optional or any(one is not None for one in own)]
+    lines = (
+        Line(tuple(own[i] for _, own in kept), kind(item), links(item), data(item)) for i, item in enumerate(items)
+    )
+    return Table(title, tuple(column for column, _ in kept), tuple(lines), **more)
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+    level: int = 2
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """untrusted: the address is a text of a stranger, and a link only where it is plain http or https."""
+
+    text: str
+    address: str
+    untrusted: bool = False
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph of texts and links. kind: lead, quiet, note (a bullet in a terminal), flag, or a command."""
+
+    parts: tuple[str | Link, ...]
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Name -> value."""
+
+    items: Mapping[str, str | Link]
+    kind: str = "facts"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart of a page; a terminal has none. data: what filters ask of it."""
+
+    caption: str
+    plot: Markup
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Blocks that belong together. summary: what stands for them until they are unfolded; "": they are not folded.
+    kind: answer, task, group or plots. data: what filters ask of it."""
+
+    blocks: tuple[Any, ...]
+    summary: str = ""
+    kind: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """(name, label, value -> text, the value that is chosen at first) of every filter of a page."""
+
+    fields: tuple[tuple[str, str, Mapping[str, str], str], ...]
+
+
+Block = Heading | Words | Facts | Table | Figure | Part | Filters
+
+
+def words(text: str, kind: str = "") -> Words:
+    """A paragraph."""
+    return Words((text,), kind)
+
+
+def notes(texts: Iterable[str], kind: str = "note") -> list[Words]:
+    """A paragraph each."""
+    return [words(text, kind) for text in texts]
+
+
+def folded_notes(texts: Sequence[str]) -> list[Block]:
+    """The most important note, and the others one click away."""
+    if len(texts) <= 2:
+        return [*notes(texts)]
+    return [*notes(texts[:1]), Part(tuple(notes(texts[1:])), f"{len(texts) - 1} more notes on these results")]
+
+
+def to_markdown(blocks: Iterable[Block]) -> str:
+    """Blocks as GitHub-flavoured Markdown; figures are left out."""
+    return "\n\n".join(part for block in blocks for part in _markdown(block)) + "\n"
+
+
+def _markdown(block: Block) -> Iterable[str]:
+    match block:
+        case Heading():
+            yield f"{'#' * (block.level + 1)} {escaped(block.text)}"
+        case Words():
+            text = "".join(one if isinstance(one, str) else one.text for one in block.parts)
+            yield f"{'- ' if block.kind == 'note' else ''}{escaped(text)}"
+        case Facts():
+            yield "\n".join(f"- {escaped(name)}: {code(str(value))}" for name, value in block.items.items())
+        case Table():
+            yield block.to_markdown()
+        case Part():
+            own = [part for one in block.blocks for part in _markdown(one)]
+            summary = f"<details><summary>{escaped(block.summary)}</summary>"
+            yield from [summary, *own, "</details>"] if block.summary else own
+
+
+def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of GitHub-flavoured Markdown. Cells are escaped already."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def code(name: str) -> str:
+    """A name in Markdown, in which no markup, link, mention or table cell begins."""
+    return f"<code>{escaped(visible(name, _LONGEST_CELL))}</code>"
+
+
+def escaped(text: str) -> str:
+    """The text with entities for every character of Markdown, HTML, links and tables.
+
+    A comment behind @ and # keeps GitHub from reading a mention or an issue where names stand outside of <code>.
+    """
+
+    def entity(match: re.Match[str]) -> str:
+        return f"&#{ord(match[0])};" + ("<!-- -->" if match[0] in "@#" else "")
+
+    text = re.sub(r"[&<>|`*_\[\]\\~@#$\"'{}]|:(?=/)", entity, visible(text, _LONGEST_NOTE))
+    return re.sub(r"(?i)(www)\.", r"\1&#46;", text)
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return f"{value:.10g}" if isinstance(value, float) else str(value)
+    text = visible(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) or value.startswith(_FORMULA) else text

@@ -1,0 +1,153 @@
+"""The page of a mechanism, or of a method that was submitted: what it is, and all of its rows over tasks and ε."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+
+from dpicl.core.plugins import Registered
+from dpicl.core.vocabulary import model_name
+from dpicl.leaderboards.model.board import Board
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.text import epsilon_text, names_text, score_text
+from dpicl.leaderboards.render.addresses import Addresses
+from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
+from dpicl.leaderboards.render.columns import row_columns, row_kind
+from dpicl.leaderboards.render.document import (
+    Block,
+    Column,
+    Facts,
+    Heading,
+    Link,
+    Table,
+    Words,
+    make_table,
+    notes,
+    words,
+)
+
+_ARXIV = re.compile(r"\b\d{4}\.\d{4,5}\b")
+#: Other names of a mechanism that its page links.
+MOST_SIBLINGS = 40
+
+
+def mechanism_blocks(board: Board, label: str, places: Addresses, mechanisms: Mapping[str, Registered]) -> list[Block]:
+    """What a mechanism is, and its rows. mechanisms: the registry; what is not in it has no documentation."""
+    own = [(one, [row for row in one.rows if row.label == label]) for one in board.sections]
+    parts = [(section, rows) for section, rows in own if rows]
+    first = parts[0][1][0]
+    blocks: list[Block] = [Heading(label, 1)]
+    if first.mechanism != label:
+        blocks.append(words(f"A row of the mechanism {first.mechanism}."))
+    every = {row.label for section in board.sections for row in section.rows if row.mechanism == first.mechanism}
+    if siblings := sorted(every - {label})[:MOST_SIBLINGS]:
+        links = [one for name in siblings for one in (" ", Link(name, places.mechanism(name) or ""))]
+        blocks.append(Words(("Other rows of the same mechanism:", *links)))
+    if first.submission is not None:
+        blocks += submission_blocks(first.submission, [row for _, rows in parts for row in rows])
+    elif first.mechanism in mechanisms:
+        blocks += _about(mechanisms[first.mechanism])
+    for section, rows in parts:
+        group = section.group
+        name = Column("task", "task", _task_of, help="its link leads to what the row released and spent")
+        title = f"Rows in {group.suite}, version {group.version}, {model_name(group.model)}, {group.source} records"
+        blocks += [
+            Heading(title),
+            make_table(title, row_columns(first=name), rows, kind=row_kind, links=_linked(places)),
+            *_options(rows),
+        ]
+        for row in rows:
+            refuted = [f"Refuted on {row.task} at ε = {epsilon_text(row.epsilon)}: {row.audit.flag}."]
+            blocks += [words(one, "note flag") for one in (refuted if row.audit.flag else [])]
+            blocks += notes(
+                f"In doubt on {row.task} at ε = {epsilon_text(row.epsilon)}: {d}." for d in row.audit.doubts
+            )
+        if attacked := on_rows(rows):
+            blocks.append(attacks_table(f"Attacks on {label}", attacked, several_tasks=True))
+    return blocks
+
+
+def _task_of(row: Row) -> str:
+    return row.task + ("" if row.mode == "proved" else " (paper accounting)")
+
+
+def _linked(places: Addresses) -> Callable[[Row], dict[int, str]]:
+    return lambda row: {0: places.page(row)}
+
+
+def _about(registered: Registered) -> Iterator[Block]:
+    """The documentation of the file (what is done, and why it is private), that of the class (its options), its paper
+    and its code's origin."""
+    cls = registered.cls
+    own = cls.__dict__.get("__doc__") or ""
+    if own.startswith(f"{cls.__name__}("):  # the signature that a dataclass without a docstring gets
+        own = ""
+    yield Heading("What it is")
+    for text in (sys.modules[cls.__module__].__doc__ or "", own):
+        for part in re.split(r"\n\s*\n|\n(?=\s*\d+\. )", text.replace("``", "").strip()):
+            if part.strip():
+                yield words(" ".join(part.split()))
+    facts: dict[str, str | Link] = {"source": cls.source} if cls.source else {}
+    for number in _ARXIV.findall(cls.source or ""):
+        facts[f"arXiv {number}"] = Link(number, f"https://arxiv.org/abs/{number}", untrusted=True)
+    yield Facts({**facts, "code": registered.origin})
+
+
+def _options(rows: Sequence[Row]) -> list[Table]:
+    """The value of every option on every task."""
+    by_task = {row.task: row.results[0].cell.options for row in rows}
+    names = sorted({name for own in by_task.values() for name in own})
+    columns = [Column("option", "option", str)]
+    texts = {task: {name: json.dumps(value) for name, value in own.items()} for task, own in by_task.items()}
+    columns += [Column(task, task, own.get) for task, own in texts.items()]
+    return [make_table("Options", columns, names, sortable=False, heading=True)] if names else []
+
+
+_REPRODUCED = (
+    Column("cell_id", "cell", attrgetter("cell_id")),
+    Column("task", "task", attrgetter("task")),
+    Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
+    Column("seed", "seed", attrgetter("seed")),
+    Column("reported", "submitted", attrgetter("reported"), score_text),
+    Column("reproduced", "run again", attrgetter("reproduced"), score_text),
+    Column("identical", "same texts", lambda one: "yes" if one.identical else "no"),
+    Column("by", "by", attrgetter("by")),
+    Column("created", "on", attrgetter("created")),
+    Column("commit", "commit", attrgetter("commit"), lambda commit: commit[:12]),
+)
+
+
+def submission_blocks(submission: Submission, rows: Sequence[Row]) -> list[Block]:
+    """What a submission says of its method, and what was found about it."""
+    blocks: list[Block] = [Heading(f"Submitted as {submission.name}")]
+    if submission.unreliable:
+        blocks.append(words(f"Unreliable, without a rank: {submission.unreliable}", "note flag"))
+    blocks += notes([submission.footnote] if submission.footnote else [])
+    said: dict[str, str | Link] = {"authors": names_text(submission.authors) or "–"}
+    for name in ("licence", "paper", "code", "public_data", "tuning"):
+        text = getattr(submission, name)
+        said[name.replace("_", " ")] = Link(text, text, untrusted=True)
+    blocks.append(Facts(said, "manifest"))
+    reported = [row for row in rows if row.reported is not None]
+    columns = (
+        Column("row", "row", attrgetter("title")),
+        Column("task", "task", attrgetter("task")),
+        Column("score", "score here", attrgetter("score"), score_text),
+        Column("reported", "reported in the paper", attrgetter("reported"), score_text),
+    )
+    reading = "A paper's score is of its own model and records: it is here to be read, not to be compared closely."
+    if reported:
+        title = "Scores that the paper reports"
+        blocks.append(make_table(title, columns, reported, sortable=False, heading=True, notes=(reading,)))
+    else:
+        blocks.append(words("The submission names no score from its paper for these rows.", "quiet"))
+    if again := [one for row in rows for one in row.reproduced]:
+        title = "Cells that were run again"
+        blocks.append(make_table(title, _REPRODUCED, again, sortable=False, heading=True))
+    else:
+        blocks.append(words("No other run of these rows is recorded.", "quiet"))
+    return blocks

@@ -1,0 +1,372 @@
+"""The page of a row: settings, other rows beside it, what it released and spent, attacks, how to reproduce it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter, itemgetter
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from dpicl.core.vocabulary import model_name
+from dpicl.evaluation.statistics import Difference
+from dpicl.leaderboards.model.attacks import options_text
+from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.ranks import Pairs
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.text import (
+    epsilon_text,
+    names_text,
+    p_number,
+    queries_words,
+    score_text,
+    signed_text,
+)
+from dpicl.leaderboards.render.addresses import Addresses
+from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
+from dpicl.leaderboards.render.columns import row_facts
+from dpicl.leaderboards.render.document import (
+    Block,
+    Column,
+    Facts,
+    Heading,
+    Link,
+    Part,
+    Words,
+    make_table,
+    notes,
+    words,
+)
+from dpicl.leaderboards.render.mechanism_view import submission_blocks
+from dpicl.results.schema import LedgerRow, Result
+from dpicl.results.store import Store
+
+#: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others. Fewer
+#: where the table of its task is so long that these tables would be most of the site.
+MOST_RIVALS, FEW_RIVALS, LONG_TABLE = 40, 10, 200
+#: Test records whose released answers the page shows of a row; result files hold them all.
+MOST_ANSWERS = 30
+#: The packages whose versions the page shows; result files hold them all.
+_PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
+
+
+def row_blocks(section: Section, row: Row, pairs: Pairs | None, places: Addresses) -> list[Block]:
+    """Everything that is known of a row. pairs: of its task; None for a retired version, which is compared with
+    nothing. places: where pages are."""
+    group, first, name = section.group, row.results[0], f"{row.title} on {row.task}"
+    frozen = pairs is None
+    path: list[str | Link] = [
+        Link(f"{group.suite}, version {group.version}", "retired.html" if frozen else "index.html")
+    ]
+    mechanism = places.mechanism(row.label)
+    path += [" › ", Link(row.label, mechanism) if mechanism else row.label, f" › {row.task}"]
+    paper = "" if row.mode == "proved" else ", paper accounting"
+    blocks: list[Block] = [Words(tuple(path)), Heading(name + paper, 1)]
+    if frozen:
+        blocks += notes(["Frozen. This row belongs to a retired version of the suite; nothing is added to it."])
+    blocks.append(Facts(_facts(group, row)))
+    blocks += [words(f"Refuted: {row.audit.flag}.", "note flag")] if row.audit.flag else []
+    blocks += notes(_remarks(row))
+    if row.submission is not None:
+        blocks += submission_blocks(row.submission, [row])
+    if pairs is not None:
+        blocks += _beside(pairs, row, places, group)
+    blocks += _released(row)
+    metrics = {_metric(row, name): score_text(value) for name, value in row.numbers.items()}
+    blocks += [Heading("Metrics"), Facts(metrics)]
+    skipped = row.skipped.items()
+    blocks += notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in skipped)
+    blocks += _seeds(row)
+    blocks.append(Heading("Attacks"))
+    attacked = on_rows([row])
+    blocks.append(attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet"))
+    if row.audit.command:
+        blocks += [words("No audit yet. Make it with:", "quiet"), words(row.audit.command, "command")]
+    blocks += _ledger(row)
+    others = sorted({_commit(result) for result in row.results} - {_commit(first)})
+    made = _manifest(first) | ({"other seeds": f"code {names_text(others)}"} if others else {}) | _cost(row)
+    again = command(group, row) + (" (runs the submitted code)" if row.submission is not None else "")
+    blocks += [Heading("How it was made"), Facts(made | {"command": again}, "manifest")]
+    return [*blocks, Part((words(bibtex(group, row), "command"),), "Cite this row")]
+
+
+def _facts(group: Group, row: Row) -> dict[str, str | Link]:
+    first, shown = row.results[0], row_facts(row)
+    recovery = shown["recovery"] + (f" = {row.recovery_sum}" if row.recovery_sum else "")
+    return {
+        "model": model_name(group.model),
+        "records": group.source,
+        "neighbours": first.privacy.neighbours,
+        "mechanism": first.cell.mechanism,
+        "options": options_text(first.cell.options, none="none"),
+        "knob": str(first.privacy.knob) if first.privacy.knob else "none",
+        **shown,
+        "recovery": recovery,
+        "privacy": f"ε = {shown['proved ε']} proved, δ = {first.privacy.delta:g}",
+        "accounting": row.mode,
+        "covers": queries_words(row.queries),
+        "noise": first.cell.noise,
+        "shots": str(first.cell.shots),
+    }
+
+
+def _remarks(row: Row) -> Iterator[str]:
+    """What a reader must know of its numbers."""
+    yield from (f"In doubt: {doubt}." for doubt in row.audit.doubts)
+    if row.recovery is None:
+        yield f"Recovery n/a: {row.recovery_note}."
+    elif row.recovery_interval is None and not row.is_baseline:
+        yield ("The recovery has no interval: in too many resamples real demonstrations gain nothing over zero-shot.")
+    yield from (f"{mark.sign} {mark.name}: {mark.why}." for mark in row.marks)
+    yield from dict.fromkeys(note for result in row.results for note in result.privacy.notes)
+
+
+Rival = tuple[Row, Difference | None]
+
+
+def _in_words(row: Row) -> Callable[[Rival], str]:
+    def said(rival: Rival) -> str:
+        other, found = rival
+        if found is None:
+            return "too few common seeds"
+        if found.verdict == "better":
+            return f"{(row if found.value > 0 else other).name} is better"
+        more = f", up to {score_text(found.excluded)} not excluded" if found.verdict == "inconclusive" else ""
+        return found.verdict + more
+
+    return said
+
+
+def _beside(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Block]:
+    """The rows of its task that a row stands beside, best first."""
+    most = FEW_RIVALS if len(pairs.table.in_order) > LONG_TABLE else MOST_RIVALS
+    nearest = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:most]
+    nearest.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
+    if not nearest:
+        return []
+    columns = (
+        Column("row", "row", lambda rival: rival[0].title),
+        Column("score", "score", lambda rival: rival[0].score, score_text),
+        Column("difference", "this row is better by", lambda rival: rival[1] and rival[1].value, signed_text),
+        Column(
+            "interval",
+            "95% interval",
+            lambda rival: rival[1] and (rival[1].low, rival[1].high),
+            lambda own: f"{signed_text(own[0])} to {signed_text(own[1])}",
+        ),
+        Column("p", "adjusted p", lambda rival: rival[1] and rival[1].p, p_number),
+        Column("verdict", "in words", _in_words(row), wide=True),
+    )
+
+    def kind(rival: Rival) -> str:
+        other, found = rival
+        if found is not None and found.verdict == "better":
+            return "first" if found.value > 0 else "worse"
+        return "end" if other.is_baseline else ""
+
+    reading = (
+        "Paired over the seeds and test records that both rows have. Intervals hold simultaneously and p is adjusted"
+        " for all pairs of the rows that were resampled together, as for the ranks; any other two rows:"
+        f" dpicl compare ROW ROW --suite {group.suite}."
+    )
+    found = [(one, pairs.difference(row, one)) for one in nearest]
+    title = "Beside other rows"
+    links = {id(one): {0: places.page(one)} for one in nearest}
+    table = make_table(title, columns, found, kind=kind, links=lambda rival: links[id(rival[0])], notes=(reading,))
+    return [Heading(title), table]
+
+
+def _released(row: Row) -> Iterator[Block]:
+    """Released texts are untrusted, and data."""
+    what = "answers" if row.results[0].kind != "demonstrations" else "demonstrations"
+    yield Heading(f"Released {what}")
+    by_seed = {one.cell.seed: {each.id: each.text for each in one.answers} for one in row.results if one.answers}
+    if by_seed:
+        ids = list(dict.fromkeys(name for answers in by_seed.values() for name in answers))
+        columns = [Column("record", "record", str)]
+        for seed, answers in by_seed.items():
+            columns.append(
+                Column(f"seed {seed}", f"seed {seed}", answers.get, lambda text: text or "(empty)", wide=True)
+            )
+        shown = min(MOST_ANSWERS, len(ids))
+        more = "; the rest is in the result files" if shown < len(ids) else ""
+        said = f"{shown} of {len(ids)} test records, by id{more}"
+        yield make_table("Released answers", columns, ids[:MOST_ANSWERS], sortable=False, notes=(said,))
+    texts = [one for one in row.results if one.texts and not one.answers]
+    own: list[tuple[int, str, str, int | None]] = []
+    own += [(one.cell.seed, "instruction", one.instruction, None) for one in texts if one.instruction is not None]
+    own += [(one.cell.seed, each.label, each.text, each.tokens) for one in texts for each in one.released]
+    if own:
+        columns = [
+            Column("label", "label", itemgetter(1), lambda label: label or "(none)"),
+            Column("seed", "seed", itemgetter(0)),
+            Column("text", "text", itemgetter(2), lambda text: text or "(empty)", wide=True),
+            Column("tokens", "tokens", itemgetter(3)),
+        ]
+        yield make_table("Released texts", columns, own, sortable=False)
+    if withheld := sum(one.released_count for one in row.results if not one.texts):
+        why = "they were made without privacy, or they retell records that may not be published"
+        yield words(f"{withheld} {what} are not shown: {why}.", "quiet")
+    elif not by_seed and not own:
+        yield words("None.", "quiet")
+
+
+def _seeds(row: Row) -> list[Block]:
+    columns = (
+        Column("seed", "seed", attrgetter("cell.seed")),
+        Column("score", "score", lambda one: one.scores[one.main_metric].value, score_text),
+        Column(
+            "interval",
+            "its 95% interval",
+            lambda one: (one.scores[one.main_metric].low, one.scores[one.main_metric].high),
+            lambda own: f"{score_text(own[0])}–{score_text(own[1])}",
+        ),
+        Column("proved", "proved ε", attrgetter("privacy.epsilon_proved"), epsilon_text),
+        Column("knob", "knob", lambda one: one.privacy.knob and one.privacy.knob.value, "{:.6g}".format),
+        Column("seconds", "seconds", lambda one: sum(one.cost.seconds.values()), "{:.0f}".format),
+        Column("created", "made", attrgetter("created")),
+        Column("file", "result file", lambda one: f"{one.cell_id}.json"),
+    )
+    cell = row.results[0].cell
+    said = ["A seed's own interval is over test records alone."]
+    if row.submission is None:
+        folder = Store(Path("."), cell.suite).path(cell).parent.as_posix()
+        said.append(f"The files are in {folder} under the folder of results.")
+    table = make_table("Seeds and result files", columns, row.results, sortable=False, notes=tuple(said))
+    return [Heading("Seeds"), table]
+
+
+def _ledger(row: Row) -> Iterator[Block]:
+    first = row.results[0]
+    yield Heading("Ledger of the first seed")
+    if not first.privacy.ledger:
+        yield words("Empty: it holds no access to private records.", "quiet")
+    columns = (
+        Column("records", "records", itemgetter(0)),
+        Column("count", "times", itemgetter(1)),
+        Column("event", "event", itemgetter(2), wide=True),
+        Column("note", "note", itemgetter(3), wide=True),
+    )
+    entries = [_ledger_entry(entry) for entry in first.privacy.ledger]
+    if entries:
+        yield make_table("Ledger", columns, entries, sortable=False)
+    if any(_sorted_ledger(result) != _sorted_ledger(first) for result in row.results):
+        yield words("Some other seed has another ledger.", "quiet")
+    if first.privacy.accountants:
+        yield Facts({f"accountant: {name}": _said(one) for name, one in sorted(first.privacy.accountants.items())})
+
+
+def command(group: Group, row: Row) -> str:
+    """The command that reproduces a row. That of a submitted row runs the submitted code.
+
+    Options from the command line are part of the label, as 'row+name=value' (see dpicl.plan.expand).
+    """
+    cell, submission = row.results[0].cell, row.submission
+    said = ["dpicl", "run", group.asked]
+    if submission is None:
+        label, *options = cell.label.split("+")
+    else:
+        label = cell.mechanism
+        options = [f"{label}.{name}={json.dumps(value)}" for name, value in sorted(cell.options.items())]
+        if submission.plugin is not None:
+            said += ["--plugin", f"leaderboards/submissions/{submission.name}/{submission.plugin.name}"]
+    said += ["--task", cell.task, "--mechanism", label, "--model", cell.model, "--source", group.source]
+    said += [] if row.is_baseline else ["--epsilon", f"{cell.epsilon:g}"]
+    said += [] if cell.test_records is None else ["--limit", str(cell.test_records)]
+    return shlex.join([*said, *(word for option in options for word in ("--option", option))])
+
+
+def bibtex(group: Group, row: Row) -> str:
+    """An entry for this row, beside that of CITATION.cff."""
+    year, commit = row.results[0].created[:4], _commit(row.results[0])
+    title = f"{{{row.title} on {row.task}}}, suite {group.suite} version {group.version}, {model_name(group.model)}"
+    note = f"code {commit}, score {score_text(row.score)}"
+    return (
+        f"@misc{{dpicl-bench, author = {{The dpicl-bench authors}}, title = {{{title}}},"
+        f" howpublished = {{dpicl-bench}}, year = {{{year}}}, note = {{{note}}}}}"
+    )
+
+
+def _cost(row: Row) -> dict[str, str | Link]:
+    """Time, tokens and memory in words."""
+    costs = [result.cost for result in row.results]
+    seconds = fmean(sum(cost.seconds.values()) for cost in costs)
+    tokens, memory = fmean(cost.tokens_read for cost in costs), max(cost.peak_memory_mb for cost in costs)
+    return {"cost": f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"}
+
+
+def _metric(row: Row, name: str) -> str:
+    return metric_name(name) + (" (lower is better)" if row.lower_is_better(name) else "")
+
+
+def _said(value: Any) -> str:
+    """What an accountant said: a number, words, or what it did in several steps."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _sorted_ledger(result: Result) -> list[str]:
+    return sorted(entry.model_dump_json() for entry in result.privacy.ledger)
+
+
+def _ledger_entry(entry: LedgerRow) -> tuple[str, int, str, str | None]:
+    """(which records, how often, event in words, note)."""
+    records = "all records" if entry.partition is None else f"records of '{entry.partition}'"
+    event = describe(entry.event)
+    return records, entry.count, event, entry.note if entry.note and entry.note not in event else None
+
+
+def _commit(result: Result) -> str:
+    manifest = result.manifest
+    commit = "not a checkout" if manifest.commit is None else manifest.commit[:12]
+    return commit + (", with changes" if manifest.dirty else "")
+
+
+def _manifest(result: Result) -> dict[str, str | Link]:
+    manifest = result.manifest
+    model, data = manifest.model, manifest.data
+    packages = [f"{name} {manifest.packages[name]}" for name in _PACKAGES if name in manifest.packages]
+    dropped = ", ".join(f"{count} {reason}" for reason, count in data.dropped.items() if count)
+    private = sum(data.sizes.values())
+    return {
+        "model": f"{model_name(model.name)}, {model.parameters:,} parameters, {manifest.dtype}, {manifest.device}",
+        "weights": model.sha256 or model.revision or "no fingerprint",
+        "records": f"{data.source}, {private:,} private, {data.public_records:,} public, {data.test_records:,} test",
+        "fingerprint": f"sha256 {data.fingerprint}",
+        "dropped": dropped or "none",
+        "prompts": f"sha256 {manifest.prompts_hash}",
+        "code": _commit(result),
+        "packages": ", ".join(packages),
+        "machine": f"{manifest.machine.cpu}, {manifest.machine.cores} cores, Python {manifest.python}",
+    }
+
+
+def describe(event: Mapping[str, Any]) -> str:
+    """An event in a few words, from the JSON of dpicl.privacy.events; of an unknown kind as its JSON."""
+    match event:
+        case {"event": "none"}:
+            return "nothing private"
+        case {"event": "non_private"}:
+            return "records shown as they are"
+        case {"event": "gaussian" | "laplace" as kind, "noise_multiplier": noise}:
+            return f"{kind.capitalize()} noise, multiplier {noise:.4g}"
+        case {"event": "zcdp", "rho": rho}:
+            return f"zero-concentrated, ρ = {rho:.4g}"
+        case {"event": "epsilon_delta", "epsilon": epsilon, "delta": delta}:
+            return f"({epsilon:.4g}, {delta:.3g})-private"
+        case {"event": "poisson", "rate": rate, "of": inner}:
+            return f"Poisson sample, rate {rate:.4g}, of [{describe(inner)}]"
+        case {"event": "fixed_size", "size": size, "sample": sample, "of": inner}:
+            return f"{sample:,} of {size:,} records without replacement, of [{describe(inner)}]"
+        case {"event": "repeat", "count": count, "of": inner}:
+            return f"{count:,} × [{describe(inner)}]"
+        case {"event": "compose", "of": parts}:
+            return " and ".join(describe(part) for part in parts)
+        case {"event": "parallel", "of": branches}:
+            return "; ".join(f"{name}: {describe(branch)}" for name, branch in branches.items())
+    return json.dumps(event)

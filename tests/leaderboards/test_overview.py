@@ -1,0 +1,110 @@
+"""The answer first: one screen of a terminal, and the beginning of a page; a table is the same in every output."""
+
+import json
+import re
+
+import pytest
+
+from dpicl.leaderboards.model.board import build_board, chosen
+from dpicl.leaderboards.render.columns import row_columns
+from dpicl.leaderboards.render.document import make_table, to_markdown
+from dpicl.leaderboards.render.html import pages, suites_page
+from dpicl.leaderboards.render.terminal import render_terminal
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import HOSTILE, Page
+
+SEEDS = 3
+TASKS = ("agnews", "trec", "dbpedia")
+
+
+def results(methods=3, tasks=TASKS, epsilons=(1.0, 8.0), documents=50):
+    found = []
+    for task in tasks:
+        for seed in range(SEEDS):
+            same = {"task": task, "seed": seed, "documents": documents}
+            found += ends(zero_shot=0.2, real_data=0.9, **same)
+            found.append(make_result("public_demonstrations", 0.4, epsilon=0.0, **same))
+            for number in range(methods):
+                score = 0.3 + 0.5 * number / methods
+                found += [make_result(f"m{number:02}", score, epsilon=epsilon, **same) for epsilon in epsilons]
+    return found
+
+
+def test_the_first_screen_has_at_most_40_lines_and_fits(monkeypatch):
+    board = build_board(results(24, [f"task_{i}_with_a_name" for i in range(9)], (1.0,), 4))
+    for width in (60, 80, 110):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = render_terminal(board, color=False, full=False).splitlines()
+        assert len(lines) <= 38  # the command adds two
+        assert max(map(len, lines)) <= width
+
+
+def test_the_first_screen_says_what_was_compared_what_to_use_and_what_beats_it():
+    board = build_board(results())
+    text = render_terminal(board, color=False, full=False)
+    said = " ".join(text.split())
+    for part in (
+        "quick, version 1: SmolLM2-135M-Instruct",
+        "synthetic records, 50 test records a task, 3 seeds; ε = 1, δ = 1e-05",
+        "At ε = 1 use m02 over 3 tasks (better than all 2 others)",
+        "Headroom: agnews 0.500",
+        "Also at ε = 8",
+    ):
+        assert part in said
+    (best,) = [line for line in text.splitlines() if line.split()[:1] == ["m02"]]
+    assert best.split()[1:] == ["1", *["0.640", "1*"] * 3]
+    order = [
+        line.split()[0] for line in text.splitlines() if re.match(r" (m\d|zero|public|real_demonstrations )", line)
+    ]
+    assert order == ["m02", "m01", "m00", "public_demonstrations", "zero_shot", "real_demonstrations"]
+    at_eight = render_terminal(chosen(board, epsilons=[8.0]), color=False, full=False, epsilon=8.0)
+    assert "At ε = 8 use m02" in " ".join(at_eight.split())
+    one_task = render_terminal(chosen(board, tasks=["trec"]), color=False, full=False)
+    assert "dbpedia" not in one_task and "0.640 1*" in one_task
+    assert "agnews: calibrated accuracy" in render_terminal(board) and "agnews: calibrated" not in text
+
+
+def test_a_task_without_headroom_ranks_nobody_and_the_screen_says_so():
+    found = [make_result("tang", 0.5, seed=seed) for seed in range(3)]
+    found += [make_result("public_demonstrations", 0.5, epsilon=0.0, seed=seed) for seed in range(3)]
+    found += [one for seed in range(3) for one in ends(zero_shot=0.4, real_data=0.5, seed=seed)]
+    found = [one.model_copy(update={"cell": one.cell.model_copy(update={"model": "sim"})}) for one in found]
+    found = [one.model_copy(update={"cell_id": one.cell.id}) for one in found]
+    said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
+    assert "The model is simulated: these numbers test the machinery" in said
+    assert "At ε = 1 nobody can be ranked on agnews: real demonstrations do not gain there." in said
+    assert "none is shown on agnews: nobody is ranked there" in said
+
+
+def test_a_page_begins_with_the_sentence_then_the_table_the_charts_and_the_claims():
+    board = build_board(results())
+    files = pages(board)
+    text = files["index.html"][files["index.html"].index("<main") :]
+    marks = [
+        "At ε = 1 use m02",
+        'id="filters"',
+        "Methods and tasks at ε = 1 and 8",
+        "<figure",
+        "Claims: claimed, proved",
+    ]
+    places = [text.index(mark) for mark in [*marks, 'class="task"']]
+    assert places == sorted(places)
+    links = Page(files["index.html"]).links
+    assert {"mechanisms/m02.html", "board.csv", "board.json"} <= {*links} <= {*files} | {"#main"}
+    first = Page(suites_page({"quick": board, "other": build_board(ends(suite="other"))}, []))
+    assert "At ε = 1 use m02" in first.words and "./quick/mechanisms/m02.html" in first.links
+    assert "./other/index.html" in first.links
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_table_is_the_same_in_every_output_and_its_texts_are_data(text):
+    rows = build_board([*ends(), make_result("tang", 0.6, label=text)]).sections[0].tables[0].in_order
+    table = make_table("rows", row_columns(), rows, keep=2)
+    document = json.loads(json.dumps(table.to_json(), default=str))
+    assert [row["score"] for row in document["rows"]] == [0.4, 0.6, 0.8]
+    assert document["columns"].keys() == document["rows"][0].keys() >= {"row", "epsilon", "rank", "proved"}
+    lines = table.to_csv().splitlines()
+    assert lines[0].split(",")[:2] == ["row", "epsilon"] and not lines[2].startswith(("=", "+", "-", "@"))
+    markdown = to_markdown([table])
+    assert len(markdown.splitlines()) == 5
+    assert not re.search("[][<>\x1b\u202e]", re.sub("</?code>|<!-- -->", "", markdown))
