@@ -12,9 +12,7 @@ GPU, and with the simulated model where the text leaves the model open. The text
 import ast
 import glob
 import importlib.util
-import inspect
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -27,12 +25,13 @@ import pytest
 
 import dpicl as package
 from dpicl import models
-from dpicl.cli.arguments import HELP, parse
+from dpicl.api.parameters import parameters
+from dpicl.cli.commands import load
 from dpicl.conformance.kit import TASKS
 from dpicl.core.errors import DpiclError
 from dpicl.data import config as task_config
 from dpicl.data.task import PublicTask
-from dpicl.program import build_parser
+from dpicl.program import VERBS, parse
 from tests.test_reaccounting import ROWS, SLACK_ROWS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,9 +59,13 @@ FLAGS = {"--model": "sim", "--limit": "12", "--runs": "20", "--texts": "2", "--d
 SMALL = {"model": "sim", "source": "synthetic", "progress": False, "train_records": 60}
 #: Commands that tests/test_reaccounting.py runs, with the figures beside them.
 FIGURES = {row.command for row in [*ROWS, *SLACK_ROWS]}
-PARSER = build_parser()
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-PARSERS = dict(runpy.run_path(str(ROOT / "docs" / "command_line.py"))["_commands"]())
+#: Verb -> its flags.
+KNOWN = {
+    name: {each.written for each in parameters(load(place)).values() if not each.positional and not each.flag.hidden}
+    | {"--json", "--config", "--help"}
+    for name, (place, _) in VERBS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -133,17 +136,17 @@ class Session:
 
     def _dpicl(self, words: list[str], needs: str) -> None:
         line = " ".join(words)
-        if line in PARSERS or line in HELP or "--help" in words:  # the name of a command
+        if line in KNOWN or line == "publish" or "--help" in words:  # the name of a command
             if line in ("doctor", "cache", "budget"):
                 self._run(words)
             return
         if TEMPLATE.search(line) and not needs:
-            name = " ".join(words[:2]) if " ".join(words[:2]) in PARSERS else words[0]
-            flags = {flag for action in PARSERS[name]._actions for flag in action.option_strings}
+            name = " ".join(words[:2]) if " ".join(words[:2]) in KNOWN else words[0]
+            flags = KNOWN[name]
             assert [word for word in re.findall(r"(?<=[ \[])--[a-z-]+", line) if word not in flags] == []
             return
         words = [path for word in words for path in sorted(glob.glob(word)) or [word]]
-        parse(PARSER, words, list(HELP))
+        parse(words)
         if needs.startswith("DPICL_DATA"):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("DPICL_DATA", "no such folder")
@@ -153,7 +156,7 @@ class Session:
             self._run(words)
 
     def _run(self, words: list[str]) -> None:
-        own = PARSERS[words[0]]._option_string_actions if words[0] in PARSERS else {}
+        own = KNOWN.get(words[0], ())
         reads = words[0] in (*SHOWN, "track", "publish", "submit", "cache", "list") and not OWN & {*words}
         small = [(flag, value) for flag, value in FLAGS.items() if flag in own and flag not in words and not reads]
         answer = self.dpicl(*words, *(word for pair in small for word in pair))
@@ -179,9 +182,9 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for name in ("evaluate", "audit", "check", "release", "answer", "answer_from"):
+    for name in ("evaluate", "audit", "check", "release", "answer"):
         function = getattr(package, name)
-        small = {key: SMALL[key] for key in SMALL.keys() & inspect.signature(function).parameters}
+        small = {key: SMALL[key] for key in SMALL.keys() & parameters(function).keys()}
         monkeypatch.setattr(package, name, partial(function, **small))
     monkeypatch.setattr(models, "_given", {})
     monkeypatch.setattr(task_config, "_given", {})

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import laplace
 
-from dpicl.api.functions import account
+from dpicl import account
 from dpicl.privacy.accountants import epsilon
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "re-accounting.md"

@@ -123,9 +123,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int]:
     """What a run gives that nothing happens to, and how many steps it makes."""
-    import dpicl.cli.run  # before the forks, once for all children
     import dpicl.evaluation.lm_eval_bridge
-    import dpicl.leaderboards.cli.publish  # noqa: F401
+    import dpicl.leaderboards.cli.run  # noqa: F401  before the forks, once for all children
 
     with pytest.MonkeyPatch.context() as patch:
         here = Place(tmp_path_factory.mktemp("calm") / "calm", patch)
