@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = commands.spoken(sys.argv[1:] if argv is None else argv, VERBS)
     if "_DPICL_COMPLETE" in os.environ:  # a shell asks for completions
         build()(prog_name="dpicl")
-    COMMAND.set(tuple(argv))
+    running = COMMAND.set(tuple(argv))
     try:
         with stopped_by_term():
             called = parse(argv)
@@ -116,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         message(f"dpicl: {said}")
         return BAD_USE
+    finally:
+        COMMAND.reset(running)
 
 
 def _write_what_can_be() -> None:

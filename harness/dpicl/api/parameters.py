@@ -33,10 +33,10 @@ class Flag:
 
     In an annotation, what an outer Flag says replaces what an inner one says.
 
-    name: of the flag; "": made of the parameter's name; a parameter that may be given by position in Python, and has a
-    flag's name, is a flag. check: a value -> the value that the verb gets; it raises
-    ValueError with the rest of a sentence that begins with the flag. read: text -> value. gather: all texts of a flag
-    that may be repeated -> value. complete: what a shell offers. hidden: for programs alone.
+    name: of the flag; "": made of the parameter's name; one with a flag's name is a flag, though Python takes it by
+    position. check: a value -> the value that the verb gets; it raises ValueError with the rest of a sentence that
+    begins with the flag. read: text -> value. gather: all texts of a flag that may be repeated -> value. complete: what
+    a shell offers, or of what kind (`dpicl list KIND`). hidden: for programs alone.
     """
 
     help: str = ""
@@ -46,7 +46,7 @@ class Flag:
     read: Callable[[str], Any] | None = None
     gather: Callable[[Sequence[str]], Any] | None = None
     choices: tuple[str, ...] = ()
-    complete: Callable[[], Iterable[str]] | None = None
+    complete: Callable[[], Iterable[str]] | str | None = None
     switch: bool = False
     hidden: bool = False
 
@@ -393,17 +393,6 @@ def _read_labels(text: str) -> dict[str, str]:
     return found
 
 
-def _names_of(kind: str) -> Callable[[], Iterable[str]]:
-    """The names of what `dpicl list KIND` shows; found only while somebody completes one."""
-
-    def names() -> Iterable[str]:
-        from dpicl.api import lists
-
-        return [str(row["name"]) for row in getattr(lists, f"list_{kind}")()]
-
-    return names
-
-
 def _suites() -> Iterable[str]:
     return [*shipped_suites(), *map(str, Path().glob("*.yaml"))]
 
@@ -413,7 +402,7 @@ def one_path(metavar: str, help: str, name: str = "") -> Flag:
     return Flag(help, name, metavar, check=_path)
 
 
-def several(what: str, metavar: str, name: str = "", complete: Callable[[], Iterable[str]] | None = None) -> Flag:
+def several(what: str, metavar: str, name: str = "", complete: str | None = None) -> Flag:
     """A list of names."""
     help = f"{what}; may be repeated (or A,B)"
     return Flag(help, name, metavar, check=each(_text), gather=listed(), complete=complete)
@@ -445,14 +434,12 @@ SomeNames = Annotated[Names, Flag(check=_one_or_more(_text))]
 SomeEpsilons = Annotated[Epsilons, Flag(check=each(_epsilon))]
 Delta = Annotated[float, within(0, 1), Flag("delta (default: 1e-5)", metavar="D")]
 Confidence = Annotated[float, within(0.5, 1, "low"), Flag(metavar="C")]
-Model = Annotated[
-    str, Flag("model as in a suite (default: embedded)", metavar="X", check=_text, complete=_names_of("models"))
-]
-Models = Annotated[Names, several("model", "X", "--model", _names_of("models"))]
-Task = Annotated[str, Flag("see `dpicl list tasks`", metavar="T", check=_text, complete=_names_of("tasks"))]
-Tasks = Annotated[Names, several("task", "T", "--task", _names_of("tasks"))]
-Rows = Annotated[Names, several("row or mechanism", "M", "--mechanism", _names_of("mechanisms"))]
-OneMechanism = Flag("see `dpicl list mechanisms`", metavar="MECHANISM", complete=_names_of("mechanisms"))
+Model = Annotated[str, Flag("model as in a suite (default: embedded)", metavar="X", check=_text, complete="models")]
+Models = Annotated[Names, several("model", "X", "--model", "models")]
+Task = Annotated[str, Flag("see `dpicl list tasks`", metavar="T", check=_text, complete="tasks")]
+Tasks = Annotated[Names, several("task", "T", "--task", "tasks")]
+Rows = Annotated[Names, several("row or mechanism", "M", "--mechanism", "mechanisms")]
+OneMechanism = Flag("see `dpicl list mechanisms`", metavar="MECHANISM", complete="mechanisms")
 SourceName = Annotated[Literal["auto", "hub", "local", "synthetic"], Flag("where records come from", metavar=_SOURCES)]
 SuiteName = Annotated[
     str | Path,

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -166,8 +166,7 @@ def _typed(each: Parameter, verb: Verb) -> inspect.Parameter:
         kind, default = bool, False  # type: ignore[assignment]
     elif flag.gather is not None:
         kind, default = list[str], []  # type: ignore[assignment]
-    complete = flag.complete
-    offered = None if complete is None else lambda incomplete: [one for one in complete() if one.startswith(incomplete)]
+    offered = None if flag.complete is None else _offering(flag.complete)
     if each.positional:
         about = typer.Argument(metavar=each.written, help=flag.help, autocompletion=offered, show_default=False)
     else:
@@ -180,6 +179,19 @@ def _typed(each: Parameter, verb: Verb) -> inspect.Parameter:
             show_default=False,
         )
     return inspect.Parameter(each.name, _KEYWORD, default=default, annotation=Annotated[kind, about])
+
+
+def _offering(complete: Callable[[], Iterable[str]] | str) -> Callable[[str], list[str]]:
+    """What a shell offers for the beginning of a value."""
+
+    def offer(incomplete: str) -> list[str]:
+        if isinstance(complete, str):
+            names = [str(row["name"]) for row in load(f"dpicl.api.lists:list_{complete}")()]
+        else:
+            names = list(complete())
+        return [name for name in names if name.startswith(incomplete)]
+
+    return offer
 
 
 def _read(each: Parameter, texts: Sequence[str], name: str) -> Any:
@@ -198,7 +210,8 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
     data = strict_yaml.read(Path(path)).data
     if not isinstance(data, dict):
         raise UsageError(f"{path} must hold parameters of `dpicl {name}`, one a line, such as `epsilon: 1`.")
-    flags = {each.written.removeprefix("--").lower(): each for each in known.values() if not each.flag.hidden}
+    shown = [each for each in known.values() if not each.flag.hidden]
+    flags = {each.name if each.positional else each.written.removeprefix("--"): each for each in shown}
     found = {}
     for key, value in data.items():
         word = str(key).replace("_", "-").lower()

@@ -192,7 +192,7 @@ def _is_needed(name: str) -> bool:
 
 
 def _answer_from(file: Path, mechanism: GivenMechanism, queries: Any, own: Own) -> PrivateRelease:
-    if extra := [name for name, value in own.items() if name not in _WITH_STATE and value not in (None, False)]:
+    if extra := [name for name in own if name not in _WITH_STATE and own.get(name) is not None]:
         raise UsageError(
             f"--state answers from what was released before, and reads no record; leave out"
             f" --{extra[0].replace('_', '-')}."
