@@ -136,6 +136,8 @@ class Session:
 
     def _dpicl(self, words: list[str], needs: str) -> None:
         line = " ".join(words)
+        if line == "--install-completion":  # it writes into the home folder
+            return
         if line in KNOWN or line == "publish" or "--help" in words:  # the name of a command
             if line in ("doctor", "cache", "budget"):
                 self._run(words)
