@@ -16,7 +16,7 @@ from dp_accounting import dp_event as dp
 from scipy.optimize import brentq
 from scipy.stats import laplace
 
-from dpicl.api.functions import account
+from dpicl import account
 from dpicl.privacy.accountants import epsilon
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reports" / "re-accounting.md"

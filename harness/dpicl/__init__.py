@@ -22,17 +22,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpicl.api.exact import audit_exactly, audit_rows_exactly
-    from dpicl.api.functions import account, audit, calibrate, check, evaluate
+    from dpicl.api.evaluate import evaluate
     from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
-    from dpicl.api.releases import answer, answer_from, budget, release
     from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
     from dpicl.attacks.membership import membership_finding, scored, shown_finding, shows_records
     from dpicl.attacks.targets import Target
+    from dpicl.cli.account import account
+    from dpicl.cli.attack import attack
+    from dpicl.cli.audit import audit
+    from dpicl.cli.budget import budget
+    from dpicl.cli.calibrate import calibrate
+    from dpicl.cli.check import check
+    from dpicl.cli.release import answer, release
+    from dpicl.cli.tune import tune
     from dpicl.core.errors import DpiclError, PromptTooLong, UsageError
     from dpicl.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Record, ReleasedPrompt, Sizes
     from dpicl.data.task import PublicTask, Task
-    from dpicl.leaderboards.api import board, compare
+    from dpicl.leaderboards.cli.board import board
+    from dpicl.leaderboards.cli.compare import compare
+    from dpicl.leaderboards.cli.plot import plot
+    from dpicl.leaderboards.cli.track import track
     from dpicl.mechanism.bases import (
         AnswerContext,
         AnswerMechanism,
@@ -80,11 +89,11 @@ if TYPE_CHECKING:
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
 _PLACES = {
-    "dpicl.api.exact": "audit_exactly audit_rows_exactly",
-    "dpicl.api.functions": "account audit calibrate check evaluate",
+    "dpicl.api.evaluate": "evaluate",
     "dpicl.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
     "dpicl.own.released": "PrivateRelease UnsavedRelease",
-    "dpicl.api.releases": "answer answer_from budget release",
+    **{f"dpicl.cli.{name}": name for name in ("account", "attack", "audit", "budget", "calibrate", "check", "tune")},
+    "dpicl.cli.release": "answer release",
     "dpicl.attacks.base": "Attack AttackFinding AttackSetup",
     "dpicl.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.attacks.targets": "Target",
@@ -105,7 +114,7 @@ _PLACES = {
     "dpicl.privacy.limited_domain": "LimitedDomain",
     "dpicl.privacy.top_k": "NoisyTopK",
     "dpicl.privacy.vote_histogram": "VoteHistogram",
-    "dpicl.leaderboards.api": "board compare",
+    **{f"dpicl.leaderboards.cli.{name}": name for name in ("board", "compare", "plot", "track")},
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 

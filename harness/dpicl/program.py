@@ -1,21 +1,20 @@
-"""The command `dpicl`: which module holds each of its commands, and how each ends (docs/command-line.md)."""
+"""The command `dpicl`: its verbs, and how each ends (docs/command-line.md)."""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import logging
 import os
 import sys
-from collections.abc import Collection, Sequence
-from importlib import metadata
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from dpicl.cli import arguments, output
-from dpicl.cli.arguments import HELP
+from dpicl.cli import commands
+from dpicl.cli.call import COMMAND
 from dpicl.core.errors import DpiclError, one_line
 from dpicl.core.interrupts import stopped_by_term
-from dpicl.core.plugins import plugin_failure
+from dpicl.core.messages import message
 from dpicl.core.printable import printable
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
@@ -27,43 +26,59 @@ _AFTER_STOP = {
     "run": "; finished cells are kept, and the same command goes on from there",
     **dict.fromkeys(("release", "answer"), "; if the budget had been charged, it stays so (`dpicl budget` shows it)"),
 }
-_HARNESS, _BOARDS = "dpicl.cli", "dpicl.leaderboards.cli"
-#: Command -> its module, where that has another name or place than dpicl.cli.COMMAND.
-_MODULES = {
-    "plan": f"{_HARNESS}.run",
-    "list": f"{_HARNESS}.listing",
-    "lm-eval": f"{_HARNESS}.lm_eval",
-    **{name: f"{_BOARDS}.{name}" for name in ("board", "plot", "compare", "track", "publish", "submit")},
-}
+#: A verb | where its function is | what it does.
+_VERBS = """
+run | boards.run | run what is missing of a suite
+plan | cli.plan | show what `run` would do: cells, which of them are done, what the rest costs
+tune | cli.tune | choose the options that papers tuned, for all rows of a suite by one protocol, into SUITE.tuned.yaml
+slurm | cli.slurm | print a script for sbatch that runs a suite as a job array, a part of it (`run --shard`) in each job
+board | boards.board | show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' every attack and audit
+plot | boards.plot | draw privacy against utility for a paper: a panel for each task, a line for each mechanism
+compare | boards.compare | two rows of a board: which is better and how sure; two result folders: a gate for regressions
+track | boards.track | show scores across releases of a model and commits of the code
+publish wandb | boards.publish:publish_wandb | one W&B run for each row and task, and one for each board
+submit | boards.submit | check a submission to the board: files, records, epsilon, history; or begin one
+release | cli.release | make one release from private records of your own: demonstrations, and a privacy card
+answer | cli.release:answer | answer a file of queries from private records of your own, with a privacy card
+budget | cli.budget | show what all releases of a private set cost together, limit it, export it
+list | cli.listing | show what there is: tasks, mechanisms, attacks, models or suites
+calibrate | cli.calibrate | the noise of a mechanism for a proved epsilon
+account | cli.account | epsilon of given noise: what is proved, and what authors compute
+attack | cli.attack | attack mechanisms, with zero-shot and real demonstrations as the reference baselines
+audit | cli.audit | a lower bound on the epsilon of a mechanism, from runs with and without a canary
+check | cli.check | test a mechanism for the usual privacy bugs
+new | cli.new | write a working example to start from: a mechanism, a task, an attack, a model or a suite
+lm-eval | cli.lm_eval | run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's
+ginc | cli.ginc | train the model of the task ginc, or measure how it learns from demonstrations
+cache | cli.cache | list or clear collected model outputs (derived from private records) and what killed processes left
+data | cli.data | count records, labels, lengths, repeats and errors of a task or of a file, before anything runs
+doctor | cli.doctor | show what is installed and what is missing
+"""
+_ROOMS = {"cli": "dpicl.cli", "boards": "dpicl.leaderboards.cli"}
 
 
-def build_parser(commands: Collection[str] = tuple(HELP)) -> arguments.Parser:
-    """The parser of these commands; of the others it knows what they do, and their code is not imported."""
-    parser = arguments.Parser(
-        prog="dpicl",
-        description="Differentially private in-context learning, compared at the same proved epsilon.",
-        epilog="example:\n  dpicl run quick && dpicl board quick --html site",
-    )
-    parser.add_argument("--version", action="version", version=f"dpicl {_version()}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, help in HELP.items():
-        if name in subparsers.choices:
-            continue  # its module has added it with another one
-        if name in commands:
-            _add(_MODULES.get(name, f"{_HARNESS}.{name}"), subparsers)
-        else:
-            subparsers.add_parser(name, help=help)
-    return parser
+def _verbs() -> Iterator[tuple[str, tuple[str, str]]]:
+    for line in _VERBS.strip().splitlines():
+        name, place, does = line.split(" | ")
+        room, _, module = place.partition(".")
+        module, _, function = module.partition(":")
+        yield name, (f"{_ROOMS[room]}.{module}:{function or module}", does)
 
 
-def _add(module: str, subparsers: arguments.Subparsers) -> None:
-    add = importlib.import_module(module).add
-    if module == f"{_HARNESS}.run":  # what follows a run and shows it is of the upper floor
-        live = importlib.import_module(f"{_BOARDS}.live")
-        publish = importlib.import_module(f"{_BOARDS}.publish")
-        add(subparsers, wandb=live.LiveWandb, wandb_flags=publish.add_wandb_flags)
-    else:
-        add(subparsers)
+#: Verb -> (module:function, what it does), in the order of `dpicl --help`.
+VERBS = dict(_verbs())
+_DESCRIPTION = "Differentially private in-context learning, compared at the same proved epsilon."
+_EXAMPLE = "\b\nexample:\n  dpicl run quick && dpicl board quick --html site"
+
+
+def build(wanted: Sequence[str] = tuple(VERBS)) -> Any:
+    """The program with the commands that are wanted; of the others it knows what they do."""
+    return commands.build(VERBS, wanted, _DESCRIPTION, _EXAMPLE, _version)
+
+
+def parse(argv: Sequence[str]) -> commands.Call | None:
+    """What a command line calls; None where it asks for help or the version, which is shown. Raises UsageError."""
+    return commands.parse(build(argv[:1]), argv, VERBS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,42 +86,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     cell of a run can end alone. A bug of ours shows its traceback."""
     _show_warnings()
     _write_what_can_be()
-    argv = arguments.spoken(sys.argv[1:] if argv is None else argv, list(HELP))
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions; see docs/quickstart.md
-        import argcomplete
-
-        argcomplete.autocomplete(build_parser())
+    argv = commands.spoken(sys.argv[1:] if argv is None else argv, VERBS)
+    if "_DPICL_COMPLETE" in os.environ:  # a shell asks for completions
+        build()(prog_name="dpicl")
+    running = COMMAND.set(tuple(argv))
     try:
         with stopped_by_term():
-            code = _run(argv)
+            called = parse(argv)
+            code = 0 if called is None else called.run()
         sys.stdout.flush()
         return code
     except DpiclError as error:
-        output.message(f"dpicl: {one_line(error)}")
+        message(f"dpicl: {one_line(error)}")
         return BAD_USE
     except KeyboardInterrupt:
-        output.message(f"dpicl: stopped{_AFTER_STOP.get(argv[0], '') if argv else ''}.")
+        message(f"dpicl: stopped{_AFTER_STOP.get(argv[0], '') if argv else ''}.")
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
         return 0
     except OSError as error:
-        output.message(f"dpicl: {_unusable(error)}")
+        message(f"dpicl: {_unusable(error)}")
         _drop_output()
         return BAD_USE
     except BaseException as error:
+        from dpicl.core.plugins import plugin_failure
+
         if not (said := plugin_failure(error)):
             raise
-        output.message(f"dpicl: {said}")
+        message(f"dpicl: {said}")
         return BAD_USE
-
-
-def _run(argv: list[str]) -> int:
-    wanted = {"run", "plan"} if argv[:1] in (["run"], ["plan"]) else set(argv[:1])
-    parsed = arguments.parse(build_parser(wanted), argv, list(HELP))
-    parsed.argv = argv
-    code: int = parsed.run(parsed)
-    return code
+    finally:
+        COMMAND.reset(running)
 
 
 def _write_what_can_be() -> None:
@@ -149,6 +160,8 @@ def _show_warnings() -> None:
 
 
 def _version() -> str:
+    from importlib import metadata
+
     try:
         return metadata.version("dpicl-bench")
     except metadata.PackageNotFoundError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,36 +12,57 @@ import sys
 import pytest
 
 from dpicl.api import lists
-from dpicl.cli.arguments import HELP
+from dpicl.api.parameters import parameters
+from dpicl.cli.commands import load
 from dpicl.cli.output import duration, plain
+from dpicl.program import VERBS, build, parse
 from tests.harness.helpers import PLUGIN, refuse
 
-COMMANDS = (
-    "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "plot", "lm-eval",
-    "cache", "data", "doctor", "ginc", "release", "answer", "budget", "compare", "track", "new", "submit", "slurm",
-    "tune", "publish wandb",
-)  # fmt: skip
+
+def words_of(program, name):
+    """The flags of a command, and the lines of its example."""
+    command = program
+    for word in name.split():
+        command = command.commands[word]
+    flags = {option for each in command.params for option in each.opts if option.startswith("--")}
+    return flags, [line.strip() for line in command.epilog.partition("example:")[2].strip().splitlines()]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_every_command_shows_an_example_and_json(dpicl, capfd, command):
-    with pytest.raises(SystemExit) as stop:
-        dpicl(*command.split(), "--help")
-    text = capfd.readouterr().out
-    assert stop.value.code == 0
-    assert f"example:\n  dpicl {command}" in text
-    assert "--json" in text
+def test_every_verb_has_an_example_that_is_read_and_calls_its_function():
+    program = build()
+    for name, (place, _) in VERBS.items():
+        flags, lines = words_of(program, name)
+        known = [each for each in parameters(load(place)).values() if not each.flag.hidden and not each.positional]
+        assert flags == {"--json", "--config", *(each.written for each in known)}, name
+        for line in lines:
+            call = parse(shlex.split(line)[1:])
+            assert line.startswith(f"dpicl {name} ") and call.function is load(place)
 
 
-def test_every_command_of_the_reference_is_there():
-    assert set(HELP) == {command.split()[0] for command in COMMANDS}
+def test_help_of_a_verb_shows_its_flags_and_its_example(dpicl):
+    answer = dpicl("calibrate", "--help")
+    assert answer.code == 0 and "--epsilon E" in answer.out and "example:\n    dpicl calibrate tang" in answer.out
+
+
+def test_a_file_holds_the_parameters_of_any_verb_and_flags_come_before_it(dpicl, sim_suite, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"suite: {sim_suite}\nepsilon: [1, .inf]\nlimit: 3\noption: {{prism_short.prompts: 6}}\n")
+    call = parse(["plan", "--config", str(file), "--limit", "4"])
+    assert call.given == {
+        "suite": str(sim_suite), "epsilon": [1.0, math.inf], "test_records": 4, "options": {"prism_short.prompts": 6},
+    }  # fmt: skip
+    cells = dpicl("plan", "--config", file, "--seed", 0, "--json").json["cells"]
+    assert {cell["label"] for cell in cells} >= {"prism_short+prompts=6"} and {c["test_records"] for c in cells} == {3}
+    file.write_text("epsilom: 1\n")
+    refuse(dpicl("plan", sim_suite, "--config", file), "epsilom", "Did you mean 'epsilon'")
+    file.write_text("epsilon: much\n")
+    refuse(dpicl("plan", sim_suite, "--config", file), "--epsilon", "much")
 
 
 def test_help_needs_no_heavy_library():
     code = (
-        "import sys\nfrom dpicl.program import main\n"
-        "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'lm_eval', 'dp_accounting', 'scipy', 'matplotlib'}\n"
+        "import sys\nfrom dpicl.program import main\nmain(['--help'])\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'lm_eval', 'dp_accounting', 'scipy', 'matplotlib', 'pydantic'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )

@@ -61,7 +61,7 @@ def test_a_state_answers_as_the_release_did(desk, options):  # noqa: F811
     at_once = package.answer("embedding_centroids", queries=QUERIES, options=options, **given)
     made = package.release("embedding_centroids", options=options, out="desk.json", **given)
     assert made.state == Path("desk.json").read_text() and made.answers == {} and not made.demonstrations
-    later = package.answer_from("embedding_centroids", state="desk.json", queries=QUERIES, model="sim", options=options)
+    later = package.answer("embedding_centroids", state="desk.json", queries=QUERIES, model="sim", options=options)
     assert later.answers == at_once.answers and later.card["warning"] == made.card["warning"] is not None
 
 

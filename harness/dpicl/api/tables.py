@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -98,8 +98,15 @@ class Results(ResultTable[Result]):
     }
 
 
+@dataclass(frozen=True, repr=False)
 class Findings(ResultTable[CheckFinding]):
-    """What the checks of the conformance kit saw. ok: whether none of them failed."""
+    """What the checks of the conformance kit saw. ok: whether none of them failed.
+
+    own: mechanism -> (tasks, its findings). seed: of the runs.
+    """
+
+    own: Mapping[str, tuple[Sequence[str], Sequence[CheckFinding]]] = field(default_factory=dict)
+    seed: int = 0
 
     @property
     def ok(self) -> bool:
@@ -119,6 +126,11 @@ class Audits(ResultTable[AttackResult]):
     @property
     def ok(self) -> bool:
         return not any(map(failure, self.items))
+
+    @property
+    def code(self) -> int:
+        """Of the command: 1 where a claim is refuted, 2 where an audit could not be made."""
+        return 1 if not self.ok else 2 if any(note.startswith("failed") for note in self.notes) else 0
 
     columns = {
         "task": attrgetter("subject.task"),

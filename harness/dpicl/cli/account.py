@@ -2,63 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import math
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
-from dpicl.api.functions import account
-from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command, delta, one_of, positive, rate
-from dpicl.core.errors import UsageError
-from dpicl.reaccounting.settings import FAMILIES, NOISE_ON, SAMPLES, Setting
+from dpicl.api.parameters import Flag, read_number, verb
+from dpicl.cli import call, output
+from dpicl.core.errors import UsageError, one_line
+from dpicl.privacy import time_limit
+from dpicl.reaccounting.settings import FAMILIES, Setting
+from dpicl.reaccounting.table import reaccount
 
-#: Flag, metavar, type and help of the numbers that only some families have.
-_NUMBERS = (
-    ("--noise", "S", positive, "multiplier: deviation / L2 sensitivity (above-threshold: Laplace scale / sensitivity)"),
-    ("--epsilon0", "E", positive, "nominal epsilon, range or epsilon of a release"),
-    ("--temperature", "T", positive, "bounded-range: softmax of scores / T"),
-    ("--delta0", "D", delta, "delta of one release"),
-    ("--sensitivity", "X", positive, "what one record moves in the code that runs (default: 1)"),
-    ("--claimed-sensitivity", "X", positive, "what the noise was set for (default: 1)"),
-)
-
-
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(
-        subparsers, "account", "dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", _account
-    )
-    parser.add_argument(
-        "--family",
-        type=one_of("family", tuple(FAMILIES)),
-        default="gaussian",
-        metavar="F",
-        help=f"what one release is: {', '.join(FAMILIES)} (default: gaussian)",
-    )
-    for flag, metavar, kind, what in _NUMBERS:
-        parser.add_argument(flag, type=kind, metavar=metavar, help=what)
-    parser.choice("--noise-on", NOISE_ON, "where noise of that size is drawn (default: sum)", kind="place of noise")
-    parser.count("--slots", "M", "rows of the sum, for --noise-on slot or mean")
-    sampling = "sampling rate, decimal or fraction (default: 1, no sampling)"
-    parser.add_argument("--rate", type=rate, default=1.0, metavar="Q", help=sampling)
-    sample = "a new sample for each step (default), or once for all steps"
-    parser.choice("--sample", SAMPLES, sample, kind="way of sampling", default="each")
-    parser.count("--steps", "T", "how many releases (default: 1)", default=1)
-    parser.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
+T = TypeVar("T")
+#: Seconds that the accountants look for an answer.
+_SECONDS = 300.0
+#: The setting itself says which numbers it takes.
+Number = Annotated[float, Flag(read=read_number)]
+Whole = Annotated[int, Flag(read=lambda text: int(text) if text.isdecimal() and len(text) < 18 else text)]
+Family = Annotated[str, Flag(f"what one release is: {', '.join(FAMILIES)} (default: gaussian)", metavar="F")]
 
 
-def _account(arguments: argparse.Namespace) -> int:
-    names = [field.name for field in dataclasses.fields(Setting)]
-    try:
-        answer = account(**{name: value for name in names if (value := getattr(arguments, name)) is not None})
-    except UsageError as error:  # which names the arguments of the function
-        flags = {f"'{name}'": f"--{name.replace('_', '-')}" for name in names}
-        raise UsageError(re.sub("|".join(flags), lambda found: flags[found[0]], str(error))) from None
-    return output.answer(arguments, answer, lambda: _show(answer))
-
-
-def _show(answer: dict[str, Any]) -> None:
+def _show(answer: dict[str, Any], given: Mapping[str, Any]) -> None:
     """One line for each accounting: its number, whether it is a bound, the theorem and the neighbours."""
     for name, about in answer["about"].items():
         value = answer[name]
@@ -72,3 +37,60 @@ def _show(answer: dict[str, Any]) -> None:
         output.emit(f"{name:<20}  epsilon = {shown} ({note})")
     for note in answer["notes"]:
         output.emit(f"note: {note}")
+
+
+@verb("dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", show=_show)
+def account(
+    *,
+    delta: Annotated[Number, Flag(metavar="D")],
+    family: Family = "gaussian",
+    noise: Annotated[Number | None, Flag(metavar="S")] = None,
+    epsilon0: Annotated[Number | None, Flag(metavar="E")] = None,
+    temperature: Annotated[Number | None, Flag(metavar="T")] = None,
+    delta0: Annotated[Number | None, Flag(metavar="D")] = None,
+    sensitivity: Annotated[Number | None, Flag(metavar="X")] = None,
+    claimed_sensitivity: Annotated[Number | None, Flag(metavar="X")] = None,
+    noise_on: Literal["sum", "slot", "mean"] | None = None,
+    slots: Annotated[Whole | None, Flag(metavar="M")] = None,
+    rate: Annotated[Number, Flag(metavar="Q")] = 1.0,
+    sample: Literal["each", "once"] = "each",
+    steps: Annotated[Whole, Flag(metavar="T")] = 1,
+) -> dict[str, Any]:
+    """The epsilon of a published setting: what is proved, and what its authors compute, as `dpicl account --json` says.
+
+    The parameters are those of `dpicl.reaccounting.settings.Setting`.
+    Raises UsageError for those that do not fit together.
+
+    delta: delta, decimal or fraction.
+    noise: multiplier: deviation / L2 sensitivity (above-threshold: Laplace scale / sensitivity).
+    epsilon0: nominal epsilon, range or epsilon of a release.
+    temperature: bounded-range: softmax of scores / T.
+    delta0: delta of one release.
+    sensitivity: what one record moves in the code that runs (default: 1).
+    claimed_sensitivity: what the noise was set for (default: 1).
+    noise_on: where noise of that size is drawn (default: sum).
+    slots: rows of the sum, for --noise-on slot or mean.
+    rate: sampling rate, decimal or fraction (default: 1, no sampling).
+    sample: a new sample for each step (default), or once for all steps.
+    steps: how many releases (default: 1).
+    """
+    setting = {name: value for name, value in locals().items() if value is not None}
+    try:
+        made = Setting(**setting)
+    except UsageError as error:  # which names parameters
+        if not call.COMMAND.get():
+            raise
+        flag = lambda found: f"--{found[1].replace('_', '-')}"  # noqa: E731
+        raise UsageError(re.sub(f"'({'|'.join(Setting.__dataclass_fields__)})'", flag, str(error))) from None
+    return {"setting": setting, **accounted(lambda: reaccount(made))}
+
+
+def accounted(compute: Callable[[], T]) -> T:
+    """``compute()``. Raises UsageError where the accountants have no answer for such numbers, or none in time."""
+    try:
+        return time_limit.within(_SECONDS, compute)
+    except (time_limit.TookTooLong, ArithmeticError, MemoryError) as error:
+        raise UsageError(
+            f"The accountants cannot answer for these numbers ({one_line(error, 100) or 'out of memory'}); ask for"
+            " fewer releases, or for noise and epsilon nearer to 1."
+        ) from error

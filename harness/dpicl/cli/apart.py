@@ -16,18 +16,24 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from dpicl.cli import output
 from dpicl.core.errors import DpiclError, PluginError, one_line
+from dpicl.core.messages import message
 from dpicl.core.plugins import plugin_failure
 
 #: Seconds without a sign of life, by the clock: many times what one check of the kit takes.
 SILENCE_SECONDS = 600.0
 
-#: Tells the parent that the work goes on.
-Alive = Callable[[], None]
+#: Where the child writes; None in any other process.
+_pipe: int | None = None
 
 
-def run_apart(work: Callable[[Alive], int], silence: float = SILENCE_SECONDS) -> int:
+def alive() -> None:
+    """Tells the parent, where there is one that waits, that the work goes on."""
+    if _pipe is not None:
+        _send(_pipe, b".\n")
+
+
+def run_apart(work: Callable[[], int], silence: float = SILENCE_SECONDS) -> int:
     """What ``work`` returns, an exit code, from a fork of this process that has its output.
 
     Raises PluginError with the sentence of an error of ours in ``work``, and where it gave no verdict.
@@ -53,14 +59,15 @@ def run_apart(work: Callable[[Alive], int], silence: float = SILENCE_SECONDS) ->
     return verdict
 
 
-def _child(work: Callable[[Alive], int], pipe: int, key: str) -> None:
+def _child(work: Callable[[], int], pipe: int, key: str) -> None:
     """Does the work, sends the verdict, and ends this process."""
-    code = 1
+    global _pipe
+    _pipe, code = pipe, 1
     threading.excepthook = _thread_failed
     try:
         verdict: int | str
         try:
-            verdict = work(lambda: _send(pipe, b".\n"))
+            verdict = work()
         except DpiclError as error:
             verdict = one_line(error)
         except KeyboardInterrupt:
@@ -83,9 +90,7 @@ def _child(work: Callable[[Alive], int], pipe: int, key: str) -> None:
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     name = failed.exc_type.__name__
-    output.message(
-        f"dpicl: A thread of the plugin fails: {name}: {one_line(failed.exc_value or failed.exc_type(), 500)}"
-    )
+    message(f"dpicl: A thread of the plugin fails: {name}: {one_line(failed.exc_value or failed.exc_type(), 500)}")
 
 
 def _send(pipe: int, line: bytes) -> None:

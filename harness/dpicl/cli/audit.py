@@ -2,130 +2,288 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from dpicl.api.exact import audit_exactly, audit_rows_exactly
-from dpicl.api.functions import audit
+from dpicl.api import parameters as p
 from dpicl.api.tables import Audits, failure
-from dpicl.attacks.exact_runs import ASKED, DEALS
-from dpicl.attacks.results import AttackResult
-from dpicl.cli import exact_table, output
-from dpicl.cli.arguments import Subparsers, add_command, api_kwargs, confidence, options_of
+from dpicl.attacks import store
+from dpicl.attacks.audit import AuditJob
+from dpicl.attacks.audit import audit as run_audit
+from dpicl.attacks.audit import check as check_audit
+from dpicl.attacks.audit_settings import AuditSettings
+from dpicl.attacks.exact_audit import exact_audit, reason_against
+from dpicl.attacks.exact_runs import Asked, Deal, ExactJob
+from dpicl.attacks.results import ATTAINED, Access, AttackResult
+from dpicl.cli import output
+from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import rounded_down, rounded_up
-from dpicl.core.vocabulary import model_name
-from dpicl.mechanism.given import given_mechanism
+from dpicl.core.messages import message, rounded_down, rounded_up
+from dpicl.core.paths import DEFAULT_RESULTS
+from dpicl.core.vocabulary import model_name, silent
+from dpicl.data.task import Task
+from dpicl.engines.progress import count_progress
+from dpicl.mechanism.given import GivenMechanism, given_mechanism
+from dpicl.mechanism.options import build
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.selection import Selection, select, selection_of
+from dpicl.plan.suite import Changes, make_suite
+from dpicl.run.workbench import Workbench
+
+#: The suite of cells that one mechanism makes up.
+_SUITE = "python"
+#: Test records that an exact audit asks as queries, unless it is told otherwise.
+_ASKED_RECORDS = 100
+_EXACT_COLUMNS = (
+    "mechanism",
+    "task",
+    "target ε",
+    "Q",
+    "proved",
+    "audited",
+    "share",
+    "of the bound",
+    "label only",
+    "copies",
+)
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "audit", "dpicl audit voting --task agnews --epsilon 1 --access white-box", _audit)
-    parser.add_argument("mechanism", nargs="?", metavar="MECHANISM", help="see `dpicl list mechanisms`; a row of SUITE")
-    parser.add_argument("--task", metavar="T", help="where records and prompts come from")
-    parser.share("--epsilon")
-    parser.add_argument("--exact", action="store_true", help="one canary, no sampling error: see the page on audits")
-    parser.add_argument("--suite", metavar="SUITE", help="with --exact: the rows of a suite, with their own options")
-    parser.choice(
-        "--other-records",
-        DEALS,
-        "with --exact: the canary alone (default), or beside the row's records, whose sampling is known",
-        default="alone",
-        dest="deal",
+def _show(results: Audits, given: Mapping[str, Any]) -> None:
+    if given.get("exact"):
+        _show_exact(results.items, results.notes)
+    else:
+        _show_sampled(results.items)
+
+
+@p.verb(
+    "dpicl audit voting --task agnews --epsilon 1 --access white-box",
+    show=_show,
+    document=lambda results, given: [result.model_dump(mode="json") for result in results],
+    defaults={"results": DEFAULT_RESULTS},
+)
+def audit(
+    mechanism: Annotated[GivenMechanism | None, p.OneMechanism] = None,
+    *,
+    task: p.Task | None = None,
+    epsilon: p.SomeEpsilons = (),
+    exact: bool = False,
+    suite: p.SuiteName | None = None,
+    other_records: Deal = "alone",
+    queries: Asked = "own",
+    copies: Annotated[p.Count, p.Flag(metavar="K")] = 1,
+    test_records: p.Limit | None = None,
+    access: Access = "white-box",
+    question: Literal["inquiry", "lookup"] = "inquiry",
+    runs: Annotated[int, p.whole(8)] = 200,
+    noise_resamples: Annotated[p.Count, p.Flag(metavar="R")] = 50,
+    records: Annotated[int | None, p.whole(2)] = None,
+    confidence: p.Confidence = 0.95,
+    delta: p.Delta = 1e-5,
+    model: p.Model = "embedded",
+    source: p.SourceName = "auto",
+    seed: p.Seed = 0,
+    results: p.Results | None = None,
+    options: p.Options | None = None,
+    plugins: p.Plugins = (),
+    train_records: Annotated[p.Count | None, p.HIDDEN] = None,
+    covered_queries: Annotated[p.Count | None, p.HIDDEN] = None,
+    shots: Annotated[p.Shots, p.HIDDEN] = 4,
+    progress: Annotated[bool, p.HIDDEN] = True,
+) -> Audits:
+    """A lower bound on the epsilon of a mechanism, for every target epsilon.
+
+    By runs with and without a canary, at a confidence; or, where it is exact, what one canary demonstrates for the
+    mechanism as a row of a board, or for every row of a suite that has noise: no sampling error, no confidence.
+
+    Raises UsageError for what does not fit, and for audits of other records in the folder.
+
+    mechanism: see `dpicl list mechanisms`; a row of SUITE.
+    task: where records and prompts come from.
+    exact: one canary, no sampling error: see the page on audits.
+    suite: with --exact: the rows of a suite, with their own options.
+    other_records: with --exact: the canary alone (default), or beside the row's records, whose sampling is known.
+    queries: with --exact: the row's queries (default), or the one that the canary moves most, every time.
+    copies: with --exact: of the canary at once, for group privacy (default: 1).
+    test_records: with --exact: test records, asked as queries (default: 100).
+    access: what is seen: the noisy releases inside (default), or the released answers and texts alone.
+    question: 'is this text in your examples?' (default), or the canary's own input; for answer mechanisms.
+    runs: runs on each side (default: 200).
+    noise_resamples: noise resamples of a run that has no formula (default: 50).
+    records: private records (default: as many as a sample expects, so q = 1).
+    confidence: of the bound (default: 0.95).
+    covered_queries: Q that the epsilon of an exactly audited answer mechanism covers; None: what is asked.
+    train_records: of an exact audit, of a class; None: all.
+    """
+    if exact:
+        if access != "white-box" or records is not None:
+            raise UsageError(
+                "An exact audit sees the noisy releases of the row's own records; leave --access and --records out."
+            )
+    else:
+        if suite is not None:
+            raise UsageError(
+                "--suite goes with --exact, which audits the rows of a suite; add --exact, or leave it out."
+            )
+        given = {"--queries": queries != "own", "--other-records": other_records != "alone", "--copies": copies > 1}
+        if alone := [flag for flag, is_given in given.items() if is_given]:
+            raise UsageError(f"{alone[0]} goes with --exact, which audits one canary; add --exact, or leave it out.")
+    adversary, files = (other_records, queries, copies), p.as_list(plugins)
+    if suite is not None:
+        if options:
+            raise UsageError("Rows of a suite are audited with their own options; leave --option out, or --suite.")
+        names = [] if mechanism is None else [str(mechanism)]
+        changes = Changes(tasks=[task] if task else [], mechanisms=names, epsilons=p.as_list(epsilon))
+        selection = select(str(suite), Path(results or DEFAULT_RESULTS), files, changes)
+        return _exact(selection, adversary, results, progress)
+    owner = None if mechanism is None else given_mechanism(mechanism, files)
+    wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": p.as_list(epsilon)}
+    if missing := [name for name, value in wanted.items() if not value]:
+        raise UsageError(f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite.")
+    assert owner is not None and task is not None
+    own = {**owner.options, **p.options_of(owner.name, options)}
+    if exact:
+        one = {
+            "name": _SUITE,
+            "version": 1,
+            "source": source,
+            "models": [model],
+            "seeds": [seed],
+            "epsilons": p.as_list(epsilon),
+            "delta": delta,
+            "shots": shots,
+            "test_records": test_records or _ASKED_RECORDS,
+            "train_records": train_records,
+            "queries": covered_queries,
+            "tasks": [task],
+            "mechanisms": [{"name": owner.name, "options": own}],
+        }
+        files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
+        selection = selection_of(make_suite(one), load_mechanisms(files), Path(results or DEFAULT_RESULTS))
+        return _exact(selection, adversary, results, progress)
+    settings = AuditSettings(access, question, runs, noise_resamples, records, confidence, delta, seed)
+    resolved = settings.options(owner.cls, task, own)
+    built = build(owner.cls, resolved)
+    check_audit(built, Task.without_records(task))
+    loaded = Task.load(task, source, limit_test=1)
+    job = AuditJob(built, loaded, model, settings, resolved, owner.registered.plugin_hash)
+    tell = message if progress else lambda text: None
+    targets = list(dict.fromkeys(p.as_list(epsilon)))
+    there = {}
+    for target in targets if results is not None else ():
+        if found := store.stored(Path(results), job.at(target), tell, loaded):  # type: ignore[arg-type]
+            there[target] = found
+    if left := [target for target in targets if target not in there]:
+        bench = Workbench({owner.name: owner.registered})
+        report = count_progress() if progress else silent
+        made = run_audit(job, bench.model(model), left, bench.outputs(), report)
+        there |= dict(zip(left, made, strict=True))
+        for target in left if results is not None else ():
+            tell(f"dpicl: {store.write(Path(results), there[target])}")  # type: ignore[arg-type]
+    return Audits([there[target] for target in targets])
+
+
+def _exact(
+    selection: Selection, adversary: tuple[Deal, Asked, int], results: Path | str | None, progress: bool
+) -> Audits:
+    """Raises UsageError where no row can be audited."""
+    cells, skipped = _rows(selection, adversary[1])
+    made, failed = _audited_rows(selection, cells, adversary, results, progress)
+    notes = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
+    if not made:
+        raise UsageError("; ".join([*failed, *notes]) or f"No row of {selection.asked} has noise to be audited.")
+    return Audits(made, (*(f"failed: {each}" for each in failed), *notes))
+
+
+def _rows(selection: Selection, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
+    """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
+    bench, first, skipped = Workbench(selection.mechanisms), dict[tuple[object, ...], Cell](), dict[str, str]()
+    for cell in selection.cells:
+        reason = reason_against(bench.mechanism(cell), Task.without_records(cell.task), cell.epsilon, asked)
+        if reason is not None:
+            skipped[f"{cell.label} on {cell.task}" if cell.epsilon else cell.label] = reason
+            continue
+        key = (cell.label, cell.task, cell.model, cell.epsilon)
+        if key not in first or cell.seed < first[key].seed:
+            first[key] = cell
+    return list(first.values()), skipped
+
+
+def _audited_rows(
+    selection: Selection,
+    cells: Sequence[Cell],
+    adversary: tuple[Deal, Asked, int],
+    results: Path | str | None,
+    progress: bool,
+) -> tuple[list[AttackResult], list[str]]:
+    """(every audit, what could not be made and why). Each is written as soon as it is there."""
+    tell = message if progress else lambda text: None
+    bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
+    for cell in cells:
+        job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
+        try:
+            there = None if results is None else store.stored(Path(results), job.attempt, message, job.task)
+            if there is None:
+                tell(f"dpicl: {job}")
+                report = count_progress() if progress else silent
+                there = exact_audit(job, bench.model(cell.model), bench.outputs(), report)
+                if results is not None:
+                    tell(f"dpicl: {store.write(Path(results), there)}")
+        except UsageError as error:
+            failed.append(f"{job}: {error}")
+            tell(f"dpicl: {failed[-1]}")
+            continue
+        made.append(there)
+    return made, failed
+
+
+def _show_exact(results: Sequence[AttackResult], notes: Sequence[str]) -> None:
+    """One row an audit, what the columns mean, and which proved epsilon is refuted."""
+    output.emit_table(_EXACT_COLUMNS, [_exact_row(result) for result in results])
+    output.emit(
+        f"audited: {ATTAINED}, without sampling error (of several copies: beside what group privacy proves); share: of"
+        " what is proved; of the bound: root mean square over releases of how far the canary moves one, as a share of"
+        " the move (sum) or range (choice) that is paid for; label only: the same where only the winner of every vote"
+        " is seen."
     )
-    parser.choice(
-        "--queries",
-        ASKED,
-        "with --exact: the row's queries (default), or the one that the canary moves most, every time",
-        default="own",
-        dest="asked",
-    )
-    parser.count("--copies", "K", "with --exact: of the canary at once, for group privacy (default: 1)", default=1)
-    parser.count("--limit", "N", "with --exact: test records, asked as queries (default: 100)", default=100)
-    parser.choice(
-        "--access",
-        ("black-box", "white-box"),
-        "what is seen: the noisy releases inside (default), or the released answers and texts alone",
-        default="white-box",
-    )
-    parser.choice(
-        "--question",
-        ("inquiry", "lookup"),
-        "'is this text in your examples?' (default), or the canary's own input; for answer mechanisms",
-        default="inquiry",
-    )
-    parser.count("--runs", "N", "runs on each side (default: 200)", least=8, default=200)
-    parser.count("--noise-resamples", "R", "noise resamples of a run that has no formula (default: 50)", default=50)
-    parser.count("--records", "N", "private records (default: as many as a sample expects, so q = 1)", least=2)
-    parser.add_argument("--confidence", type=confidence, default=0.95, metavar="C", help="of the bound (default: 0.95)")
-    parser.share("--delta", "--model", "--source", "--seed", "--results", "--option", "--plugin")
+    for note in dict.fromkeys([*(note for result in results for note in result.notes), *notes]):
+        output.emit(f"note: {note}")
+    for result in results:
+        if reason := failure(result):
+            own = result.subject
+            output.emit(
+                f"FAILED: {own.mechanism} on {own.task} at epsilon = {own.epsilon:g}: {reason}; the mechanism does not"
+                f" do what its events say. `dpicl check {own.mechanism}` looks for the reason."
+            )
 
 
-def _audit(arguments: argparse.Namespace) -> int:
-    if arguments.exact:
-        return _exact(arguments)
-    if arguments.suite:
-        raise UsageError("--suite goes with --exact, which audits the rows of a suite; add --exact, or leave it out.")
-    given = {
-        "--queries": arguments.asked != "own",
-        "--other-records": arguments.deal != "alone",
-        "--copies": arguments.copies > 1,
-    }
-    if exact := [flag for flag, is_given in given.items() if is_given]:
-        raise UsageError(f"{exact[0]} goes with --exact, which audits one canary; add --exact, or leave it out.")
-    _require_row(arguments, "or --exact --suite SUITE, for the rows of a suite")
-    options = options_of(arguments.mechanism, arguments.option)
-    results = audit(**api_kwargs(audit, arguments), options=options, plugins=arguments.plugin)
-    documents = [result.model_dump(mode="json") for result in results]
-    return output.answer(arguments, documents, lambda: _show(results.items), results.ok)
+def _exact_row(result: AttackResult) -> list[str]:
+    own, bound, proved = result.subject, result.bound, result.privacy.epsilon_proved
+    if bound is None:
+        ends = (result.measures.get(name) for name in ("group_epsilon", "group_bound"))
+        audited, proved = (math.inf if end is None else end.value for end in ends)
+    else:
+        audited = bound.epsilon
+    share, winner = result.details.get("share_of_bound"), result.details.get("label_only")
+    mean = share.get("root_mean_square") if isinstance(share, dict) else None
+    return [
+        own.mechanism,
+        own.task,
+        f"{own.epsilon:g}",
+        "any" if result.privacy.queries is None else str(result.privacy.queries),
+        rounded_up(proved),
+        rounded_down(audited),
+        f"{audited / proved:.3f}" if proved else "-",
+        f"{mean:.3f}" if isinstance(mean, float) else "-",
+        rounded_down(winner) if isinstance(winner, float) else "-",
+        str(result.settings.get("copies", 1)),
+    ]
 
 
-def _require_row(arguments: argparse.Namespace, otherwise: str) -> None:
-    """Raises UsageError where what is audited is not named, and for a mechanism that there is not."""
-    if arguments.mechanism:
-        given_mechanism(arguments.mechanism, arguments.plugin)
-    wanted = {"MECHANISM": arguments.mechanism, "--task T": arguments.task, "--epsilon E": arguments.epsilon}
-    if missing := [name for name, given in wanted.items() if not given]:
-        raise UsageError(f"An audit needs {' and '.join(missing)}; {otherwise}.")
-
-
-def _exact(arguments: argparse.Namespace) -> int:
-    if arguments.access != "white-box" or arguments.records is not None:
-        raise UsageError(
-            "An exact audit sees the noisy releases of the row's own records; leave --access and --records out."
-        )
-    results = _exact_rows(arguments) if arguments.suite else _exact_one(arguments)
-    documents = [result.model_dump(mode="json") for result in results]
-    output.answer(arguments, documents, lambda: exact_table.emit(results.items, results.notes))
-    refuted = not results.ok
-    return 1 if refuted else 2 if any(note.startswith("failed") for note in results.notes) else 0
-
-
-def _exact_rows(arguments: argparse.Namespace) -> Audits:
-    if arguments.option:
-        raise UsageError("Rows of a suite are audited with their own options; leave --option out, or --suite.")
-    return audit_rows_exactly(
-        arguments.suite,
-        tasks=[arguments.task] if arguments.task else [],
-        mechanisms=[arguments.mechanism] if arguments.mechanism else [],
-        epsilons=arguments.epsilon,
-        deal=arguments.deal,
-        asked=arguments.asked,
-        copies=arguments.copies,
-        plugins=arguments.plugin,
-        results=arguments.results,
-    )
-
-
-def _exact_one(arguments: argparse.Namespace) -> Audits:
-    _require_row(arguments, "or --suite SUITE, for the rows of a suite")
-    options = options_of(arguments.mechanism, arguments.option)
-    given = {**api_kwargs(audit_exactly, arguments), "test_records": arguments.limit}
-    return audit_exactly(**given, options=options, plugins=arguments.plugin)
-
-
-def _show(results: Sequence[AttackResult]) -> None:
+def _show_sampled(results: Sequence[AttackResult]) -> None:
     columns = ("target ε", "claimed", "proved", "audited", "exact, these runs", "TPR", "FPR", "limits", "method")
-    output.emit_table(columns, [_row(result) for result in results], title=_title(results[0]))
+    output.emit_table(columns, [_sampled_row(result) for result in results], title=_title(results[0]))
     first = results[0]
     assert first.bound is not None
     judged = first.bound.decision.trials_in if first.bound.decision else 0
@@ -153,7 +311,7 @@ def _title(result: AttackResult) -> str:
     )
 
 
-def _row(result: AttackResult) -> list[str]:
+def _sampled_row(result: AttackResult) -> list[str]:
     bound, privacy = result.bound, result.privacy
     assert bound is not None and bound.decision is not None
     claimed = "-" if privacy.epsilon_claimed is None else rounded_up(privacy.epsilon_claimed)

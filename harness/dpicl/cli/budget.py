@@ -2,62 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from dpicl.api.releases import budget
+from dpicl.api.parameters import Delta, Epsilon, Flag, OnePath, Text, verb
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command, delta, epsilon
-from dpicl.core.errors import UsageError
+from dpicl.core.errors import UsageError, require_known
 from dpicl.core.files import put_whole
 from dpicl.core.json_text import plain
 from dpicl.core.messages import rounded_up
-from dpicl.own.budget import set_limit
+from dpicl.own.budget import document, read_standings, set_limit
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "budget", "dpicl budget --private-set tickets --export tickets.json", _budget)
-    parser.add_argument("--private-set", metavar="NAME", help="this set alone, with each of its releases")
-    parser.add_argument(
-        "--total-epsilon",
-        type=epsilon,
-        metavar="E",
-        help="what the epsilons of all releases of the set may add up to from here on ('inf' lifts the limit)",
-    )
-    parser.add_argument("--delta", type=delta, metavar="D", help="at which their composition is shown")
-    parser.add_argument("--raise", dest="may_rise", action="store_true", help="the limit may be above the one before")
-    parser.add_argument("--export", type=Path, metavar="FILE", help="write it as JSON, without anything from records")
+def _row(each: dict[str, Any]) -> list[str]:
+    return [
+        each["private_set"],
+        str(each["releases"]),
+        rounded_up(each["sum_epsilon"]),
+        f"{each['sum_delta']:g}",
+        "none" if each["total_epsilon"] is None else f"{each['total_epsilon']:g}",
+        rounded_up(each["epsilon"]),
+        f"{each['delta']:g}",
+    ]
 
 
-def _budget(arguments: argparse.Namespace) -> int:
-    limit = arguments.total_epsilon
-    if limit is None and (arguments.may_rise or arguments.delta is not None):
-        raise UsageError("--raise and --delta are about a limit; add --total-epsilon E, or leave them out.")
-    if limit is not None:
-        if arguments.private_set is None:
-            raise UsageError("A limit is of one private set; add --private-set NAME (`dpicl budget` lists them).")
-        set_limit(arguments.private_set, limit, arguments.delta, arguments.may_rise)
-    found = budget(arguments.private_set)
-    if arguments.export is not None:
-        try:
-            put_whole(arguments.export, json.dumps(plain({"private_sets": found}), indent=1) + "\n")
-        except OSError as error:
-            raise UsageError(
-                f"{arguments.export} cannot be written ({error.strerror}); give another --export."
-            ) from error
-    return output.answer(arguments, {"private_sets": found}, lambda: _show(found, arguments.private_set is not None))
-
-
-def _show(found: list[dict[str, Any]], whole: bool) -> None:
+def _show(found: list[dict[str, Any]], given: Mapping[str, Any]) -> None:
     if not found:
         output.emit("Nothing was released with secure noise on this machine.")
         return
     columns = ["private set", "releases", "sum of epsilons", "sum of deltas", "limit", "epsilon together", "delta"]
     output.emit_table(columns, [_row(each) for each in found])
-    for each in found if whole else ():
+    for each in found if given.get("private_set") is not None else ():
         charges = [entry for entry in each["entries"] if entry["kind"] == "charge"]
         output.emit("")
         output.emit_table(
@@ -85,13 +63,41 @@ def _show(found: list[dict[str, Any]], whole: bool) -> None:
             )
 
 
-def _row(each: dict[str, Any]) -> list[str]:
-    return [
-        each["private_set"],
-        str(each["releases"]),
-        rounded_up(each["sum_epsilon"]),
-        f"{each['sum_delta']:g}",
-        "none" if each["total_epsilon"] is None else f"{each['total_epsilon']:g}",
-        rounded_up(each["epsilon"]),
-        f"{each['delta']:g}",
-    ]
+@verb(
+    "dpicl budget --private-set tickets --export tickets.json",
+    show=_show,
+    document=lambda found, given: {"private_sets": found},
+)
+def budget(
+    private_set: Annotated[Text | None, Flag(name="--private-set", metavar="NAME")] = None,
+    *,
+    total_epsilon: Epsilon | None = None,
+    delta: Delta | None = None,
+    may_rise: Annotated[bool, Flag(name="--raise")] = False,
+    export: OnePath | None = None,
+) -> list[dict[str, Any]]:
+    """What the releases of every private set of this machine (or of one) cost together, as `dpicl budget --json` says.
+
+    Raises UsageError for a set that is not known, ResultError for a ledger that is damaged.
+
+    private_set: this set alone, with each of its releases.
+    total_epsilon: what the epsilons of all releases of the set may add up to from here on ('inf' lifts the limit).
+    delta: at which their composition is shown.
+    may_rise: the limit may be above the one before.
+    export: write it as JSON, without anything from records.
+    """
+    if total_epsilon is None and (may_rise or delta is not None):
+        raise UsageError("--raise and --delta are about a limit; add --total-epsilon E, or leave them out.")
+    if total_epsilon is not None:
+        if private_set is None:
+            raise UsageError("A limit is of one private set; add --private-set NAME (`dpicl budget` lists them).")
+        set_limit(private_set, total_epsilon, delta, may_rise)
+    every = {ledger.name: document(ledger, stands) for ledger, stands in read_standings()}
+    require_known("private set", [] if private_set is None else [private_set], every)
+    found = list(every.values()) if private_set is None else [every[private_set]]
+    if export is not None:
+        try:
+            put_whole(Path(export), json.dumps(plain({"private_sets": found}), indent=1) + "\n")
+        except OSError as error:
+            raise UsageError(f"{export} cannot be written ({error.strerror}); give another --export.") from error
+    return found

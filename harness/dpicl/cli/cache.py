@@ -3,45 +3,56 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from dpicl.api.parameters import Models, Tasks, as_list, verb
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command
+from dpicl.cli.output import Answer
 from dpicl.core.errors import ResultError, require_known
 from dpicl.core.locks import abandoned, folder_bytes, remove_abandoned
 from dpicl.core.paths import models_folder
 from dpicl.data.task import list_tasks
-from dpicl.releasing.output_cache import Collection, clear, collections, outputs_folder
+from dpicl.releasing.output_cache import Collection, collections, outputs_folder
+from dpicl.releasing.output_cache import clear as clear_outputs
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "cache", "dpicl cache --clear --task samsum", _cache)
-    parser.add_argument("--clear", action="store_true", help="remove them for good")
-    parser.repeated("--task", "T", "only this task")
-    parser.repeated("--model", "X", "only this model")
+@verb("dpicl cache --clear --task samsum")
+def cache(
+    *,
+    clear: bool = False,
+    task: Tasks = (),
+    model: Models = (),
+) -> Answer:
+    """Lists collected outputs, or clears them; without tasks and models also what killed processes left.
 
-
-def _cache(arguments: argparse.Namespace) -> int:
-    require_known("task", arguments.task, list_tasks())
-    return _clear(arguments) if arguments.clear else _list(arguments)
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    held = [
-        one
-        for one in collections()
-        if (not arguments.task or one.task in arguments.task) and (not arguments.model or one.model in arguments.model)
-    ]
+    clear: remove them for good.
+    task: only this task; may be repeated (or A,B).
+    model: only this model; may be repeated (or A,B).
+    """
+    tasks, models = as_list(task), as_list(model)
+    require_known("task", tasks, list_tasks())
+    if clear:
+        removed, freed = clear_outputs(tasks=tasks, models=models), 0
+        if not tasks and not models:
+            with _readable():
+                freed = sum(map(remove_abandoned, _places()))
+        return Answer({"removed": removed, "abandoned_bytes": freed}, lambda: _show_cleared(removed, freed))
+    held = [one for one in collections() if one.task in (tasks or [one.task]) and one.model in (models or [one.model])]
     with _readable():
         left = {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
     found = [{"path": path, "bytes": size} for path, size in left.items()]
     document = {"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found}
-    return output.answer(arguments, document, lambda: _show(held, left))
+    return Answer(document, lambda: _show(held, left))
+
+
+def _show_cleared(removed: int, freed: int) -> None:
+    output.emit(f"Removed {output.count(removed, 'output')}.")
+    if freed:
+        output.emit(f"Removed {freed / 1e6:.1f} MB that killed processes had left.")
 
 
 def _show(held: Sequence[Collection], left: Mapping[Path, int]) -> None:
@@ -67,22 +78,6 @@ def _show(held: Sequence[Collection], left: Mapping[Path, int]) -> None:
             f"Killed processes left {output.count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
             f" {', '.join(map(str, left))}. Remove: dpicl cache --clear"
         )
-
-
-def _clear(arguments: argparse.Namespace) -> int:
-    """Named tasks or models: their outputs alone; else what killed processes left goes too."""
-    removed = clear(tasks=arguments.task, models=arguments.model)
-    freed = 0
-    if not arguments.task and not arguments.model:
-        with _readable():
-            freed = sum(map(remove_abandoned, _places()))
-    if arguments.json:
-        output.emit_json({"removed": removed, "abandoned_bytes": freed})
-        return 0
-    output.emit(f"Removed {output.count(removed, 'output')}.")
-    if freed:
-        output.emit(f"Removed {freed / 1e6:.1f} MB that killed processes had left.")
-    return 0
 
 
 def _places() -> list[Path]:

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from dpicl.api.functions import calibrate
+import numpy as np
+
+from dpicl.api import parameters as p
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command, api_kwargs, epsilon, options_of
+from dpicl.cli.account import accounted
+from dpicl.core.cell import large_delta
+from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import rounded_down, rounded_up
+from dpicl.core.seeds import accounted_delta
+from dpicl.data.config import classes
+from dpicl.data.task import Task, load_config
+from dpicl.mechanism.bases import Mechanism, Sizes
+from dpicl.mechanism.given import GivenMechanism, given_mechanism
+from dpicl.mechanism.options import build, resolve_options
+from dpicl.mechanism.outputs import named_failure, skip_reason
+from dpicl.plan.selection import task_facts
+from dpicl.privacy.calibration import Calibration, slack_of
+from dpicl.privacy.events import to_json
+from dpicl.privacy.slack import loose
+from dpicl.releasing.release import calibrate_mechanism, per_query_epsilon
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(
-        subparsers, "calibrate", "dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000", _calibrate
-    )
-    parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
-    parser.add_argument("--task", required=True, metavar="T", help="its published options are used")
-    parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="target epsilon")
-    parser.share("--delta", "--noise", "--shots", "--source", "--option", "--plugin")
-    parser.count("--size", "N", "private records a class (answer mechanisms: in all; default: the task's own)")
-    parser.count("--queries", "Q", "Q that the epsilon of an answer mechanism covers (default: 1)")
-    parser.choice("--mode", ("proved", "paper"), "proved (default), or the accounting of the authors", default="proved")
-
-
-def _calibrate(arguments: argparse.Namespace) -> int:
-    options = options_of(arguments.mechanism, arguments.option)
-    answer = calibrate(**api_kwargs(calibrate, arguments), options=options, plugins=arguments.plugin)
-    return output.answer(arguments, answer, lambda: _show(answer))
-
-
-def _show(answer: dict[str, Any]) -> None:
+def _show(answer: dict[str, Any], given: Mapping[str, Any]) -> None:
     proved = "proved" if answer["mode"] == "proved" else "by the authors' accounting"
     if answer["knob"] is None:
         output.emit(
@@ -63,3 +60,89 @@ def _show(answer: dict[str, Any]) -> None:
         output.emit(f"  {name}: {value}")
     for note in answer["notes"]:
         output.emit(f"note: {note}")
+
+
+@p.verb("dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000", show=_show)
+def calibrate(
+    mechanism: Annotated[GivenMechanism, p.OneMechanism],
+    *,
+    task: p.Task,
+    epsilon: p.Epsilon,
+    delta: p.Delta = 1e-5,
+    size: p.Count | None = None,
+    shots: p.Shots = 4,
+    queries: Annotated[p.Count | None, p.Flag(metavar="Q")] = None,
+    mode: Literal["proved", "paper"] = "proved",
+    noise: p.Noise = "seeded",
+    source: p.SourceName = "auto",
+    options: p.Options | None = None,
+    plugins: p.Plugins = (),
+) -> dict[str, Any]:
+    """The noise for which a mechanism's events are proved to cost at most epsilon, as `dpicl calibrate --json` says it.
+
+    Raises UsageError for what does not fit.
+
+    task: its published options are used.
+    size: private records a class (answer mechanisms: in all; default: the task's own).
+    queries: Q that the epsilon of an answer mechanism covers (default: 1).
+    mode: proved (default), or the accounting of the authors.
+    noise: secure: for private records, from the operating system's entropy; needs --size.
+    """
+    given = given_mechanism(mechanism, p.as_list(plugins))
+    cls = given.cls
+    require_known("task", [task], task_facts())
+    resolved = resolve_options(cls, task, {**given.options, **p.options_of(cls.name, options)})
+    built = build(cls, resolved)
+    if queries and cls.query_budget(queries) is None:
+        raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
+    if reason := skip_reason(built, Task.without_records(task)):
+        raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
+    if noise == "secure" and size is None:
+        raise UsageError(
+            "Secure noise needs a declared size, since counts of private records are private; give a size."
+        )
+    sizes = _sizes(built, task, size, shots, queries, source)
+
+    def solve() -> Calibration:
+        with named_failure(built):
+            return calibrate_mechanism(built, sizes, epsilon, accounted_delta(delta, noise), mode)
+
+    found = accounted(solve)
+    slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
+    return {
+        "mechanism": cls.name,
+        "task": task,
+        "options": resolved,
+        "knob": built.knob.name if built.knob else None,
+        "noise": found.knob,
+        "noise_by_label": dict(found.by_label),
+        "epsilon": epsilon,
+        "epsilon_upper": found.bounds.upper,
+        "slack": slack,
+        "queries": sizes.queries,
+        "epsilon_per_query": per_query_epsilon(built, found.knob, sizes, found.delta),
+        "delta": delta,
+        "accounted_delta": found.delta,
+        "neighbours": cls.notion.neighbours,
+        "mode": found.mode,
+        "sizes": {name or "": n for name, n in sizes.records.items()},
+        "shots": {name or "": n for name, n in sizes.shots.items()},
+        "events": to_json(found.event),
+        "accountants": found.bounds.accountants,
+        "notes": [
+            *found.bounds.notes,
+            *filter(None, [loose(slack), large_delta(delta, sum(sizes.records.values()))]),
+        ],
+    }
+
+
+def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, queries: int | None, source: str) -> Sizes:
+    """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
+    if size is None:
+        loaded = Task.load(task, source, limit_test=1)
+    else:
+        config = load_config(task)
+        groups = classes(config) if mechanism.by_label else ()
+        loaded = Task.of_records(config, (), dict.fromkeys(groups or [""], size))
+    planned = mechanism.plan_shots(loaded.public_view(), shots, np.random.default_rng(0))
+    return mechanism.public_sizes(loaded.sized(), planned, queries or 1)

@@ -2,70 +2,98 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated, Any
 
-from dpicl.cli import output
-from dpicl.cli.apart import Alive, run_apart
-from dpicl.cli.arguments import Subparsers, add_command, options_of
-from dpicl.conformance.kit import check_mechanism
+from dpicl.api import parameters as p
+from dpicl.api.tables import Findings
+from dpicl.cli import apart, output
+from dpicl.conformance.kit import CheckFinding, check_mechanism
 from dpicl.core.errors import ResultError
-from dpicl.core.plugins import Registered
+from dpicl.core.messages import message
 from dpicl.mechanism import checked
-from dpicl.mechanism.registry import find_mechanism, load_mechanisms, load_plugin
+from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
+from dpicl.mechanism.registry import load_plugin
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "check", "dpicl check voting --task agnews", _check)
-    parser.add_argument("mechanism", metavar="NAME_OR_FILE", help="see `dpicl list mechanisms`, or a Python file")
-    parser.add_argument("--task", metavar="T", help="check on this task only (default: one of every kind that it does)")
-    parser.share("--seed", "--option", "--plugin")
+def _show(found: Findings, given: Mapping[str, Any]) -> None:
+    for name, (tasks, findings) in found.own.items():
+        output.emit_table(["check", "", "seen"], [[f.check, f.status, f.why] for f in findings], title=name)
+        failures = sum(finding.status == "failed" for finding in findings)
+        end = f"{output.count(failures, 'check')} failed" if failures else "all checks passed"
+        output.emit(f"{name}: {end}{' on ' if tasks else ''}{', '.join(tasks)}")
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    """The checks run apart: whatever a plug-in does to its process, it passes only by a verdict of the kit."""
-    return run_apart(lambda alive: _check_here(arguments, alive))
+def _document(found: Findings, given: Mapping[str, Any]) -> dict[str, Any]:
+    documents = [
+        {
+            "mechanism": name,
+            "ok": all(finding.status != "failed" for finding in findings),
+            "tasks": tasks,
+            "checks": [asdict(finding) for finding in findings],
+        }
+        for name, (tasks, findings) in found.own.items()
+    ]
+    return {"ok": found.ok, "seed": found.seed, "mechanisms": documents}
 
 
-def _check_here(arguments: argparse.Namespace, alive: Alive) -> int:
-    documents, good = [], True
-    given = _mechanisms(arguments)
-    names = {item.cls.name for item in given}
-    for cls in (item.cls for item in given):
-        started = time.monotonic()
+@p.verb(
+    "dpicl check voting --task agnews",
+    show=_show,
+    document=_document,
+    apart=lambda given: apart.SILENCE_SECONDS,  # whatever a plug-in does to its process, it passes only by a verdict
+)
+def check(
+    mechanism: Annotated[GivenMechanism, p.OneMechanism, p.Flag(metavar="NAME_OR_FILE")],
+    *,
+    task: p.Task | None = None,
+    seed: p.Seed = 0,
+    options: p.Options | None = None,
+    plugins: p.Plugins = (),
+    progress: Annotated[bool, p.HIDDEN] = True,
+) -> Findings:
+    """The conformance kit on a mechanism, or on all of a file: it looks for the usual privacy bugs in small runs.
+
+    From Python it runs in this process: for code that you do not trust, `dpicl check` has a process of its own.
+    Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
+
+    mechanism: see `dpicl list mechanisms`, or a Python file.
+    task: check on this task only (default: one of every kind that it does).
+    """
+    own = dict[str, tuple[list[str], list[CheckFinding]]]()
+    every = _given(mechanism, p.as_list(plugins))
+    names = {each.name for each in every}
+    for each in every:
         seen: list[str] = []
 
-        def report(task: str, check: str, name: str = cls.name, seen: list[str] = seen) -> None:
-            alive()
+        def report(task: str, check: str, name: str = each.name, seen: list[str] = seen) -> None:
+            apart.alive()
             if task not in seen:
                 seen.append(task)
-                output.message(f"{name} on {task}")
+                if progress:
+                    message(f"{name} on {task}")
 
-        others = names - {cls.name}
-        options = options_of(cls.name, [option for option in arguments.option if option[0] not in others])
-        findings = check_mechanism(cls, arguments.task, options, arguments.seed, report)
-        passed = all(finding.status != "failed" for finding in findings)
-        good = good and passed
-        rows = [asdict(finding) for finding in findings]
-        documents.append({"mechanism": cls.name, "ok": passed, "tasks": seen, "checks": rows})
-        if not arguments.json:
-            columns = ["check", "", "seen"]
-            output.emit_table(columns, [[f.check, f.status, f.why] for f in findings], title=cls.name)
-            failures = sum(finding.status == "failed" for finding in findings)
-            end = "all checks passed" if passed else f"{output.count(failures, 'check')} failed"
-            where = f" on {', '.join(seen)}" if seen else ""
-            output.emit(f"{cls.name}: {end}{where} in {output.duration(time.monotonic() - started)}")
-    digest = given[0].plugin_hash if given else None
-    if digest and arguments.task is None and not arguments.option:
-        _note(digest, good)
-    elif digest and good:
-        output.message("Rows of this file keep the mark ‡: only a check without --task and --option counts for them.")
-    if arguments.json:
-        output.emit_json({"ok": good, "seed": arguments.seed, "mechanisms": documents})
-    return 0 if good else 1
+        others = tuple(f"{name}." for name in names - {each.name})
+        fitting = {name: value for name, value in (options or {}).items() if not name.startswith(others)}
+        chosen = {**each.options, **p.options_of(each.name, fitting)}
+        own[each.name] = seen, list(check_mechanism(each.cls, task, chosen, seed, report))
+    found = Findings([finding for _, findings in own.values() for finding in findings], own=own, seed=seed)
+    digest = every[0].registered.plugin_hash if every else None
+    if digest and task is None and not options:
+        _note(digest, found.ok)
+    elif digest and found.ok:
+        message("Rows of this file keep the mark ‡: only a check without --task and --option counts for them.")
+    return found
+
+
+def _given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:
+    """The mechanisms of a file, or the one that was given. Raises UsageError or PluginError where there is none."""
+    if isinstance(mechanism, str | Path) and (str(mechanism).endswith(".py") or os.path.isfile(mechanism)):
+        return [Given(each) for each in load_plugin(Path(mechanism))]  # isfile: False for a name that is too long
+    return [given_mechanism(mechanism, plugins)]
 
 
 def _note(digest: str, passed: bool) -> None:
@@ -73,14 +101,4 @@ def _note(digest: str, passed: bool) -> None:
     try:
         checked.note(digest, passed)
     except ResultError as error:
-        output.message(f"Results of this file will not say that it was checked: {error}")
-
-
-def _mechanisms(arguments: argparse.Namespace) -> list[Registered]:
-    """The mechanisms of a file, or the one of that name. Raises UsageError or PluginError where there is none."""
-    given: str = arguments.mechanism
-    if given.endswith(".py") or os.path.isfile(given):  # False for a name that is too long
-        return load_plugin(Path(given))
-    known = load_mechanisms(arguments.plugin)
-    find_mechanism(given, known)
-    return [known[given]]
+        message(f"Results of this file will not say that it was checked: {error}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
+from dpicl.api import parameters as p
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command
+from dpicl.cli.output import Answer
 from dpicl.core.errors import DataError, UsageError
+from dpicl.core.messages import message
 from dpicl.data import sources as data_sources
 from dpicl.data.config import add_task_folder, check_source, list_tasks, load_config, source_spec
 from dpicl.data.counts import DataCounts, SplitCounts, count_records, file_reading, label_words
@@ -23,50 +25,51 @@ _SHOWN = 30
 _SEED = 0
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "data", "dpicl data train.csv --test test.csv --labels 0=billing,1=refund", _data)
-    parser.add_argument("what", metavar="TASK_OR_FILE", help="a task, or a file or folder with records")
-    parser.share("--source", "--plugin", "--text-field", "--label-field", "--labels")
-    parser.add_argument("--test", type=Path, metavar="FILE", help="the test records that belong to a FILE")
+@p.verb("dpicl data train.csv --test test.csv --labels 0=billing,1=refund")
+def data(
+    what: Annotated[str | Path, p.Flag(metavar="TASK_OR_FILE", read=str)],
+    *,
+    source: p.SourceName = "auto",
+    plugins: p.Plugins = (),
+    text_field: p.TextField | None = None,
+    label_field: p.LabelField | None = None,
+    labels: p.Labels | None = None,
+    test: p.OnePath | None = None,
+) -> Answer:
+    """Counts records, labels, lengths, repeats and errors. Raises DataError for what is no table of records.
 
-
-def _data(arguments: argparse.Namespace) -> int:
-    load_mechanisms(arguments.plugin)  # which also makes the tasks of plugin folders known
-    name, source, counts = _of_file(arguments) if _is_file(arguments) else _of_task(arguments)
+    what: a task, or a file or folder with records.
+    test: the test records that belong to a FILE.
+    """
+    load_mechanisms(p.as_list(plugins))  # which also makes the tasks of plugin folders known
+    name = str(what)
+    if (Path(name) / "task.yaml").is_file() and name not in list_tasks():
+        add_task_folder(Path(name))
+        name = Path(name).resolve().name
+    if _is_file(name):
+        path = Path(name)
+        if source != "auto":
+            raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
+        fields = fields_of(path, text_field, label_field)
+        spec = own_spec(path.name, *fields, p.as_labels(labels or {}))
+        train = read_records(path, spec)
+        counted = None if test is None else read_records(Path(test), spec, "test")
+        counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
+        source = "local"
+    else:
+        given = {"--test": test, "--labels": labels, "--text-field": text_field, "--label-field": label_field}
+        if wrong := [flag for flag, value in given.items() if value is not None]:
+            raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
+        found, counts = task_counts(name, source)
+        source = found  # type: ignore[assignment]
     document = {"what": name, "source": source, "ok": counts.good, **asdict(counts)}
-    return output.answer(arguments, document, lambda: _show(name, source, counts), counts.good)
+    return Answer(document, lambda: _show(name, source, counts), 0 if counts.good else 1)
 
 
-def _is_file(arguments: argparse.Namespace) -> bool:
-    """Whether records are named and no task; a folder with a task.yaml is a task, which is made known."""
-    path = Path(arguments.what)
-    if arguments.what in list_tasks():
-        return False
-    if (path / "task.yaml").is_file():
-        add_task_folder(path)
-        arguments.what = path.resolve().name
-        return False
-    return path.exists() or path.is_symlink() or path.suffix.lower() in SUFFIXES
-
-
-def _of_file(arguments: argparse.Namespace) -> tuple[str, str, DataCounts]:
-    path = Path(arguments.what)
-    if arguments.source != "auto":
-        raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
-    fields = fields_of(path, arguments.text_field, arguments.label_field)
-    spec = own_spec(path.name, *fields, arguments.labels or {})
-    train = read_records(path, spec)
-    test = read_records(arguments.test, spec, "test") if arguments.test else None
-    labels = spec.labels or label_words(train, fields[1])
-    return str(path), "local", count_records(train, test, labels)
-
-
-def _of_task(arguments: argparse.Namespace) -> tuple[str, str, DataCounts]:
-    given = {"--test": arguments.test, "--labels": arguments.labels}
-    given |= {"--text-field": arguments.text_field, "--label-field": arguments.label_field}
-    if wrong := [flag for flag, value in given.items() if value is not None]:
-        raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
-    return arguments.what, *task_counts(arguments.what, arguments.source)
+def _is_file(name: str) -> bool:
+    """Whether records are named and no task."""
+    path = Path(name)
+    return name not in list_tasks() and (path.exists() or path.is_symlink() or path.suffix.lower() in SUFFIXES)
 
 
 def task_counts(name: str, wanted: str = "auto") -> tuple[str, DataCounts]:
@@ -120,7 +123,7 @@ def _show(name: str, source: str, counts: DataCounts) -> None:
         output.emit("Repeated records are dropped: the first of them stays.")
     for problem in counts.problems:
         output.emit(f"Problem: {problem}.")
-    output.message(_PRIVATE)
+    message(_PRIVATE)
 
 
 def _labels(each: SplitCounts) -> str:

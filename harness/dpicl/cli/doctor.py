@@ -5,7 +5,6 @@ Exit code 1 when the default run cannot work.
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import shutil
@@ -16,9 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dpicl import models
+from dpicl.api.parameters import Results, verb
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command
 from dpicl.cli.data import summary
+from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError
 from dpicl.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.core.plugins import version_of
@@ -46,21 +46,22 @@ class Check:
     remedy: str = ""
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "doctor", "dpicl doctor --json", _doctor)
-    parser.share("--results", help="results folder to look at (default: results)")
+@verb("dpicl doctor --json")
+def doctor(*, results: Results = DEFAULT_RESULTS) -> Answer:
+    """Looks at everything that a run needs.
 
-
-def _doctor(arguments: argparse.Namespace) -> int:
-    checks = examine(arguments.results)
+    results: results folder to look at (default: results).
+    """
+    checks = examine(Path(results))
     good = all(check.ok for check in checks)
-    if arguments.json:
-        output.emit_json({"ok": good, "checks": [asdict(check) for check in checks]})
-    else:
+
+    def show() -> None:
         rows = [["ok" if check.ok else "MISSING", check.name, check.found, check.remedy] for check in checks]
         output.emit_table(["", "what", "found", "to change it"], rows)
         output.emit("Everything that the default run needs is there." if good else "Something is missing; see above.")
-    return 0 if good else 1
+
+    document = {"ok": good, "checks": [asdict(check) for check in checks]}
+    return Answer(document, show, 0 if good else 1)
 
 
 def examine(results: Path = DEFAULT_RESULTS) -> list[Check]:

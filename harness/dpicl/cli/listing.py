@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from dpicl.api import lists
+from dpicl.api.parameters import Plugins, verb
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command
-
-_KINDS = ("tasks", "mechanisms", "attacks", "models", "suites")
 
 #: What a table leaves to JSON, so that its lines stay short.
 _IN_JSON = {
@@ -19,19 +17,24 @@ _IN_JSON = {
 }
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "list", "dpicl list mechanisms", _list)
-    parser.choice("kind", _KINDS, "what to list", kind="list")
-    parser.share("--plugin")
+def _show(rows: Sequence[dict[str, Any]], given: Mapping[str, Any]) -> None:
+    columns = [each for each in (rows[0] if rows else ["name"]) if each not in _IN_JSON.get(given["kind"], ())]
+    output.emit_table(columns, [[_text(row[column]) for column in columns] for row in rows])
 
 
-def _list(arguments: argparse.Namespace) -> int:
-    plugins = arguments.plugin
-    listed = getattr(lists, f"list_{arguments.kind}")
-    rows: list[dict[str, Any]] = listed() if arguments.kind == "suites" else listed(plugins)
-    columns = [each for each in (rows[0] if rows else ["name"]) if each not in _IN_JSON.get(arguments.kind, ())]
-    table = [[_text(row[column]) for column in columns] for row in rows]
-    return output.answer(arguments, rows, lambda: output.emit_table(columns, table))
+@verb("dpicl list mechanisms", show=_show)
+def listing(
+    kind: Literal["tasks", "mechanisms", "attacks", "models", "suites"],
+    *,
+    plugins: Plugins = (),
+) -> list[dict[str, Any]]:
+    """Everything of a kind that there is, a dictionary each.
+
+    kind: what to list.
+    """
+    listed = getattr(lists, f"list_{kind}")
+    rows: list[dict[str, Any]] = listed() if kind == "suites" else listed(plugins)
+    return rows
 
 
 def _text(value: Any) -> str:

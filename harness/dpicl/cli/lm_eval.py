@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Annotated, Any
 
+from dpicl.api import parameters as p
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command, epsilon, options_of
+from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.data.config import load_config, task_folders
 from dpicl.run import lm_eval_model
@@ -33,40 +33,45 @@ _REFUSED = {
 }
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(
-        subparsers,
-        "lm-eval",
-        "dpicl lm-eval --mechanism voting --epsilon 1 --tasks dpicl_agnews --limit 50 --output_path out --log_samples",
-        _lm_eval,
-    )
-    parser.set_defaults(passes_on=True)
-    parser.add_argument("--mechanism", required=True, metavar="M", help="any mechanism; see `dpicl list mechanisms`")
-    parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="for all documents of a task")
-    parser.share("--delta", "--model", "--seed", "--shots", "--source", "--option", "--plugin")
-    parser.count("--size", "N", "declared number of private records a class (without classes: in all)")
+@p.verb(
+    "dpicl lm-eval --mechanism voting --epsilon 1 --tasks dpicl_agnews --limit 50 --output_path out --log_samples",
+    rest="words",
+)
+def lm_eval(
+    words: Annotated[Sequence[str], p.HIDDEN] = (),
+    *,
+    mechanism: Annotated[p.Text, p.OneMechanism, p.Flag(metavar="M")],
+    epsilon: p.Epsilon,
+    delta: p.Delta = 1e-5,
+    model: p.Model = "embedded",
+    seed: p.Seed = 0,
+    shots: p.Shots = 4,
+    source: p.SourceName = "auto",
+    options: p.Options | None = None,
+    plugins: p.Plugins = (),
+    size: p.Count | None = None,
+) -> Answer:
+    """lm-evaluation-harness's own command. words: its flags, such as `--tasks dpicl_agnews`.
 
-
-def _lm_eval(arguments: argparse.Namespace) -> int:
-    names = ("mechanism", "epsilon", "delta", "model", "seed", "source", "shots", "size")
+    mechanism: any mechanism; see `dpicl list mechanisms`.
+    epsilon: for all documents of a task.
+    size: declared number of private records a class (without classes: in all).
+    """
     settings = {
-        **{name: getattr(arguments, name) for name in names},
-        "plugins": [str(path) for path in arguments.plugin],
-        "options": options_of(arguments.mechanism, arguments.option),
+        **{"mechanism": mechanism, "epsilon": epsilon, "delta": delta, "model": model, "seed": seed, "source": source},
+        **{"shots": shots, "size": size, "plugins": [str(path) for path in p.as_list(plugins)]},
+        "options": p.options_of(mechanism, options),
     }
-    os.environ["DPICL_SOURCE"] = arguments.source  # for dpicl.tasks.loaders, which lm-eval calls
+    os.environ["DPICL_SOURCE"] = source  # for dpicl.tasks.loaders, which lm-eval calls
     own = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]
-    own += ["--include_path", str(lm_eval_model.TASKS), *(["--show_config"] if arguments.json else [])]
-    if not arguments.json:
-        return _started(own, arguments.rest)
+    own += ["--include_path", str(lm_eval_model.TASKS), "--show_config"]
     said = io.StringIO()
     with redirect_stdout(said):
-        code = _started(own, arguments.rest)  # lm-eval prints its results as JSON, then a table
-    if code == 0:
-        document, end = json.JSONDecoder().raw_decode(said.getvalue().lstrip())
-        output.emit_json(document)
-        output.message(said.getvalue().lstrip()[end:])
-    return code
+        code = _started(own, list(words))  # lm-eval prints its results as JSON, then a table
+    if code:
+        raise UsageError("lm-evaluation-harness refused these words; its own message is above.")
+    document, end = json.JSONDecoder().raw_decode(said.getvalue().lstrip())
+    return Answer(document, lambda: output.emit(said.getvalue().lstrip()[end:]))
 
 
 def _started(own: list[str], rest: list[str]) -> int:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from dpicl import models
+from dpicl.api.parameters import Flag, LabelField, Labels, OnePath, Text, TextField, as_labels, verb
 from dpicl.attacks.registry import load_attacks
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command
+from dpicl.cli.output import Answer
 from dpicl.core import paths
 from dpicl.core.errors import UsageError
+from dpicl.core.messages import message
 from dpicl.data.config import list_tasks
 from dpicl.mechanism import registry
 from dpicl.scaffold import own_task, writing
-
-MECHANISM_KINDS = tuple(writing.MECHANISMS)
 
 _SCALE = "--mechanism zero_shot --mechanism public_demonstrations --mechanism real_demonstrations"
 #: What can be written -> the commands to try next. {file}: the file or folder, {name}: its name, {dir}: where it is.
@@ -48,66 +47,65 @@ _NEXT_OWN = (
 )
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "new", "dpicl new mechanism noisy_vote --kind answers", _new)
-    parser.choice("what", tuple(_NEXT), "of what", kind="kind of example")
-    parser.add_argument("name", metavar="NAME", help="its name: letters, digits and _")
-    parser.choice(
-        "--kind",
-        MECHANISM_KINDS,
-        "a mechanism that releases demonstrations (default), answers queries, or is prepared once for any query",
-        kind="kind of mechanism",
-    )
-    parser.add_argument("--from", dest="train", type=Path, metavar="FILE", help="task: the file with the train records")
-    parser.add_argument("--test", type=Path, metavar="FILE", help="task: test records (default: a test file beside)")
-    parser.share("--text-field", "--label-field", "--labels")
-    parser.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where to write (default: this folder)")
+@verb("dpicl new mechanism noisy_vote --kind answers")
+def new(
+    what: Literal["mechanism", "task", "attack", "model", "suite"],
+    name: Annotated[Text, Flag(metavar="NAME")],
+    *,
+    kind: Literal["demonstrations", "answers", "prepared"] | None = None,
+    train: Annotated[OnePath | None, Flag(name="--from")] = None,
+    test: OnePath | None = None,
+    text_field: TextField | None = None,
+    label_field: LabelField | None = None,
+    labels: Labels | None = None,
+    dir: Annotated[OnePath, Flag(metavar="DIR")] = ".",
+) -> Answer:
+    """Writes a working example, or the task of a file of records. Raises UsageError for a name that is taken.
 
-
-def _new(arguments: argparse.Namespace) -> int:
-    if arguments.kind is not None and arguments.what != "mechanism":
+    what: of what.
+    name: its name: letters, digits and _.
+    kind: a mechanism that releases demonstrations (default), answers queries, or is prepared once for any query.
+    train: task: the file with the train records.
+    test: task: test records (default: a test file beside).
+    dir: where to write (default: this folder).
+    """
+    if kind is not None and what != "mechanism":
         raise UsageError("--kind is for `dpicl new mechanism`; leave it out.")
-    if arguments.train is not None and arguments.what == "task":
-        return _own_task(arguments)
-    for flag in ("from", "test", "text-field", "label-field", "labels"):
-        if getattr(arguments, "train" if flag == "from" else flag.replace("-", "_")) is not None:
-            raise UsageError(f"--{flag} is for `dpicl new task NAME --from FILE`; leave it out.")
-    examples = {"attack": writing.ATTACK, "model": writing.MODEL, "suite": writing.SUITE, "task": writing.TASK}
-    example = examples.get(arguments.what) or writing.MECHANISMS[arguments.kind or "demonstrations"]
-    files = writing.write_example(example, arguments.what, arguments.name, _taken(arguments.what), arguments.dir)
-    return _written(arguments, files, _NEXT[arguments.what])
-
-
-def _own_task(arguments: argparse.Namespace) -> int:
-    made = own_task.write_own_task(
-        arguments.name,
-        arguments.train,
-        arguments.test,
-        arguments.text_field,
-        arguments.label_field,
-        arguments.labels or {},
-        _taken("task"),
-        arguments.dir,
-    )
-    for note in made.notes:
-        output.message(note)
-    following = _NEXT_OWN if made.test else _NEXT_OWN[:1]
-    return _written(arguments, made.files, following, labels=made.labels)
-
-
-def _written(arguments: argparse.Namespace, files: Sequence[Path], next: Sequence[str], **more: Any) -> int:
-    """Says what was written, and the commands that come next."""
-    places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": arguments.dir}
+    folder = Path(dir)
+    following: tuple[str, ...] = _NEXT[what]
+    more: dict[str, Any] = {}
+    if what == "task" and train is not None:
+        own = own_task.write_own_task(
+            name,
+            Path(train),
+            None if test is None else Path(test),
+            text_field,
+            label_field,
+            as_labels(labels or {}),
+            _taken("task"),
+            folder,
+        )
+        for note in own.notes:
+            message(note)
+        files, more = own.files, {"labels": own.labels}
+        following = _NEXT_OWN if own.test else _NEXT_OWN[:1]
+    else:
+        given = {"from": train, "test": test, "text-field": text_field, "label-field": label_field, "labels": labels}
+        if extra := [flag for flag, value in given.items() if value is not None]:
+            raise UsageError(f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out.")
+        examples = {"attack": writing.ATTACK, "model": writing.MODEL, "suite": writing.SUITE, "task": writing.TASK}
+        example = examples.get(what) or writing.MECHANISMS[kind or "demonstrations"]
+        files = writing.write_example(example, what, name, _taken(what), folder)
+    places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": folder}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}
-    following = [command.format(name=arguments.name, **quoted) for command in next]
-    document = {"kind": arguments.what, "name": arguments.name, "files": files, "next": following, **more}
+    commands = [command.format(name=name, **quoted) for command in following]
 
     def show() -> None:
         output.emit(f"Wrote {', '.join(map(str, files))}")
-        for number, command in enumerate(following):
+        for number, command in enumerate(commands):
             output.emit(f"{'Next:' if number == 0 else '     '} {command}")
 
-    return output.answer(arguments, document, show)
+    return Answer({"kind": what, "name": name, "files": files, "next": commands, **more}, show)
 
 
 def _taken(kind: str) -> Iterable[str]:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from dpicl.core.json_text import plain as plain
 from dpicl.core.messages import count as count
@@ -39,18 +34,20 @@ def emit_json(document: Any) -> None:
     sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
 
 
-def answer(arguments: argparse.Namespace, document: Any, show: Callable[[], None], good: bool = True) -> int:
-    """The answer of a command: as one JSON document with --json, else as ``show`` writes it for people. Returns the
-    exit code: 0 for a good one, else 1."""
-    if arguments.json:
-        emit_json(document)
-    else:
-        show()
-    return 0 if good else 1
+@dataclass(frozen=True)
+class Answer:
+    """What a verb answers that returns no object of its own: a JSON document, how people see it, and the exit code."""
+
+    document: Any
+    show: Callable[[], None]
+    code: int = 0
 
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """A plain table as wide as the terminal (or $COLUMNS) at most; what is longer in a column goes on below."""
+    from rich.console import Console
+    from rich.table import Table
+
     title = printable(title)
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
     if len(rows) > _LONG and not title and _emit_long(columns, rows, width):
@@ -67,6 +64,8 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
     """Of each column, so that a line has room: the widest are made narrower, down to their longest words, and words are
     broken only where the longest of all columns have no room."""
+    from rich.cells import cell_len
+
     columns = list(zip(*lines, strict=True))
     room = width - 2 * (len(columns) - 1)
     widths = [max(cell_len(part) for cell in column for part in cell.split("\n")) for column in columns]
@@ -79,6 +78,10 @@ def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
 
 def _emit_long(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
     """The same, a tenth of the time, where every cell has room in one line; False, without it, where one has not."""
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.text import Text
+
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     if sum(widths) + 2 * (len(widths) - 1) > width or any("\n" in cell for row in cells for cell in row):
@@ -89,6 +92,8 @@ def _emit_long(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    from rich.cells import cell_len
+
     return "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True))
 
 

@@ -1,164 +1,111 @@
-"""`dpicl release`: one release of demonstrations, or of a prepared mechanism's state, with its privacy card."""
+"""`dpicl release` and `dpicl answer`: one release from private records of the user's own, or answers from them.
+
+What is released costs privacy, and is charged before it is made.
+"""
 
 from __future__ import annotations
 
-import argparse
 import logging
+import math
+import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
-from dpicl.api.releases import release
-from dpicl.cli import output
-from dpicl.cli.arguments import Parser, Subparsers, add_command, api_kwargs, epsilon, options_of, whole
+from dpicl import models
+from dpicl.api import parameters as p
+from dpicl.cli import call, output
+from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import rounded_up
+from dpicl.core.messages import message, rounded_up
 from dpicl.core.paths import private_folder
-from dpicl.own.budget import SetStanding, read_standings
+from dpicl.core.vocabulary import Query
+from dpicl.data.in_memory import as_table
+from dpicl.mechanism.bases import PreparedMechanism
+from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
+from dpicl.mechanism.options import build, resolve_options
+from dpicl.own.budget import ChargeTo, SetStanding, read_standings
 from dpicl.own.card import NOT_MEASURED, describe_proof
-from dpicl.own.released import FORMATS, PrivateRelease, UnsavedRelease
+from dpicl.own.job import ReleaseJob
+from dpicl.own.records import OwnRecords, queries_of, query_of
+from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, save_release, try_places
+from dpicl.own.state import answers_from, public_task, read_state, require_same
+
+#: A file or a folder; in a program also a DataFrame, a dataset, a list of dictionaries or of (text, label).
+Data = Annotated[Any, p.Flag(read=Path)]
 
 
-def add(subparsers: Subparsers) -> None:
-    parser = add_command(
-        subparsers,
-        "release",
-        "dpicl release tang --data tickets.csv --labels billing,technical,refund --size 100 --epsilon 1 --delta 1e-6"
-        " --out demos.jsonl",
-        _release,
-    )
-    add_flags(parser)
-    parser.share("--shots")
-    parser.choice(
-        "--format",
-        FORMATS,
-        "of the file: JSONL of texts and labels (default), a prompt, or a chat's messages; what a prepared mechanism"
-        " releases has a format of its own",
-    )
+class Own(TypedDict, total=False):
+    """Private records of one's own, what they are, and what a release of them may cost."""
+
+    data: Annotated[Data, p.Flag("CSV, JSON Lines, JSON, Excel or Parquet; all of it is private", metavar="FILE")]
+    labels: p.Labels
+    task: Annotated[p.Task, p.Flag("a known task with its labels and prompts, instead of --labels")]
+    text_is: Annotated[p.Text, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")]
+    text_field: p.TextField
+    label_field: p.LabelField
+    public: Annotated[Data, p.Flag("records that everybody may know, where a task needs some", metavar="FILE")]
+    public_test: Annotated[
+        Data,
+        p.Flag(
+            "public records like the private ones: measures the utility on them first, at no cost in privacy",
+            metavar="FILE",
+        ),
+    ]
+    epsilon: Annotated[p.Epsilon, p.Flag("proved epsilon of this release")]
+    delta: Annotated[p.Delta, p.Flag("delta (default: 1e-6)")]
+    allow_large_delta: Annotated[
+        bool, p.Flag("release also where delta is above one over the declared number of records; the card says so")
+    ]
+    size: p.DeclaredSizes
+    model: p.Model
+    options: p.Options
+    plugins: p.Plugins
+    total_epsilon: Annotated[
+        float,
+        p.within(0, math.inf),
+        p.Flag(
+            "private records: refuse what would bring the sum over releases of one set above this; stays in force",
+            metavar="E",
+        ),
+    ]
+    seed: p.Seed
+    private_set: Annotated[p.Text, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")]
+    noise: Annotated[p.Noise, p.Flag("secure (default); seeded is for trying on public records, and not private")]
+    out: Annotated[p.OnePath, p.Flag("the released file; its card goes beside it")]
 
 
-def add_flags(parser: Parser, required: bool = True) -> None:
-    """What a release and answers have in common. required: whether records must be given."""
-    parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        required=required,
-        metavar="FILE",
-        help="CSV, JSON Lines, JSON, Excel or Parquet; all of it is private",
-    )
-    parser.share("--labels")
-    parser.add_argument("--task", metavar="T", help="a known task with its labels and prompts, instead of --labels")
-    parser.add_argument("--text-is", metavar="WORDS", help="what a text is, for prompts: 'support ticket'")
-    parser.share("--text-field", "--label-field")
-    parser.add_argument(
-        "--public", type=Path, metavar="FILE", help="records that everybody may know, where a task needs some"
-    )
-    parser.add_argument(
-        "--public-test",
-        type=Path,
-        metavar="FILE",
-        help="public records like the private ones: measures the utility on them first, at no cost in privacy",
-    )
-    parser.add_argument(
-        "--epsilon", type=epsilon, required=required, metavar="E", help="proved epsilon of this release"
-    )
-    parser.share("--delta", default=None, help="delta (default: 1e-6)")
-    parser.add_argument(
-        "--allow-large-delta",
-        action="store_true",
-        help="release also where delta is above one over the declared number of records; the card says so",
-    )
-    parser.repeated(
-        "--size", "N", "declared private records of each class, or LABEL=N for one class; a public number", size
-    )
-    parser.share("--model", "--option", "--plugin", "--total-epsilon")
-    parser.share("--seed", default=None)
-    parser.add_argument(
-        "--private-set", metavar="NAME", help="name of the set that is charged (default: that of --data)"
-    )
-    parser.share(
-        "--noise", default=None, help="secure (default); seeded is for trying on public records, and not private"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the released file; its card goes beside it"
-    )
+#: Parameters that are tables.
+_TABLES = ("data", "public", "public_test")
+#: What `answer` takes with a state; all else of `Own` is about private records.
+_WITH_STATE = {"model", "text_field", "options", "plugins", "out"}
 
 
-def size(text: str) -> tuple[str | None, int]:
-    """'100' or 'billing=100'."""
-    label, _, number = text.rpartition("=")
-    return (label or None), whole(1)(number)
-
-
-def common(arguments: argparse.Namespace, function: Any) -> dict[str, Any]:
-    """The arguments of a function of the API. Raises UsageError for sizes that contradict each other."""
-    sizes = arguments.size
-    if len(sizes) > 1 and (len({label for label, _ in sizes}) < len(sizes) or None in dict(sizes)):
-        raise UsageError("Give --size N once, for all classes, or --size LABEL=N once for each label.")
-    size = None if not sizes else sizes[0][1] if sizes[0][0] is None else dict(sizes)
-    return {**api_kwargs(function, arguments), "size": size, **code(arguments)}
-
-
-def code(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options of the mechanism, and the plug-ins."""
-    return {
-        "options": options_of(Path(arguments.mechanism).stem, arguments.option),
-        "plugins": arguments.plugin,
-    }
-
-
-def _release(arguments: argparse.Namespace) -> int:
-    return released(arguments, lambda: release(**common(arguments, release)), arguments.format or "jsonl")
-
-
-def released(arguments: argparse.Namespace, make: Callable[[], PrivateRelease], form: str) -> int:
-    """Makes the release and says what it cost. One that cannot be written is put on stdout: it was paid for."""
-    _show_stages()
-    try:
-        made = make()
-    except UnsavedRelease as error:
-        output.emit(error.release.text(form))
-        output.emit_json(error.release.card)
-        raise
-    budgets = [stands for _, stands in read_standings() if stands.private_set in made.charged_to]
-    document = {"out": arguments.out, "card": made.card, "budgets": [asdict(each) for each in budgets]}
-    return output.answer(arguments, document, lambda: _show(arguments, made, budgets))
-
-
-class _Stages(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        output.message(record.getMessage())
-
-
-def _show_stages() -> None:
-    """What a release is doing, on stderr."""
-    log = logging.getLogger("dpicl.own.job")
-    if not log.handlers:
-        log.addHandler(_Stages())
-        log.setLevel(logging.INFO)
-        log.propagate = False
-
-
-def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence[SetStanding]) -> None:
-    privacy, card = made.card["privacy"], arguments.out.with_name(f"{arguments.out.stem}.card.md")
+def _show_made(made: PrivateRelease, given: Mapping[str, Any]) -> None:
+    budgets = _budgets(made)
+    privacy, out = made.card["privacy"], Path(given["out"])
     if not made.card["private"]:
-        output.message(f"dpicl: {made.card['warning']}")
+        message(f"dpicl: {made.card['warning']}")
     count = output.count(len(made.answers), "answer") if made.queries else output.count(len(made.prompt.texts), "text")
     what = f"The state of {made.card['mechanism']}" if made.state is not None else count
     output.emit(
-        f"{what} in {arguments.out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
-        f" delta = {privacy['delta']:g}; card: {card}"
+        f"{what} in {out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
+        f" delta = {privacy['delta']:g}; card: {out.with_name(f'{out.stem}.card.md')}"
     )
     if made.card["utility"] is None:
         output.emit(f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}.")
     if made.state is not None:
-        words = ["dpicl", "answer", arguments.mechanism, "--state", str(arguments.out), "--queries", "FILE"]
-        words += [word for _, name, value in arguments.option for word in ("--option", f"{name}={value}")]
-        words += [] if arguments.model == "embedded" else ["--model", arguments.model]
-        words += [word for plugin in arguments.plugin for word in ("--plugin", str(plugin))]
+        words = ["dpicl", "answer", str(given["mechanism"]), "--state", str(out), "--queries", "FILE"]
+        words += [
+            word
+            for name, value in (given.get("options") or {}).items()
+            for word in ("--option", f"{name.rpartition('.')[2]}={value}")
+        ]
+        words += [] if given.get("model", "embedded") == "embedded" else ["--model", given["model"]]
+        words += [word for plugin in p.as_list(given.get("plugins", ())) for word in ("--plugin", str(plugin))]
         output.emit(f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}")
     if "state_sha256" in made.card:
         output.emit("Nothing was charged: the answers follow from what was released before.")
@@ -171,3 +118,193 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
         )
         if each.releases == 1:
             output.emit(f"This budget is new; it is kept in {private_folder()}")
+
+
+def _budgets(made: PrivateRelease) -> list[SetStanding]:
+    return [stands for _, stands in read_standings() if stands.private_set in made.charged_to]
+
+
+def _document(made: PrivateRelease, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"out": given["out"], "card": made.card, "budgets": [asdict(each) for each in _budgets(made)]}
+
+
+@p.verb(
+    "dpicl release tang --data tickets.csv --labels billing,technical,refund --size 100 --epsilon 1 --delta 1e-6 --out"
+    " demos.jsonl",
+    show=_show_made,
+    document=_document,
+    needs=("data", "epsilon", "out"),
+)
+def release(
+    mechanism: Annotated[GivenMechanism, p.OneMechanism],
+    *,
+    shots: p.Shots = 4,
+    format: Literal["jsonl", "prompt", "chat"] | None = None,
+    **own: Unpack[Own],
+) -> PrivateRelease:
+    """Demonstrations (or an instruction) from the private records of a file, once, charged to their budget.
+
+    A prepared mechanism releases its state instead: `answer` answers any number of queries from it.
+
+    Labels are those of a classification (a list, or a dictionary from those in the file to better words), unless a
+    known task is named. Secure noise needs a declared size. Where they are left out, epsilon is 1 and delta 1e-6.
+    Raises UsageError for what does not fit, BudgetExceeded where the set's limit would be passed, UnsavedRelease where
+    what was released cannot be written.
+
+    format: of the file: JSONL of texts and labels (default), a prompt, or a chat's messages; what a prepared
+        mechanism releases has a format of its own.
+    """
+    kinds, otherwise = ("demonstrations", "prepared"), "answers queries; use `dpicl answer` (dpicl.answer)"
+    job = _job(mechanism, own, kinds, otherwise, shots)
+    if job.mechanism.reads_all and format is not None:
+        raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
+    check_format(format or "jsonl", job.asked)
+    return _saved(_made(job, own), own.get("out"), format or "jsonl")
+
+
+@p.verb(
+    "dpicl answer embedding_centroids --data tickets.csv --labels billing,technical,refund --size 100 --queries new.txt"
+    " --epsilon 1 --delta 1e-6 --out answers.jsonl\n"
+    "dpicl answer embedding_centroids --state desk.json --queries new.txt --out answers.jsonl",
+    show=_show_made,
+    document=_document,
+    needs=("out",),
+)
+def answer(
+    mechanism: Annotated[GivenMechanism, p.OneMechanism],
+    *,
+    queries: Annotated[Path | str | Sequence[str], p.Flag(metavar="FILE")],
+    state: p.OnePath | None = None,
+    **own: Unpack[Own],
+) -> PrivateRelease:
+    """Answers to queries from the private records of a file, charged to their budget: for all queries together.
+
+    An answer mechanism pays for each query (a program may give a list of texts). A prepared one releases once and
+    answers them all; answers from the state that it released are post-processing, so nothing is charged. Mechanism and
+    options are then those that the state was made with: a file does not decide what is loaded.
+    Everything else is as for `release`. Raises DataError for a file that is no state.
+
+    queries: public texts: JSONL or a table with the text's field (and `id`), or .txt with one a line.
+    state: what `dpicl release` wrote for a prepared mechanism, in place of --data and all that goes with it: costs
+        nothing more.
+    """
+    if state is not None:
+        return _answer_from(Path(state), mechanism, queries, own)
+    if missing := [f"--{name}" for name in ("data", "epsilon") if own.get(name) is None and _is_needed(name)]:
+        raise UsageError(
+            f"{' and '.join(missing)} must be given, to answer from private records; or --state FILE, to answer from"
+            " what was released before."
+        )
+    said = "releases demonstrations, which answer any query; use `dpicl release` (dpicl.release)"
+    job = _job(mechanism, own, ("answers", "prepared"), said)
+    asked = _asked_queries(queries, job.own)
+    return _saved(_made(job, own, asked), own.get("out"))
+
+
+def _is_needed(name: str) -> bool:
+    """Whether it must be given: a program may leave epsilon out."""
+    return name == "data" or bool(call.COMMAND.get())
+
+
+def _answer_from(file: Path, mechanism: GivenMechanism, queries: Any, own: Own) -> PrivateRelease:
+    if extra := [name for name in own if name not in _WITH_STATE and own.get(name) is not None]:
+        raise UsageError(
+            f"--state answers from what was released before, and reads no record; leave out"
+            f" --{extra[0].replace('_', '-')}."
+        )
+    given = _given_of(mechanism, own, ("prepared",), "prepares nothing; give --data (dpicl.answer)")
+    found = read_state(file)
+    task = public_task(found)
+    resolved = resolve_options(given.cls, task.name, {**given.options, **p.options_of(given.name, own.get("options"))})
+    built = cast(PreparedMechanism, build(given.cls, resolved))
+    require_same(found, built, resolved)
+    asked = _asked_queries(queries, replace(found.own, text_field=own.get("text_field")))
+    out = own.get("out")
+    if out is not None:
+        try_places(Path(out))
+    lm = models.load(own.get("model") or "embedded")
+    answers = answers_from(found, built, lm, asked)
+    lm.verify_unchanged()
+    return _saved(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
+
+
+def _saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
+    """Writes the release. One that cannot be written is put on stdout by a command: it was paid for."""
+    try:
+        return save_release(made, out, format)
+    except UnsavedRelease as error:
+        if call.COMMAND.get():
+            output.emit(error.release.text(format))
+            output.emit_json(error.release.card)
+        raise
+
+
+def _job(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: str, shots: int = 4) -> ReleaseJob:
+    """What is to be released, checked before a record is read."""
+    if own.get("data") is None:
+        raise UsageError("A release needs 'data' (--data), the file of private records.")
+    given = _given_of(mechanism, own, kinds, otherwise)
+    epsilon = own.get("epsilon") or 1.0
+    if math.isinf(epsilon):
+        raise UsageError("A release at epsilon = inf is not private: it publishes the records; give a finite epsilon.")
+    labels = p.as_labels(own.get("labels") or {})
+    fields = own.get("text_field"), own.get("label_field"), own.get("text_is") or "text"
+    records = OwnRecords(labels, own.get("task"), *fields)
+    config = ReleaseConfig(
+        epsilon=epsilon,
+        delta=own.get("delta") or 1e-6,
+        seed=own.get("seed") or 0,
+        shots=shots,
+        noise=own.get("noise") or "secure",
+        allow_large_delta=bool(own.get("allow_large_delta")),
+    )
+    options = p.options_of(given.name, own.get("options"))
+    return ReleaseJob.checked(given, records, own.get("model") or "embedded", config, own.get("size") or [], options)
+
+
+def _given_of(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: str) -> Given:
+    found = given_mechanism(mechanism, p.as_list(own.get("plugins") or ()))
+    if found.cls.kind not in kinds:
+        raise UsageError(f"{found.name} {otherwise}.")
+    return found
+
+
+def _made(job: ReleaseJob, own: Own, asked: Sequence[Query] = ()) -> PrivateRelease:
+    data, public, test = (None if given is None else as_table(given) for given in map(own.get, _TABLES))
+    assert data is not None  # `_job` checked it
+    default = re.sub(r"[^A-Za-z0-9_.-]", "_", data.stem).lstrip("_.-")[:80] or "records"
+    payer = ChargeTo(own.get("private_set"), default, own.get("total_epsilon"))
+    out = own.get("out")
+    with _stages():
+        return job.run(data, public, payer, asked, out=None if out is None else Path(out), public_test=test)
+
+
+class _Stages(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        message(record.getMessage())
+
+
+@contextmanager
+def _stages() -> Iterator[None]:
+    """Inside, a command says on stderr what its release is doing."""
+    log, level = logging.getLogger("dpicl.own.job"), logging.getLogger("dpicl.own.job").level
+    handlers = [_Stages()] if call.COMMAND.get() else []
+    for handler in handlers:
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            log.removeHandler(handler)
+            log.setLevel(level)
+
+
+def _asked_queries(given: Any, own: OwnRecords) -> list[Query]:
+    """Raises UsageError for what are no queries, and DataError for a file of none."""
+    if isinstance(given, str | Path):
+        return queries_of(Path(given), own)
+    texts = p.as_list(given)
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise UsageError("answer: 'queries' must be a file, or a list of texts.")
+    return [query_of(str(number), text) for number, text in enumerate(texts, start=1)]

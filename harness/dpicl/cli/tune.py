@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
-import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
-from dpicl.api.tuning import Tuning, tune
-from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command
-from dpicl.engines.settings import ENGINES
-
-
-def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(subparsers, "tune", "dpicl tune record --engine local", _tune)
-    parser.add_argument("suite", metavar="SUITE", help="a suite file, or the name of a shipped suite")
-    parser.share("--results", "--plugin")
-    parser.repeated("--task", "T", "task")
-    parser.count("--limit", "N", "test records of each task")
-    parser.count("--shots", "K", "demonstrations, fewer than the suite's where those take too long")
-    parser.choice("--engine", ENGINES[:2], "this process, or worker processes (default: inline)", default="inline")
-    parser.count("--workers", "N", "workers of the engine (default: one for two cores)")
+from dpicl.api.evaluate import run_selection
+from dpicl.api.parameters import Count, Limit, Plugins, Results, Shots, SuiteName, Tasks, as_list, verb
+from dpicl.cli import call, output
+from dpicl.core.errors import UsageError, require_known
+from dpicl.core.paths import DEFAULT_RESULTS, find_suite
+from dpicl.plan.selection import select, selection_of, task_facts
+from dpicl.plan.suite import Changes, load_suite
+from dpicl.plan.suite_rows import Tuned
+from dpicl.plan.tuning import choose_settings, require_writable, tuning_suite, write_choice
 
 
-def _tune(arguments: argparse.Namespace) -> int:
-    found = tune(
-        arguments.suite,
-        results=Path(arguments.results),
-        plugins=arguments.plugin,
-        tasks=arguments.task,
-        limit=arguments.limit,
-        shots=arguments.shots,
-        engine=arguments.engine,
-        workers=arguments.workers,
-        command=shlex.join(["dpicl", *arguments.argv]),
-    )
-    document = {**found.tuned.model_dump(mode="json"), "file": found.path}
-    return output.answer(arguments, document, lambda: _show(found))
+@dataclass(frozen=True)
+class Tuning:
+    """The choice, and the file that it was written into."""
+
+    tuned: Tuned
+    path: Path
 
 
-def _show(found: Tuning) -> None:
+def _show(found: Tuning, given: Mapping[str, Any]) -> None:
     rows = []
     for row, settings in found.tuned.rows.items():
         for place, one in enumerate(settings):
@@ -48,3 +34,46 @@ def _show(found: Tuning) -> None:
             rows.append([row if place == 0 else "", said, f"{one.score:.3f}", "chosen" if place == 0 else ""])
     output.emit_table(["row", "setting", "score", ""], rows)
     output.emit(f"\nWritten to {found.path}. Scores are means over {', '.join(found.tuned.records)}.")
+
+
+@verb(
+    "dpicl tune record --engine local",
+    show=_show,
+    document=lambda found, given: {**found.tuned.model_dump(mode="json"), "file": found.path},
+)
+def tune(
+    suite: SuiteName,
+    *,
+    results: Results = DEFAULT_RESULTS,
+    plugins: Plugins = (),
+    task: Tasks = (),
+    test_records: Limit | None = None,
+    shots: Shots | None = None,
+    engine: Literal["inline", "local"] = "inline",
+    workers: Count | None = None,
+) -> Tuning:
+    """Chooses the tuned options of a suite (dpicl.plan.tuning) and writes them into SUITE.tuned.yaml beside it.
+
+    Each row runs on the first task that it can do; without `task`, of all whose own records are real.
+    What is finished is kept under ``results``, and the same call goes on from there.
+    Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
+    failed.
+
+    shots: demonstrations, fewer than the suite's where those take too long.
+    engine: this process, or worker processes (default: inline).
+    workers: workers of the engine (default: one for two cores).
+    """
+    name, files, folder = str(suite), as_list(plugins), Path(results)
+    path, tasks = find_suite(name), as_list(task)
+    require_writable(path)
+    require_known(f"task of {name}", tasks, load_suite(path).tasks)
+    own = select(name, folder, files, Changes(tasks=tasks, test_records=test_records))
+    facts = task_facts()
+    sources = {task: facts[task](own.suite.source).source for task in own.suite.tasks}
+    made = tuning_suite(own.suite, sources, own.mechanisms, shots=shots)
+    selection = selection_of(made, own.mechanisms, folder, asked=name)
+    finished = run_selection(selection, tuple(files), engine, workers, True)
+    if failed := [note for note in finished.notes if note.startswith("failed")]:
+        raise UsageError(f"Nothing was chosen: {failed[0]}.")
+    tuned = choose_settings(own.suite, made, list(finished), call.line("dpicl.tune"))
+    return Tuning(tuned, write_choice(path, tuned))

@@ -1,6 +1,4 @@
-"""Boards for programs and notebooks: from a suite and a results folder to tables (docs/python.md). `dpicl board`,
-`dpicl plot` and `dpicl.board` build them here.
-"""
+"""From a suite and a results folder to its board: for `dpicl board`, `dpicl plot` and `dpicl compare`."""
 
 from __future__ import annotations
 
@@ -13,12 +11,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 
 from dpicl.attacks.results import AttackResult, External
 from dpicl.attacks.store import load_attacks, load_external
-from dpicl.core.errors import ResultError, UsageError, require_known
-from dpicl.core.messages import count, message
-from dpicl.core.paths import DEFAULT_RESULTS, find_suite, shipped_suites, slug
+from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.messages import count
+from dpicl.core.paths import find_suite
 from dpicl.core.plugins import Registered
 from dpicl.core.printable import printable
-from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.comparability import Admission, is_retired
@@ -26,18 +23,15 @@ from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
 from dpicl.leaderboards.render.columns import numbers
-from dpicl.leaderboards.render.console import to_text
-from dpicl.leaderboards.render.pairs_view import pair_json, pairs_blocks
 from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
 from dpicl.plan.presence import describe_completeness, find_skipped, select_current
-from dpicl.plan.selection import Selection, select
-from dpicl.plan.suite import Changes, Source
+from dpicl.plan.selection import Selection
 from dpicl.plan.tuning import describe_tuning
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import Store, describe_damaged
+from dpicl.results.store import describe_damaged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +42,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BoardView:
-    """A board and what it was built from. kept: our results on it.
+    """A board and what it was built from. kept: our results on it. skipped: why rows have no result on a task. page: of
+    its site, where one was written.
 
     It is shown as `dpicl board` shows it: on a terminal by rich, in a notebook as a table.
     """
@@ -58,6 +53,8 @@ class BoardView:
     kept: list[Result]
     evidence: Evidence
     retired: bool = False
+    skipped: Sequence[Mapping[str, str]] = ()
+    page: Path | None = None
 
     def rows(self) -> Iterator[Row]:
         """Every row of every table, in the board's order."""
@@ -81,104 +78,6 @@ class BoardView:
     def _repr_html_(self) -> str:
         frame = self.to_frame().map(lambda value: printable(value) if isinstance(value, str) else value)
         return str(frame.to_html(index=False, escape=True))
-
-
-def board(
-    suite: str | Path,
-    *,
-    results: Path | str = DEFAULT_RESULTS,
-    models: Sequence[str] = (),
-    source: Source | None = None,
-    test_records: int | None = None,
-    plugins: Sequence[Path | str] = (),
-    submissions: bool | Path | str = True,
-    retired: bool = False,
-) -> BoardView:
-    """The board of a suite (a file, or the name of a shipped one) from the results in a folder.
-
-    submissions: whether submitted methods stand on it, or the folder that holds them. retired: whether results of
-        retired versions are shown as well.
-    Raises UsageError for what is not known, ResultError where there is no result.
-    """
-    changes = Changes(models=models, source=source, test_records=test_records)
-    files = [Path(each) for each in plugins]
-    selection = select(str(suite), Path(results), files, changes)
-    folder = None if isinstance(submissions, bool) else Path(submissions)
-    own = [] if submissions is False else submissions_of(folder, message, str(suite), selection.suite.name)
-    return board_view(selection, own, retired, message)
-
-
-@dataclass(frozen=True)
-class RowsCompared:
-    """Two rows of a board side by side, shown as `dpicl compare` shows them. compared: the numbers."""
-
-    compared: RowComparison
-
-    def text(self) -> str:
-        """What a terminal shows."""
-        return to_text(pairs_blocks(self.compared))
-
-    def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with one row for each pair of rows: their difference, its interval, adjusted p, verdict."""
-        import pandas as pd
-
-        names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
-        found = [pair_json(pair) for pair in self.compared.pairs]
-        return pd.DataFrame(
-            [
-                {"first": one["first"]["row"], "second": one["second"]["row"], **{name: one[name] for name in names}}
-                for one in found
-            ]
-        )
-
-    def __repr__(self) -> str:
-        return printable(self.text(), styled=True)
-
-    def _repr_html_(self) -> str:
-        return str(self.to_frame().map(lambda v: printable(v) if isinstance(v, str) else v).to_html(index=False))
-
-
-def compare(
-    one: str,
-    other: str,
-    *,
-    suite: str | Path | None = None,
-    task: str | Sequence[str] = (),
-    epsilon: float | Sequence[float] = (),
-    results: Path | str = DEFAULT_RESULTS,
-    models: Sequence[str] = (),
-    source: Source | None = None,
-    test_records: int | None = None,
-    plugins: Sequence[Path | str] = (),
-) -> RowsCompared:
-    """Two rows of a board: which is better on each task, by how much, and how sure that is.
-
-    one, other: 'tang', or 'tang@1' for one ε. suite: None for the only shipped one whose results have both rows. task,
-    epsilon: which ones (all). The rest is as for `board`.
-    Raises UsageError for what is not known, with the closest names, and ResultError where there is no result.
-    """
-    asked = str(suite) if suite is not None else _suite_with(one, other, Path(results))
-    view = board(asked, results=results, models=models, source=source, test_records=test_records, plugins=plugins)
-    tasks = [task] if isinstance(task, str) else list(task)
-    epsilons = [float(epsilon)] if isinstance(epsilon, int | float) else [float(one) for one in epsilon]
-    return RowsCompared(compare_named(view.board, asked, one, other, tasks, epsilons))
-
-
-def _suite_with(one: str, other: str, results: Path) -> str:
-    """The shipped suite whose results have rows of both names. Raises UsageError where none has, or several have."""
-    labels = {
-        name: {folder.name for folder in Store(results, name).folder.glob("*/*") if folder.is_dir()}
-        for name in shipped_suites()
-    }
-    every = set().union(*labels.values())
-    wanted = {slug(parse_name(text, sorted(every)).label) for text in (one, other)}
-    found = [name for name, own in labels.items() if wanted <= own]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{one} and {other} stand on {len(found)} boards; choose one with --suite {'|'.join(found)}.")
-    require_known("row", sorted(wanted), every)
-    raise UsageError(f"No board under {results} has both {one} and {other}; name a suite with --suite, or run one.")
 
 
 def board_view(selection: Selection, submissions: Sequence[Submission], retired: bool, tell: Tell) -> BoardView:

@@ -30,7 +30,7 @@ class PrivateRelease:
     """What came out of one release, and its privacy card (a dictionary, as the card's JSON file has it).
 
     answers: id of the query -> its answer; empty for demonstrations and for a state. state: the content of the file
-    from which `dpicl.answer_from` answers any query; None but for a prepared mechanism that was given no queries.
+    from which `dpicl.answer` answers any query; None but for a prepared mechanism that was given no queries.
     charged_to: names of the private sets that paid.
     """
 

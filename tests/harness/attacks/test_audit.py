@@ -278,9 +278,9 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--epsilon", "0"), "epsilon must be above 0"),
-        (("--epsilon", "1", "--confidence", "1"), "a confidence lies in"),
-        (("--epsilon", "1", "--runs", "3"), "at least 8"),
+        (("--epsilon", "0"), "an epsilon above 0"),
+        (("--epsilon", "1", "--confidence", "1"), "between 0.5 and 1"),
+        (("--epsilon", "1", "--runs", "3"), "from 8"),
         (("--epsilon", "1", "--access", "grey-box"), "Unknown access"),
         (("--epsilon", "1", "--option", "slot=3"), "Unknown option of voting 'slot'"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from dpicl.api.exact import audit_exactly
+from dpicl import audit
 from dpicl.api.tables import failure
 from dpicl.attacks.exact_groups import _weights
 from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text, to_text
@@ -46,7 +46,7 @@ FAST = ("invisible_ink", "voting", "embedding_centroids")
 
 def audited(mechanism, task="agnews", **changes):
     given = {"epsilon": 1.0, "model": "sim", "source": "synthetic", "test_records": 6, "progress": False, **changes}
-    return audit_exactly(mechanism, task=task, **given)[0]
+    return audit(mechanism, task=task, exact=True, **given)[0]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def audited(mechanism, task="agnews", **changes):
 def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -> None:
     task, options = ROWS[name]
     for deal in ("alone", "sampled") if name not in ("private_evolution", "embedding_centroids") else ("alone",):
-        result = audited(name, task, options=options, deal=deal)
+        result = audited(name, task, options=options, other_records=deal)
         bound, proved = result.bound, result.privacy.epsilon_proved
         assert 0 <= bound.epsilon <= proved <= 1
         assert (bound.method, bound.confidence, result.settings["deal"]) == ("exact", 1.0, deal)
@@ -68,11 +68,12 @@ def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -
 
 def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None:
     task, options = ROWS["voting"]
-    own, chosen = (audited("voting", task, options=options, queries=9, asked=asked) for asked in ("own", "chosen"))
+    given = {"options": options, "covered_queries": 9}
+    own, chosen = (audited("voting", task, queries=asked, **given) for asked in ("own", "chosen"))
     assert chosen.counts["releases"] == 9 and chosen.id != own.id
     assert 0.95 * chosen.privacy.epsilon_proved <= chosen.bound.epsilon <= chosen.privacy.epsilon_proved
     with pytest.raises(UsageError, match="no query"):
-        audited("tang", task, asked="chosen")
+        audited("tang", task, queries="chosen")
 
 
 @pytest.mark.parametrize("copies", [2, 5, 10])
@@ -93,7 +94,7 @@ def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows
     one, two = (audited("voting", task, options=options, copies=k) for k in (1, 2))
     assert 1.5 * one.bound.epsilon < two.measures["group_epsilon"].value < two.measures["group_bound"].value
     with pytest.raises(UsageError, match="leave --other-records out"):
-        audited("voting", task, options=options, copies=2, deal="sampled")
+        audited("voting", task, options=options, copies=2, other_records="sampled")
 
 
 def test_weights_are_the_chances_of_copies_in_different_slots() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from dpicl.attacks.results import AttackResult
+from dpicl.api.parameters import OfResults, as_list, folder_of
 from dpicl.cli import output
+from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.messages import message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
@@ -39,17 +41,17 @@ OF_RECORD = ("record", "v1")
 _COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε")
 
 
-def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> int:
+def all_suites(given: OfResults, submissions: Sequence[Submission], html: Path | None) -> Answer:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
-    if arguments.limit is not None or arguments.source is not None or arguments.model:
+    if given.get("test_records") is not None or given.get("source") is not None or given.get("model"):
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
-    mechanisms = load_mechanisms(arguments.plugin)
-    known = load_evidence(arguments.results, mechanisms, output.message)
+    mechanisms, folder = load_mechanisms(as_list(given.get("plugins") or ())), folder_of(given)
+    known = load_evidence(folder, mechanisms, message)
     found, skipped = {}, {}
     records = Fingerprints(download=False)
     for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
         suite = load_suite(path)
-        kept, retired, selection = _results(arguments, suite, mechanisms)
+        kept, retired, selection = _results(folder, suite, mechanisms)
         kept, notes = select_current(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
@@ -57,30 +59,28 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
             found[suite.name] = replace(board, notes=(*state_of(selection, kept), *notes, *board.notes))
             skipped[suite.name] = skip_reasons(selection, kept)
     if not found:
-        raise ResultError(
-            f"There is no result of a shipped suite under {arguments.results}; make some with `dpicl run quick`."
-        )
+        raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
     page = None
-    if arguments.html:
+    if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, arguments.html, mechanisms, skipped, every)
+        page = write_all(found, html, mechanisms, skipped, every)
     lines = suites_json(found)
-    if arguments.json:
-        output.emit_json({"suites": lines, "page": page})
-        return 0
-    named = [line | {"model": model_name(line["model"])} for line in lines]
-    best = ("; ".join(answer["text"] for answer in line["answers"]) or "no row has a rank" for line in lines)
-    rows = [[*(str(line[name]) for name in _COLUMNS[:-1]), said] for line, said in zip(named, best, strict=True)]
-    output.emit_table(_COLUMNS, rows)
-    output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
-    return 0
+
+    def show() -> None:
+        named = [line | {"model": model_name(line["model"])} for line in lines]
+        best = ("; ".join(answer["text"] for answer in line["answers"]) or "no row has a rank" for line in lines)
+        rows = [[*(str(line[name]) for name in _COLUMNS[:-1]), said] for line, said in zip(named, best, strict=True)]
+        output.emit_table(_COLUMNS, rows)
+        output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
+
+    return Answer({"suites": lines, "page": page}, show)
 
 
 def _results(
-    arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
+    folder: Path, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
 ) -> tuple[list[Result], list[Result], Selection]:
     """(results of the suite as it is now, results of retired versions, the cells of every source of records)."""
-    store = Store(arguments.results, suite.name)
+    store = Store(folder, suite.name)
     results, damaged = store.load_all()
     output.report_damaged(damaged, moved=False)
     current = [result for result in results if result.suite.hash == suite.hash]
@@ -91,30 +91,27 @@ def _results(
         facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
         cells += expand(chosen, mechanisms, facts)
     selection = Selection(suite.name, suite, dict(mechanisms), cells, store)
-    return *standing(results, selection, output.message), selection
+    return *standing(results, selection, message), selection
 
 
-def show_attacks(arguments: argparse.Namespace) -> int:
+def every_attack(given: OfResults, html: Path | None) -> Answer:
     """Every attack and audit under a results folder, whether a suite has a row for it or not."""
-    if arguments.limit is not None:
+    if given.get("test_records") is not None:
         raise UsageError("--limit is about the test records of a suite; `dpicl board attacks` has none.")
-    attacks, external = read_evidence(arguments.results, output.message)
-    chosen = [one for one in attacks if _chosen(one, arguments)]
-    board = build_attacks(chosen, external)
-    page = pages.write({"index.html": attacks_page(board)}, arguments.html) if arguments.html else None
-    if arguments.json:
-        output.emit_json({**attacks_json(board), "page": page})
-        return 0
-    if len(chosen) < len(attacks):
-        output.message(f"{output.count(len(attacks) - len(chosen), 'attack')} with another model or source left out.")
-    output.emit(render_attacks(board), styled=True)
-    if page:
-        output.emit(f"Page: {page}")
-    return 0
+    models, source = as_list(given.get("model") or ()), given.get("source")
+    attacks, external = read_evidence(folder_of(given), message)
+    subjects = [(one, one.subject) for one in attacks]
+    kept = [
+        one for one, own in subjects if own.model in (models or [own.model]) and source in (None, "auto", own.source)
+    ]
+    board = build_attacks(kept, external)
+    page = pages.write({"index.html": attacks_page(board)}, html) if html else None
 
+    def show() -> None:
+        if len(kept) < len(attacks):
+            message(f"{output.count(len(attacks) - len(kept), 'attack')} with another model or source left out.")
+        output.emit(render_attacks(board), styled=True)
+        if page:
+            output.emit(f"Page: {page}")
 
-def _chosen(result: AttackResult, arguments: argparse.Namespace) -> bool:
-    subject = result.subject
-    return (not arguments.model or subject.model in arguments.model) and (
-        arguments.source in (None, "auto", subject.source)
-    )
+    return Answer({**attacks_json(board), "page": page}, show)

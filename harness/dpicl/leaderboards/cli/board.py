@@ -2,122 +2,122 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated, Any, Unpack
 
+from dpicl.api import parameters as p
 from dpicl.cli import output
-from dpicl.cli.arguments import (
-    Parser,
-    Subparsers,
-    add_command,
-    add_results_flags,
-    epsilon,
-    selected,
-)
+from dpicl.cli.output import Answer
+from dpicl.cli.selecting import selected
 from dpicl.core.errors import UsageError
 from dpicl.core.memory import no_collection
+from dpicl.core.messages import message
 from dpicl.leaderboards.api import BoardView, board_view, skip_reasons, submissions_of
 from dpicl.leaderboards.cli import all_boards
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import chosen
-from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.page import refuse_among
 from dpicl.leaderboards.render.terminal import render_terminal
 
-
-def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(subparsers, "board", "dpicl board field --task agnews --epsilon 1 --html site", _board)
-    add_flags(parser)
-    add_filters(parser)
-    parser.add_argument("--attacks", action="store_true", help="also show every attack on the rows")
-    parser.add_argument("--full", action="store_true", help="show every table of every task, not the answer alone")
-    parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
-    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
+#: The words in place of a suite.
+_ALL, _ATTACKS = "all", "attacks"
 
 
-def add_flags(parser: Parser) -> None:
-    """Which results and submissions stand on the board."""
-    add_results_flags(parser)
-    parser.add_argument(
-        "--submissions", type=Path, metavar="DIR", help="submitted methods to show (default: those of the project)"
+class OfBoard(p.OfResults, total=False):
+    """Which results and submissions stand on a board."""
+
+    submissions: Annotated[
+        p.OnePath, p.Flag("submitted methods to show (default: those of the project)", metavar="DIR")
+    ]
+    no_submissions: Annotated[bool, p.Flag("show our own results alone")]
+
+
+def view(suite: str | Path, given: OfBoard, retired: bool = False) -> BoardView:
+    """The board of a suite. Raises ResultError without a result for it."""
+    selection = selected(suite, given)  # type: ignore[arg-type]
+    folder = given.get("submissions")
+    own = (
+        [] if given.get("no_submissions") else submissions_of(_path(folder), message, str(suite), selection.suite.name)
     )
-    parser.add_argument("--no-submissions", action="store_true", help="show our own results alone")
+    return board_view(selection, own, retired, message)
 
 
-def add_filters(parser: Parser) -> None:
-    """What is shown of a board. The board itself is the whole suite's, so these are other names than in `selected`."""
-    for flag, kept, letter, what, type in (
-        ("--task", "tasks", "T", "task", str),
-        ("--mechanism", "labels", "M", "row or mechanism of the board", str),
-        ("--epsilon", "epsilons", "E", "target epsilon", epsilon),
-    ):
-        parser.repeated(flag, letter, what, type, dest=kept)
+def _path(given: Path | str | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
-def submitted(arguments: argparse.Namespace, file: str | None, suite: str | None = None) -> list[Submission]:
-    """The submissions that the flags select; see `submissions_of`."""
-    return [] if arguments.no_submissions else submissions_of(arguments.submissions, output.message, file, suite)
-
-
-def view(arguments: argparse.Namespace, retired: bool = False) -> BoardView:
-    """The board that the flags of `add_flags` select. Raises ResultError without a result for it."""
-    selection = selected(arguments)
-    own = submitted(arguments, arguments.suite, selection.suite.name)
-    return board_view(selection, own, retired, output.message)
-
-
-def refuse_filters(arguments: argparse.Namespace) -> None:
-    """Raises UsageError for a flag that chooses rows of one suite."""
-    for flag, given in (
-        ("--task", "tasks"),
-        ("--mechanism", "labels"),
-        ("--epsilon", "epsilons"),
-        ("--attacks", "attacks"),
-    ):
-        if getattr(arguments, given):
-            raise UsageError(
-                f"{flag} chooses what is shown of one suite; give its name in place of '{arguments.suite}'."
-            )
-
-
-def _board(arguments: argparse.Namespace) -> int:
-    with no_collection():  # what a board is made of stays until the command ends
-        return _shown(arguments)
-
-
-def _shown(arguments: argparse.Namespace) -> int:
-    refuse_among([arguments.results], arguments.html)
-    if arguments.suite in (all_boards.ATTACKS, all_boards.ALL):
-        refuse_filters(arguments)
-    if arguments.suite == all_boards.ATTACKS:
-        return all_boards.show_attacks(arguments)
-    if arguments.suite == all_boards.ALL:
-        return all_boards.show(arguments, submitted(arguments, None))
-    made = view(arguments, arguments.retired)
-    board, selection = made.board, made.selection
-    shown = chosen(board, arguments.tasks, arguments.labels, arguments.epsilons)
-    skipped = skip_reasons(selection, made.kept)
-    page = None
-    if arguments.html:
-        attacks, external = made.evidence.attacks, made.evidence.external
-        every = build_attacks(attacks, external) if attacks or external else None
-        page = write_html(board, arguments.html, selection.mechanisms, skipped, every)
-    tasks, labels = arguments.tasks, arguments.labels
-    skipped = [one for one in skipped if (not tasks or one["task"] in tasks) and (not labels or one["label"] in labels)]
-    if arguments.json:
-        output.emit_json({**board_json(shown), "skipped": skipped, "page": page})
-        return 0
-    full = arguments.full or bool(arguments.labels)
-    epsilon = arguments.epsilons[0] if arguments.epsilons else None
-    text = render_terminal(shown, retired=arguments.retired, attacks=arguments.attacks, full=full, epsilon=epsilon)
+def _show(view: BoardView, given: Mapping[str, Any]) -> None:
+    selection = view.selection
+    attacks, full = bool(given.get("attacks")), bool(given.get("full") or given.get("mechanism"))
+    epsilons = p.as_list(given.get("epsilon") or ())
+    epsilon = float(epsilons[0]) if epsilons else None
+    text = render_terminal(view.board, retired=view.retired, attacks=attacks, full=full, epsilon=epsilon)
     output.emit(text, styled=True)
-    for item in skipped if full or arguments.attacks else ():
+    for item in view.skipped if full or attacks else ():
         output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
     command = selection.command("board")
-    if page:
-        output.emit(f"Page: {page}")
+    if view.page:
+        output.emit(f"Page: {view.page}")
     output.emit(f"Next: {command} --full, --attacks or --html site; {selection.command('compare ROW ROW --suite')}")
-    return 0
+
+
+def _document(view: BoardView, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {**board_json(view.board), "skipped": view.skipped, "page": view.page}
+
+
+@p.verb("dpicl board field --task agnews --epsilon 1 --html site", show=_show, document=_document)
+def board(
+    suite: p.SuiteName,
+    *,
+    task: p.Tasks = (),
+    mechanism: p.Rows = (),
+    epsilon: p.SomeEpsilons = (),
+    attacks: bool = False,
+    full: bool = False,
+    retired: bool = False,
+    html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
+    **given: Unpack[OfBoard],
+) -> BoardView | Answer:
+    """The board of a suite (a file, or the name of a shipped one) from the results in a folder.
+
+    The suite "all" lists every suite, "attacks" every attack and audit.
+    Raises UsageError for what is not known, ResultError where there is no result.
+
+    mechanism: row or mechanism of the board; may be repeated (or A,B).
+    epsilon: target epsilon; may be repeated (or A,B).
+    attacks: also show every attack on the rows.
+    full: show every table of every task, not the answer alone.
+    retired: also show results of retired versions of the suite.
+    html: also write the board as a site, DIR/index.html.
+    """
+    folder = _path(html)
+    refuse_among([p.folder_of(given)], folder)
+    with no_collection():  # what a board is made of stays until the command ends
+        if suite in (_ALL, _ATTACKS):
+            chosen_rows = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon, "--attacks": attacks}
+            if wrong := [flag for flag, value in chosen_rows.items() if value]:
+                raise UsageError(f"{wrong[0]} chooses what is shown of one suite; give its name in place of '{suite}'.")
+            if suite == _ATTACKS:
+                return all_boards.every_attack(given, folder)
+            own = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
+            return all_boards.all_suites(given, own, folder)
+        made = view(suite, given, retired)
+        tasks, rows = p.as_list(task), p.as_list(mechanism)
+        skipped = skip_reasons(made.selection, made.kept)
+        page = None
+        if folder is not None:
+            found, external = made.evidence.attacks, made.evidence.external
+            every = build_attacks(found, external) if found or external else None
+            page = write_html(made.board, folder, made.selection.mechanisms, skipped, every)
+        return replace(
+            made,
+            board=chosen(made.board, tasks, rows, p.as_list(epsilon)),
+            skipped=[
+                one for one in skipped if (not tasks or one["task"] in tasks) and (not rows or one["label"] in rows)
+            ],
+            page=page,
+        )

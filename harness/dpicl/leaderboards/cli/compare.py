@@ -6,90 +6,171 @@ results are two releases of one model, cell by cell.
 
 from __future__ import annotations
 
-import argparse
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
-from dpicl.cli import output
-from dpicl.cli.arguments import Parser, Subparsers, add_command, api_kwargs, numeric
-from dpicl.core.errors import ResultError, UsageError
+from dpicl.api import parameters as p
+from dpicl.cli import call, output
+from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.files import put_whole
-from dpicl.leaderboards.api import compare as compare_rows
+from dpicl.core.messages import message
+from dpicl.core.paths import shipped_suites, slug
+from dpicl.core.printable import printable
+from dpicl.leaderboards.cli.board import view
+from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
-from dpicl.leaderboards.compare.verdicts import Settings, compare
+from dpicl.leaderboards.compare.verdicts import Comparison, Settings
+from dpicl.leaderboards.compare.verdicts import compare as compare_sides
 from dpicl.leaderboards.render import comparison_view
-from dpicl.leaderboards.render.pairs_view import pairs_json
+from dpicl.leaderboards.render.console import to_text
+from dpicl.leaderboards.render.pairs_view import pair_json, pairs_blocks, pairs_json
+from dpicl.results.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
 _STDOUT = "-"
-_OF_ROWS = ("--suite", "--results", "--plugin", "--source", "--limit", "--model")
-_OF_RELEASES = (
-    *("--fail-on-regression", "--allow-missing", "--alpha", "--min-effect", "--metric", "--markdown"),
-    "--mechanism",
+_OF_ROWS = ("suite", "results", "plugins", "source", "test_records", "model")
+_OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "metric", "markdown", "mechanism")
+#: An epsilon of results may be 0.
+ZERO_TOO = p.each(cast(Any, p.within(0, math.inf, "low").check))
+
+
+@dataclass(frozen=True)
+class RowsCompared:
+    """Two rows of a board side by side, shown as `dpicl compare` shows them. compared: the numbers."""
+
+    compared: RowComparison
+
+    def text(self) -> str:
+        """What a terminal shows."""
+        return to_text(pairs_blocks(self.compared))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with one row for each pair of rows: their difference, its interval, adjusted p, verdict."""
+        import pandas as pd
+
+        names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
+        found = [pair_json(pair) for pair in self.compared.pairs]
+        return pd.DataFrame(
+            [
+                {"first": one["first"]["row"], "second": one["second"]["row"], **{name: one[name] for name in names}}
+                for one in found
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return printable(self.text(), styled=True)
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().map(lambda v: printable(v) if isinstance(v, str) else v).to_html(index=False))
+
+    def document(self) -> Any:
+        """What --json prints."""
+        return pairs_json(self.compared)
+
+
+@dataclass(frozen=True)
+class ReleasesCompared:
+    """Two releases cell by cell. compared: the numbers. code: of the command."""
+
+    compared: Comparison
+    code: int = 0
+
+    def text(self) -> str:
+        """What a terminal shows."""
+        return comparison_view.render_terminal(self.compared)
+
+    def markdown(self) -> str:
+        return comparison_view.render_markdown(self.compared)
+
+    def document(self) -> Any:
+        """What --json prints."""
+        return comparison_view.comparison_json(self.compared)
+
+    def __repr__(self) -> str:
+        return printable(self.text(), styled=True)
+
+
+def _show(found: RowsCompared | ReleasesCompared, given: Mapping[str, Any]) -> None:
+    if given.get("markdown") == _STDOUT and isinstance(found, ReleasesCompared):
+        output.emit(found.markdown())
+    else:
+        output.emit(found.text(), styled=True)
+
+
+@p.verb(
+    "dpicl compare tang pta --suite field --epsilon 1",
+    show=_show,
+    document=lambda found, given: found.document(),
 )
+def compare(
+    base: Annotated[p.Text, p.Flag(metavar="BASE", read=str)],
+    candidate: Annotated[p.Text, p.Flag(metavar="CANDIDATE", read=str)],
+    *,
+    task: p.Tasks = (),
+    epsilon: Annotated[p.SomeEpsilons, p.Flag(check=ZERO_TOO)] = (),
+    suite: p.SuiteName | None = None,
+    fail_on_regression: bool = False,
+    allow_missing: bool = False,
+    alpha: Annotated[float, p.within(0, 1), p.Flag(metavar="A")] = 0.05,
+    min_effect: Annotated[float, p.within(0, 1, "low"), p.Flag(metavar="X")] = 0.01,
+    metric: Annotated[p.Text | None, p.Flag(metavar="M")] = None,
+    mechanism: p.Rows = (),
+    markdown: Annotated[p.Text | None, p.Flag(metavar="FILE")] = None,
+    **given: Unpack[p.OfResults],
+) -> RowsCompared | ReleasesCompared:
+    """Two rows of a board: which is better on each task, by how much, and how sure that is. Or two releases of a model.
 
+    Raises UsageError for what is not known, with the closest names, and ResultError where there is no result.
 
-def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "compare",
-        "dpicl compare tang pta --suite field --epsilon 1",
-        _compare,
-    )
-    flag = parser.add_argument
-    flag("base", metavar="BASE", help="a row (tang, tang@1), or result file or folder of what is there")
-    flag("candidate", metavar="CANDIDATE", help="another row, or result file or folder of what is to come")
-    flag("--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing")
-    flag("--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base")
-    share = numeric(lambda value: 0 < value < 1, "it must lie between 0 and 1, both excluded")
-    flag("--alpha", type=share, default=0.05, metavar="A", help="family-wise error over all cells (default: 0.05)")
-    effect = numeric(lambda value: 0 <= value < 1, "it must lie between 0 and 1")
-    flag("--min-effect", type=effect, default=0.01, metavar="X", help="smallest change that counts (default: 0.01)")
-    flag("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
-    add_cell_flags(parser)
-    flag("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
-    rows = parser.add_argument_group("for two rows")
-    rows.add_argument("--suite", metavar="SUITE", help="suite of the board (default: the one that has both rows)")
-    parser.share("--results", "--plugin")
-    parser.share("--source", default=None)
-    parser.count("--limit", "N", "test records of each task")
-    parser.repeated("--model", "X", "model")
-
-
-def add_cell_flags(parser: Parser) -> None:
-    """Which cells of result files; each may be repeated."""
-    parser.repeated("--task", "T", "task")
-    parser.repeated("--mechanism", "M", "row or mechanism")
-    parser.repeated("--epsilon", "E", "target epsilon", numeric(lambda value: value >= 0, "epsilon is 0 or above"))
-
-
-def _compare(arguments: argparse.Namespace) -> int:
-    if _names_rows(arguments):
-        return _compare_rows(arguments)
-    _refuse(arguments, _OF_ROWS, "of two rows of a board", "two result folders")
-    if arguments.json and arguments.markdown == _STDOUT:
+    base: a row (tang, tang@1), or result file or folder of what is there.
+    candidate: another row, or result file or folder of what is to come.
+    epsilon: target epsilon; may be repeated (or A,B).
+    suite: suite of the board (default: the one that has both rows).
+    fail_on_regression: exit code 1 when a cell got worse or is missing.
+    allow_missing: the candidate may lack rows, seeds and metrics of the base.
+    alpha: family-wise error over all cells (default: 0.05).
+    min_effect: smallest change that counts (default: 0.01).
+    metric: metric to compare (default: the main metric of each task).
+    markdown: also write it as Markdown; '-' prints that instead.
+    """
+    own = locals()
+    said = {**own, **given}
+    rows = _names_rows(base, candidate, suite)
+    flags, whose, what = (_OF_RELEASES, "of two releases", "two rows") if rows else (
+        _OF_ROWS, "of two rows of a board", "two result folders"
+    )  # fmt: skip
+    known = p.parameters(compare)
+    for name in flags:
+        if p.as_list(said.get(name) or ()) not in ([], [known[name].default]):
+            raise UsageError(f"{known[name].written} is a flag {whose}, and {what} are compared here; leave it out.")
+    if markdown == _STDOUT and "--json" in call.COMMAND.get():
         raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
-    base, candidate = read_side("base", Path(arguments.base)), read_side("candidate", Path(arguments.candidate))
-    settings = Settings(**api_kwargs(Settings, arguments))
-    wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon)))
-    comparison = compare(base, candidate, settings, wanted)
-    for side in (base, candidate):
+    if rows:
+        asked = str(suite) if suite is not None else _suite_with(base, candidate, p.folder_of(given))
+        made = view(asked, given)  # type: ignore[arg-type]
+        return RowsCompared(compare_named(made.board, asked, base, candidate, p.as_list(task), p.as_list(epsilon)))
+    before, after = read_side("base", Path(base)), read_side("candidate", Path(candidate))
+    settings = Settings(alpha=alpha, min_effect=min_effect, allow_missing=allow_missing, metric=metric)
+    wanted = Filter(*map(tuple, map(p.as_list, (task, mechanism, epsilon))))
+    comparison = compare_sides(before, after, settings, wanted)
+    for side in (before, after):
         if side.foreign:
-            output.message(
+            message(
                 f"dpicl: left out {output.count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
                 f" for example {side.foreign[0]}."
             )
-    if arguments.markdown == _STDOUT:
-        output.emit(comparison_view.render_markdown(comparison))
-    elif arguments.markdown:
-        _write(Path(arguments.markdown), comparison_view.render_markdown(comparison))
-    if arguments.json:
-        output.emit_json(comparison_view.comparison_json(comparison))
-    elif arguments.markdown != _STDOUT:
-        output.emit(comparison_view.render_terminal(comparison), styled=True)
-    return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0
+    found = ReleasesCompared(comparison, REGRESSED if fail_on_regression and comparison.regressed else 0)
+    if markdown not in (None, _STDOUT):
+        _write(Path(str(markdown)), found.markdown())
+    return found
 
 
 def _write(path: Path, text: str) -> None:
@@ -101,41 +182,29 @@ def _write(path: Path, text: str) -> None:
         raise ResultError(f"Cannot write {path}: {error.strerror}; choose another file with --markdown.") from error
 
 
-def _names_rows(arguments: argparse.Namespace) -> bool:
+def _names_rows(base: str, candidate: str, suite: Any) -> bool:
     """Whether the two are rows: a suite is named, or neither is a path."""
-    if arguments.suite:
+    if suite:
         return True
-    paths = [
-        text
-        for text in (arguments.base, arguments.candidate)
-        if Path(text).exists() or "/" in text or text.endswith(".json")
-    ]
-    if len(paths) == 1 and arguments.base != arguments.candidate:
-        (name,) = {arguments.base, arguments.candidate} - {*paths}
+    paths = [text for text in (base, candidate) if Path(text).exists() or "/" in text or text.endswith(".json")]
+    if len(paths) == 1 and base != candidate:
+        (name,) = {base, candidate} - {*paths}
         raise UsageError(f"{paths[0]} is a path and '{name}' is none; give two result folders, or two rows of a board.")
     return not paths
 
 
-def _compare_rows(arguments: argparse.Namespace) -> int:
-    _refuse(arguments, _OF_RELEASES, "of two releases", "two rows")
-    found = compare_rows(
-        arguments.base,
-        arguments.candidate,
-        suite=arguments.suite,
-        task=arguments.task,
-        epsilon=arguments.epsilon,
-        results=arguments.results,
-        models=arguments.model,
-        source=arguments.source,
-        test_records=arguments.limit,
-        plugins=arguments.plugin,
-    )
-    return output.answer(arguments, pairs_json(found.compared), lambda: output.emit(found.text(), styled=True))
-
-
-def _refuse(arguments: argparse.Namespace, flags: tuple[str, ...], whose: str, what: str) -> None:
-    """Raises UsageError for a flag that says nothing about what is compared."""
-    for flag in flags:
-        name = flag.removeprefix("--").replace("-", "_")
-        if getattr(arguments, name) != arguments.parser.get_default(name):
-            raise UsageError(f"{flag} is a flag {whose}, and {what} are compared here; leave it out.")
+def _suite_with(one: str, other: str, results: Path) -> str:
+    """The shipped suite whose results have rows of both names. Raises UsageError where none has, or several have."""
+    labels = {
+        name: {folder.name for folder in Store(results, name).folder.glob("*/*") if folder.is_dir()}
+        for name in shipped_suites()
+    }
+    every = set().union(*labels.values())
+    wanted = {slug(parse_name(text, sorted(every)).label) for text in (one, other)}
+    found = [name for name, own in labels.items() if wanted <= own]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{one} and {other} stand on {len(found)} boards; choose one with --suite {'|'.join(found)}.")
+    require_known("row", sorted(wanted), every)
+    raise UsageError(f"No board under {results} has both {one} and {other}; name a suite with --suite, or run one.")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from dpicl.api import parameters as p
 from dpicl.cli import output
-from dpicl.cli.arguments import Subparsers, add_command
+from dpicl.cli.output import Answer
 from dpicl.core.errors import ResultError
+from dpicl.core.messages import message
 from dpicl.core.paths import real_path
-from dpicl.leaderboards.cli.compare import add_cell_flags
+from dpicl.leaderboards.cli.compare import ZERO_TOO
 from dpicl.leaderboards.compare.pairing import Filter, filtered
 from dpicl.leaderboards.compare.sides import Side, read_results
 from dpicl.leaderboards.compare.track import build_tracks
@@ -18,66 +21,58 @@ from dpicl.leaderboards.render.page import refuse_among
 from dpicl.results.schema import Result
 
 
-def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "track",
-        "dpicl track results/open --by model --task agnews --html site",
-        _track,
-    )
-    parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="result files or folders")
-    add_cell_flags(parser)
-    parser.repeated("--model", "X", "model")
-    parser.choice(
-        "--by",
-        ("commit", "model"),
-        "a release is a model at one commit (default), or a model at any commit",
-        kind="kind of release",
-        default="commit",
-    )
-    parser.repeated(
-        "--name",
-        "RELEASE=NAME",
-        "what a release is called; RELEASE: how its model, weights or commit begin",
-        _name,
-        False,
-    )
-    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the page DIR/track.html, with plots")
-
-
-def _name(text: str) -> tuple[str, str]:
-    release, equals, name = text.rpartition("=")
+def _name(given: Any) -> tuple[str, str]:
+    if isinstance(given, tuple):
+        return given
+    release, equals, name = str(given).rpartition("=")
     if not equals or not release.strip() or not name.strip():
-        raise argparse.ArgumentTypeError(f"write RELEASE=NAME, such as hf:team/model@1a2b=v2, not '{text[:100]}'")
+        raise ValueError(f"must be RELEASE=NAME, such as hf:team/model@1a2b=v2, not '{str(given)[:100]}'")
     return release.strip(), name.strip()
 
 
-def _track(arguments: argparse.Namespace) -> int:
-    refuse_among(arguments.results, arguments.html)
-    results: list[Result] = []
+@p.verb("dpicl track results/open --by model --task agnews --html site")
+def track(
+    results: Annotated[p.Paths, p.Flag(metavar="RESULTS...")],
+    *,
+    task: p.Tasks = (),
+    mechanism: p.Rows = (),
+    epsilon: Annotated[p.SomeEpsilons, p.Flag(check=ZERO_TOO)] = (),
+    model: p.Models = (),
+    by: Literal["commit", "model"] = "commit",
+    name: Annotated[Sequence[str], p.Flag(metavar="RELEASE=NAME", check=p.each(_name), gather=p.pairs(str))] = (),
+    html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
+) -> Answer:
+    """Scores across the releases of a model and commits of the code. Raises ResultError where there is no result.
+
+    results: result files or folders.
+    epsilon: target epsilon; may be repeated (or A,B).
+    by: a release is a model at one commit (default), or a model at any commit.
+    name: what a release is called; RELEASE: how its model, weights or commit begin; may be repeated.
+    html: also write the page DIR/track.html, with plots.
+    """
+    places, folder = [Path(one) for one in p.as_list(results)], None if html is None else Path(html)
+    refuse_among(places, folder)
+    read_all: list[Result] = []
     read: set[Path] = set()
-    for path in arguments.results:
+    for path in places:
         if (own := real_path(path)) in read:
             continue
         read.add(own)
         found, foreign = read_results(path)
-        results += found
+        read_all += found
         if foreign:
-            output.message(
-                f"dpicl: left out {output.count(len(foreign), 'JSON file')} under {path} that are no results."
-            )
-    folders = ", ".join(map(str, arguments.results))
-    if not results:
+            message(f"dpicl: left out {output.count(len(foreign), 'JSON file')} under {path} that are no results.")
+    folders = ", ".join(map(str, places))
+    if not read_all:
         raise ResultError(f"There is no result under {folders}; run more, or give another folder.")
-    wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon, arguments.model)))
-    kept = filtered(Side("the results", folders, tuple(results)), wanted).results
-    tracks = build_tracks(kept, arguments.by, dict(arguments.name))
-    page = track_view.write_page(tracks, arguments.html) if arguments.html else None
-    if arguments.json:
-        output.emit_json({**track_view.tracks_json(tracks), "page": page})
-        return 0
-    output.emit(track_view.render_terminal(tracks), styled=True)
-    if page:
-        output.emit(f"Page: {page}")
-    return 0
+    wanted = Filter(*map(tuple, map(p.as_list, (task, mechanism, epsilon, model))))
+    kept = filtered(Side("the results", folders, tuple(read_all)), wanted).results
+    tracks = build_tracks(kept, by, dict(map(_name, name)))
+    page = track_view.write_page(tracks, folder) if folder else None
+
+    def show() -> None:
+        output.emit(track_view.render_terminal(tracks), styled=True)
+        if page:
+            output.emit(f"Page: {page}")
+
+    return Answer({**track_view.tracks_json(tracks), "page": page}, show)

@@ -1,0 +1,19 @@
+"""The command line that runs now, for messages and files that name it."""
+
+from __future__ import annotations
+
+import shlex
+from contextvars import ContextVar
+
+#: Its words; none where a program calls.
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+
+
+def words(otherwise: str) -> list[str]:
+    """Those after the verb; for a program, what would say the same."""
+    return list(COMMAND.get()[1:]) or [otherwise]
+
+
+def line(otherwise: str) -> str:
+    """`dpicl VERB ...`."""
+    return shlex.join(["dpicl", *COMMAND.get()]) if COMMAND.get() else otherwise

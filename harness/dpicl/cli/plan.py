@@ -1,0 +1,248 @@
+"""`dpicl plan`: what `dpicl run` would do of a suite, and how much would find a difference."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, Unpack
+
+from dpicl.api.parameters import Cells, Flag, SuiteName, read_number, verb
+from dpicl.cli import call, output
+from dpicl.cli.output import Answer
+from dpicl.cli.selecting import Shard, selected
+from dpicl.core.cell import Cell
+from dpicl.core.errors import UsageError
+from dpicl.core.messages import message, suite_command
+from dpicl.core.vocabulary import RECORD_CENTRAL
+from dpicl.data.sources import SOURCES
+from dpicl.evaluation.statistics import LEVEL
+from dpicl.plan import sizing
+from dpicl.plan.costs import Costs
+from dpicl.plan.headroom import Headroom, headrooms
+from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
+from dpicl.plan.selection import Selection
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+
+
+@verb("dpicl plan quick --epsilon 1")
+def plan(
+    suite: SuiteName,
+    *,
+    shard: Shard | None = None,
+    detect: Annotated[float | None, Flag(metavar="DIFFERENCE", read=read_number)] = None,
+    power: Annotated[float | None, Flag(metavar="P", read=read_number)] = None,
+    **cells: Unpack[Cells],
+) -> Answer:
+    """What `run` would do: cells, which of them are done, what the rest costs. Or, with `detect`, how much is needed.
+
+    Raises UsageError for what is not known or does not fit.
+
+    detect: say how many seeds and test records find such a difference of scores (0.03) between any two rows.
+    power: the probability with which --detect finds it (default: 0.8).
+    """
+    if power is not None and detect is None:
+        raise UsageError("--power goes with --detect; add --detect 0.03, or leave it out.")
+    selection = selected(suite, cells, shard)
+    results, damaged = selection.store.load_all()
+    output.report_damaged(damaged, moved=False)
+    if detect is not None:
+        return _sizes(selection, results, detect, 0.8 if power is None else power)
+    found = find_presence(selection.cells, results, Fingerprints())
+    status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
+    left_out = find_skipped(found.missing, selection.mechanisms)
+    status |= dict.fromkeys(left_out, "skipped")
+    because = {each.cell.id: each.reason for each in found.stale} | left_out
+    missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
+    costs = Costs(results, selection.mechanisms)
+    estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
+    seconds = [estimates[cell.id].seconds for cell in missing]
+    known = [value for value in seconds if value is not None]
+    total = sum(known) if len(known) == len(seconds) else None
+    tokens = sum(estimates[cell.id].tokens for cell in missing)
+    there = {(cell.id, cell.label) for cell in found.there}
+    headroom = headrooms(result for result in results if (result.cell_id, result.cell.label) in there)
+    document = {
+        "suite": selection.suite.name,
+        "version": selection.suite.version,
+        "present": len(found.there),
+        "stale": len(found.stale),
+        "skipped": len(left_out),
+        "missing": len(found.missing) - len(left_out),
+        "tokens": tokens,
+        "seconds": total,
+        "headroom": [{**asdict(one), "rewards": one.rewards} for one in headroom],
+        "cells": [
+            {
+                **cell_json(cell),
+                "options": cell.options,
+                "status": status.get(cell.id, "missing"),
+                "reason": because.get(cell.id),
+                "tokens": estimates[cell.id].tokens,
+                "seconds": estimates[cell.id].seconds,
+                "path": selection.store.path(cell),
+            }
+            for cell in selection.cells
+        ],
+    }
+
+    def show() -> None:
+        shown = [cell for cell in selection.cells if cell.id not in left_out]
+        _plan_table(shown, status, {key: value.tokens for key, value in estimates.items()})
+        time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
+        which = " with the stale ones" if found.stale else ""
+        cost = f" ({tokens / 1e6:,.3g} million tokens{which}, {time_text} in one process)" if missing else ""
+        cells, stale = output.count(len(selection.cells), "cell"), f", {len(found.stale)} stale" if found.stale else ""
+        fitting = f", {len(left_out)} skipped" if left_out else ""
+        to_do = len(found.missing) - len(left_out)
+        output.emit(f"\n{cells}: {len(found.there)} done{stale}{fitting}, {to_do} to do{cost}.")
+        _headroom_table(headroom)
+        for name, tasks, reason in _reasons(selection.cells, left_out):
+            output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
+        if found.stale:
+            output.emit(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
+            output.emit(f"Next: {stale_advice(str(suite))}.")
+            return
+        run = shlex.join(["dpicl", "run", *call.words(str(suite))])
+        output.emit(untuned(selection) or f"Next: {run if missing else selection.command('board')}")
+
+    return Answer(document, show)
+
+
+def untuned(selection: Selection) -> str:
+    """A sentence about the selected rows that `dpicl tune` has yet to choose options for; '' where there are none."""
+    selected = {cell.label for cell in selection.cells}
+    if not (rows := [row for row in selection.suite.untuned if row in selected]):
+        return ""
+    command = suite_command("tune", selection.asked, plugins=selection.plugins, results=selection.store.results)
+    named = ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
+    return f"Run `{command}` first: it chooses the options of {output.count(len(rows), 'row')} ({named})."
+
+
+def stale_advice(suite: str) -> str:
+    """What to do about results that were computed on different data."""
+    words = [word for word in call.words(suite) if word != "--rerun-stale"]
+    again = shlex.join(["dpicl", "run", *words, "--rerun-stale"])
+    return f"`{again}` runs them again and keeps the old files in quarantine/, another --results folder keeps both"
+
+
+def cell_json(cell: Cell) -> dict[str, Any]:
+    keys = ("task", "mechanism", "label", "model", "epsilon", "delta", "seed", "source", "test_records")
+    return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
+
+
+def _sizes(selection: Selection, results: Sequence[Result], detect: float, power: float) -> Answer:
+    """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
+    suite = selection.suite
+    sources = SOURCES if suite.source == "auto" else (suite.source,)  # as on a board: results say what they are from
+    wanted = {(cell.task, cell.model, cell.label, cell.epsilon) for cell in selection.cells}
+    own = [
+        result
+        for result in results
+        if (cell := result.cell).suite_version == suite.version
+        and result.suite.hash == suite.hash
+        and cell.source in sources
+        and (cell.task, cell.model, cell.label, cell.epsilon) in wanted
+    ]
+    if results and not own:
+        message(f"{output.count(len(results), 'result')} with other suite settings, model or options left out.")
+    own, notes = select_current(own, Fingerprints(download=False))
+    for note in notes:
+        message(note)
+    found = sizing.tables(own, detect, power)
+    if without := {cell.task: None for cell in selection.cells if cell.task not in {table.task for table in found}}:
+        message(f"No two rows have results at two common seeds on {', '.join(without)}.")
+    document = {
+        "suite": suite.name,
+        "version": suite.version,
+        "detect": detect,
+        "power": power,
+        "tables": [asdict(table) for table in found],
+    }
+    return Answer(document, lambda: _show_sizes(found, detect, power))
+
+
+def _show_sizes(found: Sequence[sizing.Table], detect: float, power: float) -> None:
+    rows = []
+    for table in found:
+        deviations = (table.variances.by_seed, table.variances.by_document, table.variances.rest)
+        now, needed = table.now, table.needed
+        rows.append(
+            [
+                table.model,
+                table.task + ("" if table.notion == RECORD_CENTRAL.name else f" ({table.notion})"),
+                f"{table.epsilon:g}",
+                str(table.rows),
+                *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
+                f"{now.seeds} × {now.documents}",
+                f"{now.detects:.3f}" if now.detects < 1 else "none",
+                f"{needed.seeds} × {needed.documents}" if needed else "more than 100 seeds",
+                output.duration(needed.seconds) if needed else "",
+            ]
+        )
+    columns = ["model", "task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "MDE", "needs", "costs"]
+    output.emit_table(columns, rows)
+    made_from = {f"{table.task}: {table.source}": None for table in found}
+    output.emit(
+        f"\nRecords: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of"
+        f" {detect:g} between any two rows of a table with probability {power:g}, at a family-wise error of"
+        f" {1 - LEVEL:.2g}. Costs are of one process, all rows. MDE: what the results at hand find as often."
+        " sd: of the difference of two rows, by seed, by test record, and what is left."
+    )
+
+
+def _reasons(cells: Sequence[Cell], left_out: Mapping[str, str]) -> list[tuple[str, list[str], str]]:
+    """(row, tasks, reason) of cells that are skipped."""
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    for cell in cells:
+        if reason := left_out.get(cell.id):
+            groups.setdefault((cell.label, reason), {})[cell.task] = None
+    return [(row, list(tasks), reason) for (row, reason), tasks in groups.items()]
+
+
+def _headroom_table(found: Sequence[Headroom]) -> None:
+    """What real demonstrations gain over public ones, so far."""
+    if not found:
+        return
+    several = len({one.model for one in found}) > 1
+    rows = [
+        [
+            *([one.model] if several else []),
+            *(one.task, one.metric, str(one.shots), f"{one.public:.3f} to {one.real:.3f}"),
+            f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})",
+            f"{len(one.seeds)} × {one.documents}",
+            "yes" if one.rewards else "no",
+        ]
+        for one in found
+    ]
+    where = sum(one.development for one in found)
+    which = "development seeds" if where == len(found) else "the rows' seeds" if not where else "both kinds of seeds"
+    output.emit(f"\nHeadroom, from public to real demonstrations, on {which}:")
+    columns = ["task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards"]
+    output.emit_table([*(["model"] if several else []), *columns], rows)
+
+
+def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str, int]) -> None:
+    groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
+    stale = "stale" in status.values()
+    shown = {"model": len({key[0] for key in groups}) > 1, "source": len({key[2] for key in groups}) > 1}
+    rows = [
+        [
+            *([model] if shown["model"] else []),
+            task,
+            *([source] if shown["source"] else []),
+            label,
+            "∞" if math.isinf(epsilon) else f"{epsilon:g}",
+            str(len(own)),
+            str(sum(status.get(cell.id) == "present" for cell in own)),
+            *([str(sum(status.get(cell.id) == "stale" for cell in own))] if stale else []),
+            f"{sum(tokens[cell.id] for cell in own) / 1e6:.2f} M",
+        ]
+        for (model, task, source, label, epsilon), own in groups.items()
+    ]
+    columns = [name for name in ("model", "task", "source", "mechanism") if shown.get(name, True)]
+    output.emit_table([*columns, "ε", "cells", "done", *(["stale"] if stale else []), "tokens"], rows)

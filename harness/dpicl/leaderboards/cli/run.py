@@ -1,0 +1,192 @@
+"""`dpicl run`: does what is missing of a suite; with `--wandb` rows go to W&B as their cells finish, which never stops
+a run."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Unpack
+
+from dpicl.api.parameters import Cells, Count, Flag, SuiteName, Text, as_list, verb, whole
+from dpicl.cli import output
+from dpicl.cli.output import Answer
+from dpicl.cli.plan import cell_json, stale_advice, untuned
+from dpicl.cli.selecting import Shard, selected
+from dpicl.core.cell import Cell
+from dpicl.core.errors import UsageError
+from dpicl.core.messages import message
+from dpicl.engines.local import make_engine
+from dpicl.engines.session import prepare, run_missing
+from dpicl.engines.settings import EngineSettings
+from dpicl.engines.worker import CellProgress, Done, Job
+from dpicl.leaderboards.api import load_evidence, submissions_of
+from dpicl.leaderboards.cli.publish import WandbMode, check_simulated
+from dpicl.leaderboards.publish.live import Live
+from dpicl.leaderboards.publish.runs import Plan, plan
+from dpicl.leaderboards.publish.sink import Sink, destination
+from dpicl.plan.presence import Presence, describe_stale, find_presence
+from dpicl.plan.selection import Selection
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.store import Damaged
+
+
+@verb("dpicl run quick --mechanism tang --epsilon 1 --engine local --workers 2")
+def run(
+    suite: SuiteName,
+    *,
+    rerun_stale: bool = False,
+    shard: Shard | None = None,
+    engine: Annotated[str, Flag(metavar="inline|local|ray")] = "inline",
+    workers: Count | None = None,
+    address: Annotated[Text | None, Flag(metavar="HOST:PORT")] = None,
+    cpus: Count | None = None,
+    gpus: Annotated[int | None, whole(0)] = None,
+    wandb: bool = False,
+    wandb_project: Annotated[Text | None, Flag(metavar="P")] = None,
+    wandb_entity: Annotated[Text | None, Flag(metavar="E")] = None,
+    wandb_mode: WandbMode | None = None,
+    **cells: Unpack[Cells],
+) -> Answer:
+    """Runs what is missing of a suite; finished cells are kept, and the same call goes on from there.
+
+    Raises UsageError for what is not known or does not fit, and for results that were computed on different data.
+
+    rerun_stale: run again what was computed on different data; the old files are kept in quarantine/.
+    engine: this process, worker processes, or Ray (default: inline).
+    workers: workers of the engine (default: one for two cores).
+    address: Ray: the cluster's head (default: RAY_ADDRESS).
+    cpus: Ray: cores of each worker (default: they share a node's cores).
+    gpus: Ray: GPUs of each worker (default: 1 where there are any, else 0).
+    wandb: publish rows to W&B as they finish (docs/releases.md).
+    wandb_project: W&B project (default: WANDB_PROJECT, or dpicl-bench).
+    wandb_entity: W&B user or team (default: WANDB_ENTITY, or the key's).
+    """
+    flags = {"project": wandb_project, "entity": wandb_entity, "mode": wandb_mode}
+    if not wandb and (extra := [name for name, value in flags.items() if value is not None]):
+        raise UsageError(f"--wandb-{extra[0]} publishes nothing by itself; add --wandb, or leave it out.")
+    selection = selected(suite, cells, shard)
+    made = make_engine(engine, workers, EngineSettings(address, cpus, gpus))
+    if said := untuned(selection):
+        raise UsageError(said)
+    results, damaged = prepare(selection)
+    output.report_damaged(damaged, moved=True)
+    found = find_presence(selection.cells, results, Fingerprints())
+    missing = _to_do(selection, found, rerun_stale)
+    job = Job(selection.reference, selection.store.results, tuple(as_list(cells.get("plugins") or ())))
+    live = LiveWandb(selection, missing, flags) if wandb else None
+
+    def follow(event: CellProgress | Done) -> None:
+        if live is not None and isinstance(event, Done) and event.status != "busy":
+            live.finished(event.cell)
+
+    start = time.perf_counter()
+    finished = run_missing(selection, missing, results, made, job, follow)
+    if live is not None:
+        live.finish()
+    return _summary(selection, found.there, finished, time.perf_counter() - start)
+
+
+def _next(selection: Selection) -> str:
+    """The command that comes next: the gate where the results are a submission's, else the board."""
+    folder = selection.store.results.resolve().parent
+    if (folder / "submission.yaml").is_file():
+        return shlex.join(["dpicl", "submit", str(selection.store.results.parent)])
+    return selection.command("board")
+
+
+def _summary(selection: Selection, there: list[Cell], finished: list[Done], seconds: float) -> Answer:
+    counts = Counter(done.status for done in finished)
+    counts["present"] += len(there)
+    failed = [done for done in finished if done.status == "failed"]
+    for text, number in Counter(done.message for done in failed).items():
+        message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
+    document = {
+        "suite": selection.suite.name,
+        "version": selection.suite.version,
+        "results": selection.store.results,
+        "counts": {status: counts[status] for status in ("done", "present", "skipped", "failed")},
+        "cells": [_finished_json(done, selection) for done in finished],
+        "seconds": round(seconds, 2),
+    }
+
+    def show() -> None:
+        if finished and len(failed) == len(finished) and not there:
+            return
+        output.emit(
+            f"{output.count(counts['done'], 'cell')} done, {counts['present']} already present, "
+            f"{counts['skipped']} skipped, {counts['failed']} failed, in {output.duration(seconds)}."
+            f" Results: {selection.store.folder}"
+        )
+        if not failed:
+            output.emit(f"Next: {_next(selection)}")
+
+    died = all(done.worker_died for done in failed)  # then nothing in the suite is to be fixed
+    return Answer(document, show, (1 if died else 2) if failed else 0)
+
+
+def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
+    return {
+        **cell_json(done.cell),
+        "status": done.status,
+        "seconds": round(done.seconds, 2),
+        "score": done.score,
+        "message": done.message or None,
+        "path": selection.store.path(done.cell) if done.status in ("done", "present") else None,
+    }
+
+
+def _to_do(selection: Selection, found: Presence, rerun_stale: bool) -> list[Cell]:
+    """The cells to run. With --rerun-stale stale ones too, whose old files are kept; raises UsageError without it."""
+    if not found.stale:
+        return found.missing
+    if not rerun_stale:
+        verb = "was" if len(found.stale) == 1 else "were"
+        raise UsageError(
+            f"{output.count(len(found.stale), 'result')} under {selection.store.results} {verb} computed on different"
+            f" data (fingerprint mismatch: {describe_stale(found.stale)}). Nothing was run;"
+            f" {stale_advice(selection.asked)}."
+        )
+    selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
+    stale = {each.cell.id for each in found.stale}
+    missing = {cell.id for cell in found.missing}
+    message(f"{output.count(len(stale), 'result')} computed on different data moved into quarantine/.")
+    return [cell for cell in selection.cells if cell.id in stale | missing]
+
+
+class LiveWandb(Live):
+    """Publishes during one run. missing: the cells that will be run. flags: project,
+    entity and mode of W&B. Raises UsageError for flags that make no sense."""
+
+    def __init__(self, selection: Selection, missing: Sequence[Cell], flags: Mapping[str, Any]) -> None:
+        check_simulated(selection.cells, flags["project"], "--wandb-project")
+        models = {cell.model for cell in selection.cells}
+
+        known = load_evidence(selection.store.results, selection.mechanisms, message)
+        submitted = submissions_of(None, message, None)
+
+        def load() -> Plan:
+            results, _ = selection.store.load_all()
+            own = [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
+            return plan(own, known, submitted)
+
+        def failed(reason: str) -> None:
+            words = ["dpicl", "publish", "wandb", str(selection.store.results)]
+            words += [word for name, value in flags.items() if value for word in (f"--{name}", value)]
+            message(f"dpicl: {reason} The run goes on and no result is lost; later run `{shlex.join(words)}`.")
+
+        def connect() -> Sink:
+            to = destination(**flags, folder=None)
+            if to.sentence:
+                message(to.sentence)
+            return Sink(to)
+
+        super().__init__(missing, load, connect, failed)
+
+    def finish(self) -> None:
+        """After the run."""
+        super().finish()
+        if not self.failure:
+            for sentence in (f"W&B: {output.count(self.sent, 'run')} published.", *self.advice):
+                message(sentence)
