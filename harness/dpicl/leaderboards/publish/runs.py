@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any
 
 from dpicl.leaderboards.model.board import Board, Section, build_board
-from dpicl.leaderboards.model.columns import RANKS, numbers
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
@@ -24,6 +23,7 @@ from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import epsilon_text, visible
 from dpicl.leaderboards.render.as_json import submission_json
+from dpicl.leaderboards.render.columns import RANKS, numbers
 from dpicl.results.schema import Result, finite
 
 #: Numbers of a row that are epsilons; they are published as NAME_epsilon.
