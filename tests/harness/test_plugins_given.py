@@ -25,9 +25,9 @@ def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):
     for name in ("train.jsonl", "README.md", "suite.yaml"):
         (meals / name).write_text("changed")
     assert Task.without_records("meals").version == version
-    (meals / "task.yaml").write_text((meals / "task.yaml").read_text().replace("Review: ", "Opinion: "))
+    (meals / "task.yaml").write_text((meals / "task.yaml").read_text().replace("Text: ", "Opinion: "))
     changed = Task.without_records("meals")
-    assert changed.version != version and changed.query("Good.") == "Opinion: Good.\nAnswer:"
+    assert changed.version != version and changed.query("Good.") == "Opinion: Good.\nLabel:"
     (meals / "metrics.py").write_text("")
     assert Task.without_records("meals").version != changed.version
 

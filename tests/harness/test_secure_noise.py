@@ -8,6 +8,7 @@ import re
 import traceback
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from types import TracebackType
 
 import pytest
@@ -54,7 +55,7 @@ def world(dpicl, own_cache, tmp_path, monkeypatch):
         words = (*verb, mechanism, "--data", "own.jsonl", *of, "--model", "sim", "--out", "out.jsonl")
         settings = () if "--epsilon" in flags else ("--epsilon", 1)
         with monkeypatch.context() as patch:
-            patch.setattr(seeds.secrets, "token_bytes", repeated_entropy())
+            patch.setattr(seeds, "secrets", SimpleNamespace(token_bytes=repeated_entropy()))  # names of files have theirs
             answer = dpicl(*words, *settings, *chosen, *flags)
         return answer, {file.name: without_time(file.read_text()) for file in sorted(folder.glob("out*"))}
 
@@ -230,6 +231,6 @@ def test_the_sampling_coins_and_the_noise_are_those_of_the_stub(monkeypatch):
     """Else the tests above would compare nothing."""
     drawn = []
     for _ in range(2):
-        monkeypatch.setattr(seeds.secrets, "token_bytes", repeated_entropy())
+        monkeypatch.setattr(seeds, "secrets", SimpleNamespace(token_bytes=repeated_entropy()))  # names of files have theirs
         drawn.append(streams(0, "secure").source("noise").gaussian(1.0, 5).tolist())
     assert drawn[0] == drawn[1]

@@ -287,17 +287,20 @@ class _Stages(logging.Handler):
 @contextmanager
 def _stages() -> Iterator[None]:
     """Inside, a command says on stderr what its release is doing."""
-    log, level = logging.getLogger("dpicl.own.job"), logging.getLogger("dpicl.own.job").level
-    handlers = [_Stages()] if call.COMMAND.get() else []
-    for handler in handlers:
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
+    log, shown = logging.getLogger("dpicl.own.job"), _Stages()
+    if not call.COMMAND.get():
+        yield
+        return
+    level = log.level
+    log.addHandler(shown)
+    log.setLevel(logging.INFO)
+    log.propagate = False
     try:
         yield
     finally:
-        for handler in handlers:
-            log.removeHandler(handler)
-            log.setLevel(level)
+        log.removeHandler(shown)
+        log.setLevel(level)
+        log.propagate = True
 
 
 def _asked_queries(given: Any, own: OwnRecords) -> list[Query]:

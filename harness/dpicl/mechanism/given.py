@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ def given_mechanism(given: GivenMechanism, plugins: Sequence[Path] = ()) -> Give
     if not isinstance(given, str | Path):
         raise UsageError(f"A mechanism is a name, a class, an instance or the path of a file, not {given!r:.60}.")
     path = Path(given)
-    if path.suffix != ".py" and not path.is_file():
+    if path.suffix != ".py" and not os.path.isfile(path):  # False where no file may have such a name
         known = load_mechanisms(plugins)
         find_mechanism(str(given), known)
         return Given(known[str(given)])

@@ -8,9 +8,8 @@ import shutil
 
 import pytest
 
-from dpicl.cli.arguments import HELP, parse
 from dpicl.leaderboards.gate.examination import load_submissions
-from dpicl.program import build_parser
+from dpicl.program import parse
 from dpicl.results import manifest
 from tests.leaderboards.gate.conftest import World
 
@@ -122,6 +121,6 @@ def test_too_few_seeds_name_the_command_that_runs_more(world: World):
     status, said = world.status("seeds")
     assert status == "failed"
     words = shlex.split(said.partition("`")[2].partition("`")[0])
-    found = parse(build_parser(), words[1:], list(HELP))
-    assert found.plugin == [world.folder / "vote.py"] and found.results == world.folder / "results"
-    assert found.seed == list(range(5)) and found.mechanism and found.task and found.epsilon
+    found = parse(words[1:]).given
+    assert found["plugins"] == [world.folder / "vote.py"] and found["results"] == world.folder / "results"
+    assert found["seed"] == list(range(5)) and found["mechanism"] and found["task"] and found["epsilon"]

@@ -62,7 +62,7 @@ NOTHING = "There are no results yet; make some with: dpicl run quick"
 #: Names of tasks that a sentence of the first screen lists.
 _FEW = 4
 #: Characters of a note on it.
-_LONGEST_NOTE = 70
+_LONGEST_NOTE = 220
 #: Characters of a task's name, and of a label, on the first screen.
 _TASK, _LABEL = 14, 26
 #: The rows of a method at one ε, by task.
@@ -96,7 +96,7 @@ def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list
         blocks.append(words(f"and {len(others) - 2} more sections, which are not compared with these."))
     if rest := [epsilon_text(one) for one in found if one != level]:
         blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon.", "quiet"))
-    said = [*section.notes[:1], *board.notes[:1]]  # the most important ones
+    said = [*section.notes[:1], *board.notes[:2]]  # the most important ones
     blocks += notes(one if len(one) <= _LONGEST_NOTE else f"{one[:_LONGEST_NOTE]}…" for one in said)
     if more := len(section.notes) + len(board.notes) - len(said):
         blocks.append(words(f"{counted(more, 'more note')}: --full", "note"))
