@@ -8,8 +8,7 @@ import re
 import traceback
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 
 import pytest
 
@@ -26,6 +25,12 @@ from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
 from dpicl.releasing.release import release
 from tests.harness.local_suite import LABELS, repeated_entropy, rows_of
+
+
+def entropy():
+    """In the place of `secrets` for noise; names of temporary files go on with the true one."""
+    return SimpleNamespace(token_bytes=repeated_entropy())
+
 
 SECRET = "the password of Ada Lovelace is swordfish"
 NAMED = ("--labels", ",".join(LABELS), "--size", 40)
@@ -55,7 +60,7 @@ def world(dpicl, own_cache, tmp_path, monkeypatch):
         words = (*verb, mechanism, "--data", "own.jsonl", *of, "--model", "sim", "--out", "out.jsonl")
         settings = () if "--epsilon" in flags else ("--epsilon", 1)
         with monkeypatch.context() as patch:
-            patch.setattr(seeds, "secrets", SimpleNamespace(token_bytes=repeated_entropy()))  # names of files have theirs
+            patch.setattr(seeds, "secrets", entropy())
             answer = dpicl(*words, *settings, *chosen, *flags)
         return answer, {file.name: without_time(file.read_text()) for file in sorted(folder.glob("out*"))}
 
@@ -231,6 +236,6 @@ def test_the_sampling_coins_and_the_noise_are_those_of_the_stub(monkeypatch):
     """Else the tests above would compare nothing."""
     drawn = []
     for _ in range(2):
-        monkeypatch.setattr(seeds, "secrets", SimpleNamespace(token_bytes=repeated_entropy()))  # names of files have theirs
+        monkeypatch.setattr(seeds, "secrets", entropy())
         drawn.append(streams(0, "secure").source("noise").gaussian(1.0, 5).tolist())
     assert drawn[0] == drawn[1]
