@@ -1,0 +1,107 @@
+"""What dpicl needs of a GPU, checked by one command that writes a report.
+
+    python -m benchmarks.gpu.cuda --out cuda-report.json
+    python -m benchmarks.gpu.cuda --device cpu --out cpu-report.json
+
+For the embedded model in float32 and bfloat16: packed rows against transformers' own logits; whether a row keeps its
+bits beside others, in passes of the sizes that were measured on the device; whether texts keep theirs when a pass runs
+out of memory and is read again in halves; tokens a second beside a plain forward pass of transformers. The report names
+device, driver and versions. No GPU has run this yet.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from benchmarks._report import main, timed
+from benchmarks.utilisation import plain_rate
+from dpicl import models
+from dpicl.core.errors import DpiclError, ModelError
+from dpicl.models.readers import measure
+from dpicl.models.transformers import TransformersLM
+
+DTYPES = ("float32", "bfloat16")
+CHECKS = ("agrees", "batch_invariant", "same_in_halves")
+#: Rows whose reading is timed, and the longest of them in tokens.
+ROWS, LONGEST = 64, 160
+
+
+def run(device: str = "cuda", out: str | None = None) -> dict[str, Any]:
+    """The report. Raises ModelError where there is no such device."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError("There is no CUDA device here; --device cpu makes the same checks on the processor.")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    loaded = ((dtype, models.load("embedded", device=device, dtype=dtype)) for dtype in DTYPES)
+    found = {dtype: check(cast(TransformersLM, model)) for dtype, model in loaded}
+    report = {
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
+        "models": found,
+        "agreement": all(
+            one["agrees"] and one["batch_invariant"] and one["same_in_halves"] is not False for one in found.values()
+        ),
+    }
+    if out is not None:
+        Path(out).write_text(json.dumps(report, indent=1), encoding="utf-8")
+    return report
+
+
+def check(model: TransformersLM, seconds: float = 6.0) -> dict[str, Any]:
+    """The checks of one model in one number format. seconds: for the plain pass."""
+    found = measure(model)
+    random = torch.Generator().manual_seed(0)
+    lengths = torch.linspace(8, min(LONGEST, model.max_length - 2), ROWS).long().tolist()
+    rows = [torch.randint(model.vocab_size, (length,), generator=random).tolist() for length in lengths]
+    whole, taken = timed(lambda: model.next_token_log_probs(rows))
+    halved = None
+    if len(found.body) > 1:  # a pass of the only size that keeps bits cannot be halved
+        with running_out(model, max(found.body)) as failed:
+            halved = torch.equal(whole, model.next_token_log_probs(rows)) and bool(failed)
+    return {
+        "agrees": found.agrees,
+        "batch_invariant": found.alone,
+        "shapes": {"body": found.body, "output": found.output},
+        "same_in_halves": halved,
+        "tokens_per_second": round(sum(lengths) / taken),
+        "plain_tokens_per_second": round(plain_rate(model, seconds)),
+    }
+
+
+@contextmanager
+def running_out(model: TransformersLM, most: int) -> Iterator[list[int]]:
+    """Inside, passes of at least so many tokens fail as they do where memory is short; yields the sizes that did."""
+    failed: list[int] = []
+
+    def fail(module: Any, inputs: Any, named: dict[str, Any]) -> None:
+        tokens = next(each for each in (*inputs, *named.values()) if isinstance(each, torch.Tensor))
+        if tokens.numel() >= most:
+            failed.append(tokens.numel())
+            raise torch.OutOfMemoryError("planted")
+
+    handle = model.model.register_forward_pre_hook(fail, with_kwargs=True)
+    try:
+        yield failed
+    finally:
+        handle.remove()
+
+
+def describe(report: dict[str, Any]) -> str:
+    """A line for each number format."""
+    lines = [f"{dtype} on {report['device']}: {json.dumps(one)}" for dtype, one in report["models"].items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    try:
+        device = {"default": "cuda", "metavar": "DEVICE", "help": "cuda, cuda:N or cpu"}
+        sys.exit(main(run, __doc__, describe, device=device, out={"metavar": "FILE", "help": "where the report goes"}))
+    except DpiclError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
