@@ -16,7 +16,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const wanted = fields.map((field) => [field.dataset.filter, field.value.trim()]).filter(([, value]) => value);
     const shown = (data) => wanted.every(([name, value]) => fits(data, name, value));
     for (const one of document.querySelectorAll("main tr[data-row], main figure, svg [data-row], main section[data-task], main section[data-model]")) {
-      one.toggleAttribute("hidden", !shown(one.dataset)); // of SVG too
+      if (one.contains(bar)) one.classList.toggle("out", !shown(one.dataset)); // the filters stay
+      else one.toggleAttribute("hidden", !shown(one.dataset)); // of SVG too
     }
     for (const head of document.querySelectorAll("main th[data-task]")) {
       const hidden = !shown(head.dataset);
@@ -47,4 +48,5 @@ document.addEventListener("DOMContentLoaded", () => {
   window.addEventListener("hashchange", read);
   read();
   apply();
+  document.getElementById("choose").open = matchMedia("(min-width: 45rem)").matches || location.hash.includes("=");
 });
