@@ -24,7 +24,6 @@ from dpicl.models import pass_shapes
 from dpicl.models.base import Prefix
 from dpicl.models.reading import PIECE, SHAPES, Reading, row_of
 from dpicl.models.transformers import TransformersLM
-from dpicl.models.weights import dtype_name, preferred_dtype
 from tests.examples import examples
 from tests.harness.models.tiny import save_tiny_llama, with_passes
 
@@ -339,18 +338,9 @@ def test_rows_of_the_embedded_model_are_read_alone(
     assert_alone(way, with_passes(model, 256), rows[::-1], prefix)
 
 
-#: The other number format takes a minute where the processor has no instructions for it.
-NATIVE = dtype_name(preferred_dtype("cpu"))
-
-
 @pytest.mark.model
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        pytest.param(name, dtype, marks=[] if dtype == NATIVE else pytest.mark.slow)
-        for name, dtype in (("embedded", "bfloat16"), ("embedded-float32", "float32"))
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")])
 def test_a_row_of_the_embedded_model_is_read_alone(name: str, dtype: str) -> None:
     model = embedded(name, dtype)
     rows = [model.encode(text) for text in TEXTS]
