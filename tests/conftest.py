@@ -235,12 +235,3 @@ def dpicl_process(own_cache: Path) -> Callable[..., subprocess.Popen[str]]:
 def sim_suite() -> Path:
     """The path of a suite on the simulated model: 8 cells, seconds."""
     return SIM_SUITE
-
-
-@pytest.fixture
-def real_data() -> Path:
-    """The folder of real records that DPICL_DATA names; skips the test where there is none."""
-    folder = os.environ.get("DPICL_DATA")
-    if not folder:
-        pytest.skip("DPICL_DATA is not set")
-    return Path(folder)
