@@ -20,7 +20,7 @@ from dpicl.api import parameters as p
 from dpicl.cli import call, output
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import message, rounded_up
+from dpicl.core.messages import capitalized, message, rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
 from dpicl.data.in_memory import as_table
@@ -96,7 +96,7 @@ def _show_made(made: PrivateRelease, given: Mapping[str, Any]) -> None:
         f" delta = {privacy['delta']:g}; card: {out.with_name(f'{out.stem}.card.md')}"
     )
     if made.card["utility"] is None:
-        output.emit(f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}.")
+        output.emit(f"{capitalized(NOT_MEASURED)}.")
     if made.state is not None:
         words = ["dpicl", "answer", str(given["mechanism"]), "--state", str(out), "--queries", "FILE"]
         words += [

@@ -23,9 +23,6 @@ from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.page import refuse_among
 from dpicl.leaderboards.render.terminal import render_terminal
 
-#: The words in place of a suite.
-_ALL, _ATTACKS = "all", "attacks"
-
 
 class OfBoard(p.OfResults, total=False):
     """Which results and submissions stand on a board."""
@@ -97,11 +94,11 @@ def board(
     folder = _path(html)
     refuse_among([p.folder_of(given)], folder)
     with no_collection():  # what a board is made of stays until the command ends
-        if suite in (_ALL, _ATTACKS):
+        if suite in (all_boards.ALL, all_boards.ATTACKS):
             chosen_rows = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon, "--attacks": attacks}
             if wrong := [flag for flag, value in chosen_rows.items() if value]:
                 raise UsageError(f"{wrong[0]} chooses what is shown of one suite; give its name in place of '{suite}'.")
-            if suite == _ATTACKS:
+            if suite == all_boards.ATTACKS:
                 return all_boards.every_attack(given, folder)
             own = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
             return all_boards.all_suites(given, own, folder)
