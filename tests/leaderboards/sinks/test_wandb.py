@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.publish import sink as sink_module
 from dpicl.leaderboards.publish.runs import Plan, plan
-from dpicl.leaderboards.publish.sink import Destination, Sink, SinkError, destination
+from dpicl.leaderboards.publish.sink import CONTENT_KEY, Destination, Sink, SinkError, destination
 from dpicl.results.schema import Result
 
 
@@ -29,8 +30,13 @@ def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leader
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Run id -> the content of its run file."""
-    return {path.stem.removeprefix("run-"): path.read_bytes() for path in folder.rglob("*.wandb")}
+    """Run id -> the content of its run file, which wandb's own process may finish a moment after the run has ended."""
+    end = time.monotonic() + 20
+    while True:
+        found = {path.stem.removeprefix("run-"): path.read_bytes() for path in folder.rglob("*.wandb")}
+        if all(CONTENT_KEY.encode() in content for content in found.values()) or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
 
 
 def test_offline_everything_is_written_and_nothing_tells_of_the_machine(
