@@ -11,6 +11,7 @@ PACKAGE = ROOT / "harness" / "dpicl"
 #: From the ground up: a module imports modules of its own floor and of those below it.
 FLOORS = (
     "core",
+    "tables",
     "privacy",
     "models",
     "data",

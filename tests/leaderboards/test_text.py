@@ -5,6 +5,7 @@ import math
 import pytest
 
 from dpicl.attacks.results import Estimate
+from dpicl.core.printable import visible
 from dpicl.leaderboards.model.attacks import (
     against_row,
     differing_options,
@@ -25,7 +26,6 @@ from dpicl.leaderboards.model.text import (
     queries_words,
     recovery_text,
     seeds_text,
-    visible,
 )
 from dpicl.leaderboards.render.row_view import describe
 from tests.leaderboards.attack_factory import make_attack, rule

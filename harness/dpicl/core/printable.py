@@ -9,7 +9,8 @@ import unicodedata
 _UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 #: Colours and weights, as the tables of boards have them.
 _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
-
+#: Longest text of a released demonstration or answer that a page shows, in characters.
+LONGEST_TEXT = 1000
 #: A name, in quotes or without blanks, that is longer than most paths; what is shown of it.
 _LONG_NAME = re.compile(r"(?<=[\s(])'[^']{300,}'|\S{300,}")
 _BEGINNING, _END = 120, 60
@@ -40,3 +41,15 @@ def printable(text: str, styled: bool = False) -> str:
     if styled:
         return "".join(part if i % 2 else printable(part) for i, part in enumerate(_STYLE.split(text)))
     return "".join(character if character in "\n\t" else shown(character) for character in text)
+
+
+def visible(text: str, longest: int = LONGEST_TEXT) -> str:
+    """The text with control, format and direction characters written out as ⟨U+202E⟩, and cut when it is too long.
+
+    Names and released texts are untrusted: nothing in them may move a terminal's cursor or change the reading
+    direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
+    """
+    start = text[:longest]
+    if not start.isprintable():  # else none of its characters is of a category that `shown` writes out
+        start = "".join(" " if character in "\n\r\t" else shown(character) for character in start)
+    return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
-from dpicl.leaderboards.model.text import visible
 from tests.leaderboards.gate.conftest import World
 
 CONTROL = "\x1b[2J\x07"

@@ -8,12 +8,12 @@ import shutil
 import pytest
 
 from dpicl.cli.output import plain
+from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.case import Case, Request
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import examine, known_suites, load_submissions
 from dpicl.leaderboards.gate.report import ending, findings_text, markdown
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.text import visible
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.terminal import render_terminal

@@ -163,15 +163,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
     results: list[Result], changed: list[Result], server: Server, runs_folder: Path
 ) -> None:
-    for time, now in enumerate((plan(results), plan(changed))):
+    for turn, now in enumerate((plan(results), plan(changed))):
         sink = send(now, runs_folder, "online")
         assert len(server.runs) == 4
         for published in now.runs:
             run = server.runs[sink.run_id(published)]
             assert run.summary == {**published.summary, "published_content": published.content}
             assert run.config == published.config and run.tags == list(published.tags)
-            assert len(run.lines) == (0 if "row" in published.config else time + 1)
-        table = run.lines[time]["board"]
+            assert len(run.lines) == (0 if "row" in published.config else turn + 1)
+        table = run.lines[turn]["board"]
         lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]
         assert lines == [{name: line.get(name) for name in table.columns} for line in published.table]
 

@@ -26,9 +26,9 @@ from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Comparison, Settings
 from dpicl.leaderboards.compare.verdicts import compare as compare_sides
 from dpicl.leaderboards.render import comparison_view
-from dpicl.leaderboards.render.console import to_text
 from dpicl.leaderboards.render.pairs_view import pair_json, pairs_blocks, pairs_json
 from dpicl.results.store import Store
+from dpicl.tables.console import to_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,6 +18,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
 from dpicl.core.paths import DEFAULT_RESULTS
+from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import card, code, examination, report
 from dpicl.leaderboards.gate.case import Request
 from dpicl.leaderboards.gate.contents import Contents, read_contents
@@ -25,7 +26,6 @@ from dpicl.leaderboards.gate.examination import ROOT, examine, known_suites, pla
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.history import removed_check
 from dpicl.leaderboards.gate.report import Examination
-from dpicl.leaderboards.model import text
 from dpicl.plan.suite import Suite
 from dpicl.results import manifest
 
@@ -166,7 +166,7 @@ def _folders(folder: Path | None, every: bool) -> list[Path]:
     if not every:
         assert folder is not None  # checked before
         cards = (*folder.glob("*/submission.yaml"), *folder.glob("*/*/submission.yaml"))
-        below = sorted(text.visible(str(path.parent)) for path in cards)
+        below = sorted(visible(str(path.parent)) for path in cards)
         if below and not (folder / "submission.yaml").exists():
             raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]

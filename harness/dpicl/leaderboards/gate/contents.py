@@ -17,11 +17,11 @@ from functools import cached_property
 from pathlib import Path
 
 from dpicl.core.errors import DpiclError
+from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, Card, is_name, read_card, read_reproduced
 from dpicl.leaderboards.gate.findings import fault
 from dpicl.leaderboards.gate.folder import survey
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
-from dpicl.leaderboards.model.text import visible
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import Store
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from dpicl.core.errors import DpiclError
 from dpicl.core.messages import count
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
+from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, rerun, settings
 from dpicl.leaderboards.gate.card import PLACEHOLDER, README
 from dpicl.leaderboards.gate.case import Case, Request
@@ -18,7 +19,6 @@ from dpicl.leaderboards.gate.findings import Finding, NotChecked, Outcome, fault
 from dpicl.leaderboards.gate.report import Examination, lines_of
 from dpicl.leaderboards.gate.rerun import RerunCell
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import visible
 from dpicl.plan.suite import Suite, load_suite
 
 #: The submissions that ship with the project.

@@ -8,7 +8,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Literal, NamedTuple
 
-from dpicl.leaderboards.model.text import visible
+from dpicl.core.printable import visible
 
 Status = Literal["ok", "failed", "not checked"]
 

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Sequence
 from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
 from dpicl.core.messages import count
+from dpicl.core.printable import visible
 from dpicl.data.config import classes, load_config
 from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.findings import NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
-from dpicl.leaderboards.model.text import names_text, seeds_text, visible
+from dpicl.leaderboards.model.text import names_text, seeds_text
 from dpicl.plan.expand import declared_sizes
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result

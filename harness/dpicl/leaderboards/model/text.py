@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from dpicl.core.printable import shown
-
 #: What the column "per-query ε" is; stands under the first table that has it.
 PER_QUERY_NOTE = (
     "ε is for all Q queries together. Per-query ε is what one answer alone would cost at this noise, as papers report"
@@ -17,22 +15,8 @@ SAMPLED_NOTE = (
     " tasks say little about others."
 )
 
-#: Longest text of a released demonstration or answer that a page shows, in characters.
-LONGEST_TEXT = 1000
 #: Above it the third decimal of an epsilon is not shown.
 _LARGE = 1e9
-
-
-def visible(text: str, longest: int = LONGEST_TEXT) -> str:
-    """The text with control, format and direction characters written out as ⟨U+202E⟩, and cut when it is too long.
-
-    Names and released texts are untrusted: nothing in them may move a terminal's cursor or change the reading
-    direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
-    """
-    start = text[:longest]
-    if not start.isprintable():  # else none of its characters is of a category that `shown` writes out
-        start = "".join(" " if character in "\n\r\t" else shown(character) for character in start)
-    return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"
 
 
 def epsilon_text(epsilon: float | None) -> str:

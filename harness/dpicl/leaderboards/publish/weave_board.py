@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any
 
+from dpicl.core.printable import visible
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.text import epsilon_text, visible
+from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.publish.runs import content_hash, group_name
 from dpicl.leaderboards.publish.sink import Destination, SinkError, load, reason
 

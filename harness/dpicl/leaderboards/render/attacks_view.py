@@ -26,7 +26,7 @@ from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import bound_text, confidence_text, counted, epsilon_text, names_text
-from dpicl.leaderboards.render.document import (
+from dpicl.tables.document import (
     Block,
     Column,
     Facts,

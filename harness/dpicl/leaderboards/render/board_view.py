@@ -10,6 +10,7 @@ from operator import attrgetter, itemgetter
 from statistics import fmean
 
 from dpicl.attacks.results import ATTAINED
+from dpicl.core.printable import visible
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL, model_name
 from dpicl.leaderboards.model.answers import BoardAnswer, levels
 from dpicl.leaderboards.model.board import Board, Section
@@ -28,7 +29,6 @@ from dpicl.leaderboards.model.text import (
     recovery_text,
     score_text,
     signed_text,
-    visible,
 )
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks, share_text
@@ -42,8 +42,9 @@ from dpicl.leaderboards.render.columns import (
     row_kind,
     row_label,
 )
-from dpicl.leaderboards.render.console import width
-from dpicl.leaderboards.render.document import (
+from dpicl.plan.headroom import REAL, Headroom
+from dpicl.tables.console import width
+from dpicl.tables.document import (
     Block,
     Column,
     Facts,
@@ -56,7 +57,6 @@ from dpicl.leaderboards.render.document import (
     notes,
     words,
 )
-from dpicl.plan.headroom import REAL, Headroom
 
 NOTHING = "There are no results yet; make some with: dpicl run quick"
 #: Names of tasks that a sentence of the first screen lists.

@@ -26,7 +26,8 @@ from matplotlib.lines import Line2D
 from matplotlib.style import context
 from matplotlib.transforms import ScaledTranslation
 
-from dpicl.leaderboards.model.text import epsilon_text, visible
+from dpicl.core.printable import visible
+from dpicl.leaderboards.model.text import epsilon_text
 
 #: Width and height of the plot of one task on a page, in pixels.
 WIDTH, HEIGHT = 460, 300

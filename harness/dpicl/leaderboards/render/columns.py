@@ -18,7 +18,7 @@ from dpicl.leaderboards.model.text import (
     recovery_text,
     score_text,
 )
-from dpicl.leaderboards.render.document import Column
+from dpicl.tables.document import Column
 
 Number = float | int | None
 

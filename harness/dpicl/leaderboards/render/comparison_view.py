@@ -8,14 +8,15 @@ from dataclasses import asdict
 from operator import attrgetter
 from typing import Any
 
+from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.pairing import Key, Unmatched
 from dpicl.leaderboards.compare.sides import Change, Side
 from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
-from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text, visible
-from dpicl.leaderboards.render.console import to_text
-from dpicl.leaderboards.render.document import (
+from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text
+from dpicl.tables.console import to_text
+from dpicl.tables.document import (
     Block,
     Column,
     Facts,

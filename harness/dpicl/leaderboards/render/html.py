@@ -29,7 +29,9 @@ from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_view import NOTHING, advice, claims_table, compared, methods_table, section_blocks
 from dpicl.leaderboards.render.charts import fixed_looks
 from dpicl.leaderboards.render.columns import COSTS, RANKS, ROWS, SCORES, row_data
-from dpicl.leaderboards.render.document import (
+from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
+from dpicl.leaderboards.render.row_view import row_blocks
+from dpicl.tables.document import (
     Block,
     Column,
     Facts,
@@ -43,8 +45,6 @@ from dpicl.leaderboards.render.document import (
     notes,
     words,
 )
-from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
-from dpicl.leaderboards.render.row_view import row_blocks
 
 #: (name, address from the site's first page)
 Link = tuple[str, str]

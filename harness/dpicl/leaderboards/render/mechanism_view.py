@@ -17,7 +17,7 @@ from dpicl.leaderboards.model.text import epsilon_text, names_text, score_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
 from dpicl.leaderboards.render.columns import row_columns, row_kind
-from dpicl.leaderboards.render.document import (
+from dpicl.tables.document import (
     Block,
     Column,
     Facts,

@@ -1,7 +1,7 @@
 """Pages: no server, nothing loaded from elsewhere, work from file://.
 
 Released texts, names, submissions and external evaluations are hostile input. Jinja escapes every value, control and
-direction characters are written out (`dpicl.leaderboards.model.text.visible`), only http and https addresses become
+direction characters are written out (`dpicl.core.printable.visible`), only http and https addresses become
 links, and the content security policy admits
 the pages' own style and script by their hashes and nothing else: no other script, no request, no frame, no form.
 """
@@ -26,8 +26,8 @@ from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.files import NotRegular, put_whole, regular
 from dpicl.core.messages import capitalized
 from dpicl.core.paths import real_path
-from dpicl.leaderboards.model.text import visible
-from dpicl.leaderboards.render.document import Block
+from dpicl.core.printable import visible
+from dpicl.tables.document import Block
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 #: Every page of ours has this, so that old ones can be told from other people's files.

@@ -5,14 +5,15 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
+from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.named_rows import RowComparison, RowPair, full_name, row_name
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, p_number, score_text, signed_text, visible
-from dpicl.leaderboards.render.document import Block, Column, Table, make_table, words
+from dpicl.leaderboards.model.text import epsilon_text, p_number, score_text, signed_text
+from dpicl.tables.document import Block, Column, Table, make_table, words
 
 _READING = (
     "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"

@@ -29,7 +29,10 @@ from dpicl.leaderboards.model.text import (
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
 from dpicl.leaderboards.render.columns import row_facts
-from dpicl.leaderboards.render.document import (
+from dpicl.leaderboards.render.mechanism_view import submission_blocks
+from dpicl.results.schema import LedgerRow, Result
+from dpicl.results.store import Store
+from dpicl.tables.document import (
     Block,
     Column,
     Facts,
@@ -41,9 +44,6 @@ from dpicl.leaderboards.render.document import (
     notes,
     words,
 )
-from dpicl.leaderboards.render.mechanism_view import submission_blocks
-from dpicl.results.schema import LedgerRow, Result
-from dpicl.results.store import Store
 
 #: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others. Fewer
 #: where the table of its task is so long that these tables would be most of the site.

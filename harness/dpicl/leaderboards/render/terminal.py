@@ -6,8 +6,8 @@ from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_view import NOTHING, overview, section_blocks
-from dpicl.leaderboards.render.console import to_text
-from dpicl.leaderboards.render.document import Block, notes, words
+from dpicl.tables.console import to_text
+from dpicl.tables.document import Block, notes, words
 
 #: Lines of the first screen; the command adds two.
 _SCREEN = 38

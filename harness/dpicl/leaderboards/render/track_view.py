@@ -7,13 +7,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.track import ModelRelease, Point, Track, significant_steps
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
-from dpicl.leaderboards.model.text import counted, epsilon_text, visible
+from dpicl.leaderboards.model.text import counted, epsilon_text
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.console import to_text
-from dpicl.leaderboards.render.document import Block, Column, Figure, Heading, Table, make_table, notes, words
+from dpicl.tables.console import to_text
+from dpicl.tables.document import Block, Column, Figure, Heading, Table, make_table, notes, words
 
 _NOTHING = "There are no results yet; make some with: dpicl run quick"
 _READING = (

@@ -15,7 +15,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpicl.leaderboards.model.text import visible
+from dpicl.core.printable import visible
 
 #: Longest text of a cell, and of a note, in Markdown.
 _LONGEST_CELL, _LONGEST_NOTE = 120, 600

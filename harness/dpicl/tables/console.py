@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dpicl.leaderboards.model.text import visible
-from dpicl.leaderboards.render.document import Block, Column, Facts, Heading, Part, Table, Words
+from dpicl.core.printable import visible
+from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, Words
 
 #: Columns: the most that are used, the fewest that tables are made for, and how many where there is no terminal.
 WIDEST, NARROWEST, USUAL = 110, 40, 80
