@@ -9,7 +9,8 @@ import pytest
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import TaskFacts, expand
-from dpicl.plan.suite import Suite, load_suite
+from dpicl.plan.suite import Changes, Suite, apply_changes, load_suite
+from dpicl.plan.suite_rows import Tuned
 from dpicl.plan.tuning import choose_settings, describe_tuning, tuning_suite, write_choice
 from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
@@ -99,15 +100,38 @@ def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
     made = tuning_suite(suite, SOURCES, MECHANISMS)
     results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
     tuned = choose_settings(suite, made, results, "dpicl tune small")
-    assert [setting.score for setting in tuned.rows["pta"]] == [0.75, 0.5, 0.25, 0.25, 0.25, 0.25]
+    assert [setting.score for setting in tuned.rows["pta"].settings] == [0.75, 0.5, 0.25, 0.25, 0.25, 0.25]
     assert tuned.records == {"agnews": "f" * 64}
     path = tmp_path / "suite.yaml"
-    (tmp_path / "suite.tuned.yaml").write_text("rows: {}  # of another time")
     assert write_choice(path, tuned) == tmp_path / "suite.tuned.yaml" and path.read_text() == TEXT
     after = load_suite(path)
     assert after.untuned == [] and after.hash == suite.hash
     own = [cell for cell in expand(after, MECHANISMS, FACTS) if cell.label == "pta"]
     assert {(cell.options["alpha"], cell.options["top_k"], cell.options["slots"]) for cell in own} == {(2.0, 10, 4)}
+
+
+def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
+    text = TEXT + "  - {name: private_evolution, tune: {rounds: [3, 5, 10], selection: [rank, draw]}}\n"
+    suite = read(tmp_path, text)
+    path = tmp_path / "suite.yaml"
+
+    def choose(row: str, command: str, **how: int) -> Tuned:
+        part = apply_changes(suite, Changes(mechanisms=(row,)), MECHANISMS)
+        made = tuning_suite(part, SOURCES, MECHANISMS, **how)
+        return choose_settings(part, made, results_of(made, {}), command)
+
+    write_choice(path, choose("pta", "first"))
+    assert load_suite(path).untuned == ["private_evolution"]
+    write_choice(path, choose("private_evolution", "second"))
+    after = load_suite(path)
+    assert after.untuned == [] and after.tuned is not None
+    assert {row: tuned.command for row, tuned in after.tuned.rows.items()} == {
+        "pta": "first",
+        "private_evolution": "second",
+    }
+    with pytest.raises(UsageError, match="shots"):
+        write_choice(path, choose("pta", "third", shots=2))
+    assert load_suite(path).tuned == after.tuned
 
 
 def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
@@ -144,11 +168,11 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("score: 0.25", "score: .nan"), r"suite\.tuned\.yaml, line \d+: 'rows, pta, entry 1, score'"),
+        (("score: 0.25", "score: .nan"), r"suite\.tuned\.yaml, line \d+: 'rows, pta, settings, entry 1, score'"),
         (("score: 0.25", "score: -1"), "best score first"),
-        (("seeds: [1000,", "seeds: [-1,"), "line 6: 'seeds, entry 1'"),
+        (("seeds: [1000,", "seeds: [-1,"), "line 4: 'seeds, entry 1'"),
         (("score: 0.25", "scroe: 0.25"), "'scroe'. Did you mean 'score'.*Known: options, score, tasks"),
-        (("\nseeds:", "\nsedes:"), "Did you mean 'seeds'.*Known: command, commit"),
+        (("\nseeds:", "\nsedes:"), "Did you mean 'seeds'.*Known: epsilon, model"),
         (("command:", "- command:"), "not valid YAML"),
     ],
 )
@@ -226,12 +250,12 @@ def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_p
     assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
     first = dpicl("tune", path, "--results", results, "--task", "trec", "--json")
     assert first.code == 0, first.err
-    assert set(first.json["records"]) == {"trec"} and len(first.json["rows"]["pta"]) == 6
-    assert first.json["command"].startswith("dpicl tune")
+    assert set(first.json["records"]) == {"trec"} and len(first.json["rows"]["pta"]["settings"]) == 6
+    assert first.json["rows"]["pta"]["command"].startswith("dpicl tune")
     assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
     written = (tmp_path / "suite.tuned.yaml").read_text()
     again = dpicl("tune", path, "--results", results, "--task", "trec", "--json")  # everything is there
     assert (again.code, (tmp_path / "suite.tuned.yaml").read_text()) == (0, written)
     plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
-    options = first.json["rows"]["pta"][0]["options"]
+    options = first.json["rows"]["pta"]["settings"][0]["options"]
     assert all(options.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")

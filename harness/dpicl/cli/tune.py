@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpicl.api.evaluate import run_selection
-from dpicl.api.parameters import Count, Limit, Plugins, Results, Shots, SuiteName, Tasks, as_list, verb
+from dpicl.api.parameters import Count, Limit, Plugins, Results, Rows, Shots, SuiteName, Tasks, as_list, verb
 from dpicl.cli import call, output
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
@@ -28,8 +28,8 @@ class Tuning:
 
 def _show(found: Tuning, given: Mapping[str, Any]) -> None:
     rows = []
-    for row, settings in found.tuned.rows.items():
-        for place, one in enumerate(settings):
+    for row, tuned in found.tuned.rows.items():
+        for place, one in enumerate(tuned.settings):
             said = ", ".join(f"{name} = {value}" for name, value in one.options.items())
             rows.append([row if place == 0 else "", said, f"{one.score:.3f}", "chosen" if place == 0 else ""])
     output.emit_table(["row", "setting", "score", ""], rows)
@@ -47,6 +47,7 @@ def tune(
     results: Results = DEFAULT_RESULTS,
     plugins: Plugins = (),
     task: Tasks = (),
+    mechanism: Rows = (),
     test_records: Limit | None = None,
     shots: Shots | None = None,
     engine: Literal["inline", "local"] = "inline",
@@ -55,10 +56,12 @@ def tune(
     """Chooses the tuned options of a suite (dpicl.plan.tuning) and writes them into SUITE.tuned.yaml beside it.
 
     Each row runs on the first task that it can do; without `task`, of all whose own records are real.
-    What is finished is kept under ``results``, and the same call goes on from there.
+    What is finished is kept under ``results``, and the same call goes on from there. Rows that ``mechanism`` does not
+    name keep an earlier choice.
     Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
     failed.
 
+    mechanism: row of the suite; may be repeated (or A,B); others keep an earlier choice.
     shots: demonstrations, fewer than the suite's where those take too long.
     engine: this process, or worker processes (default: inline).
     workers: workers of the engine (default: one for two cores).
@@ -67,7 +70,7 @@ def tune(
     path, tasks = find_suite(name), as_list(task)
     require_writable(path)
     require_known(f"task of {name}", tasks, load_suite(path).tasks)
-    own = select(name, folder, files, Changes(tasks=tasks, test_records=test_records))
+    own = select(name, folder, files, Changes(tasks=tasks, mechanisms=as_list(mechanism), test_records=test_records))
     facts = task_facts()
     sources = {task: facts[task](own.suite.source).source for task in own.suite.tasks}
     made = tuning_suite(own.suite, sources, own.mechanisms, shots=shots)

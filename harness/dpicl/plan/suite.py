@@ -172,7 +172,11 @@ class Suite(BaseModel):
         entries = {entry.row: entry for entry in self.mechanisms}
         if row in entries and isinstance(shared := entries[row].tune, str):
             row = shared
-        scored = [setting.options for setting in self.tuned.rows.get(row, [])] if self.tuned and row in entries else []
+        scored = (
+            [one.options for one in self.tuned.rows[row].settings]
+            if self.tuned and row in self.tuned.rows.keys() & entries
+            else []
+        )
         return scored[0] if scored and all(one in scored for one in entries[row].settings) else {}
 
     @property

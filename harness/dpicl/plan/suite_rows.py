@@ -142,28 +142,49 @@ class ScoredSetting(BaseModel):
     tasks: dict[str, Finite]
 
 
-class Tuned(BaseModel):
-    """Which settings `dpicl tune` chose, and from what: the file SUITE.tuned.yaml beside a suite.
-
-    command, commit: what was run, and of which code. records: task -> fingerprint of the public records. rows: row ->
-    its settings with the best one first.
-    """
+class TunedRow(BaseModel):
+    """The settings of a row with the best one first, the command that ran them and the commit of its code."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: str
     commit: str | None
+    settings: Annotated[list[ScoredSetting], Field(min_length=SETTINGS, max_length=SETTINGS)]
+
+    @field_validator("settings")
+    @classmethod
+    def _best_first(cls, settings: list[ScoredSetting]) -> list[ScoredSetting]:
+        scores = [setting.score for setting in settings]
+        if scores != sorted(scores, reverse=True):
+            raise ValueError("must list the settings with the best score first")
+        return settings
+
+
+class Tuned(BaseModel):
+    """Which settings `dpicl tune` chose, and from what: the file SUITE.tuned.yaml beside a suite.
+
+    shots, test_records: of every task, the same for all rows. records: task -> fingerprint of the public records.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     model: str
     epsilon: TargetEpsilon
     seeds: Annotated[list[Seed], Field(min_length=1)]
+    shots: int
+    test_records: int | None
     records: dict[str, str]
-    rows: dict[str, Annotated[list[ScoredSetting], Field(min_length=SETTINGS, max_length=SETTINGS)]]
+    rows: dict[str, TunedRow]
 
-    @field_validator("rows")
-    @classmethod
-    def _best_first(cls, rows: dict[str, list[ScoredSetting]]) -> dict[str, list[ScoredSetting]]:
-        for row, settings in rows.items():
-            scores = [setting.score for setting in settings]
-            if scores != sorted(scores, reverse=True):
-                raise ValueError(f"must list the settings of {row} with the best score first")
-        return rows
+    def joined(self, other: Tuned) -> Tuned:
+        """This choice with the rows of another one in place of its own. Raises ValueError where they were not tuned
+        alike."""
+        for name in ("model", "epsilon", "seeds", "shots", "test_records"):
+            if (mine := getattr(self, name)) != (theirs := getattr(other, name)):
+                raise ValueError(f"the rows that are there were tuned with {name} {mine}, these with {theirs}")
+        for task in self.records.keys() & other.records.keys():
+            if self.records[task] != other.records[task]:
+                raise ValueError(f"the rows that are there were tuned on other records of {task}")
+        return self.model_copy(
+            update={"records": {**self.records, **other.records}, "rows": {**self.rows, **other.rows}}
+        )

@@ -24,8 +24,8 @@ from dpicl.core.plugins import Registered
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.plan.suite import Suite, choice_path
-from dpicl.plan.suite_rows import MechanismEntry, ScoredSetting, Tuned
+from dpicl.plan.suite import Suite, choice_path, load_suite
+from dpicl.plan.suite_rows import SETTINGS, MechanismEntry, ScoredSetting, Tuned, TunedRow
 from dpicl.results.manifest import commit
 from dpicl.results.schema import Result
 
@@ -92,16 +92,19 @@ def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], comman
 
     Raises UsageError where a setting lacks a result that another one of its row has.
     """
-    rows = {entry.row: _ranked(entry, results) for entry in suite.mechanisms if entry.settings}
-    records = {result.cell.task: result.manifest.data.fingerprint for result in results}
+    code = commit()[0]
     return Tuned(
-        command=command,
-        commit=commit()[0],
         model=made.models[0],
         epsilon=made.epsilons[0],
         seeds=made.seeds,
-        records=records,
-        rows=rows,
+        shots=made.shots,
+        test_records=made.test_records,
+        records={result.cell.task: result.manifest.data.fingerprint for result in results},
+        rows={
+            entry.row: TunedRow(command=command, commit=code, settings=_ranked(entry, results))
+            for entry in suite.mechanisms
+            if entry.settings
+        },
     )
 
 
@@ -136,11 +139,17 @@ def require_writable(path: Path) -> None:
 
 
 def write_choice(path: Path, tuned: Tuned) -> Path:
-    """Writes what is chosen for the suite of that file, in the place of an earlier choice; returns where.
+    """Writes what is chosen for the suite of that file beside it; returns where. Other rows keep an earlier choice.
 
-    Raises UsageError, and leaves an earlier choice alone, where the disk does not take it.
+    Raises UsageError, and leaves an earlier choice alone, where its rows were tuned otherwise and where the disk does
+    not take it.
     """
     choice = choice_path(path)
+    if (earlier := load_suite(path).tuned) is not None:
+        try:
+            tuned = earlier.joined(tuned)
+        except ValueError as error:
+            raise UsageError(f"{choice} keeps what it has: {error}; tune all alike, or move that file away.") from error
     text = yaml.safe_dump(tuned.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=150)
     try:
         put_whole(choice, "# Written by `dpicl tune`; run it again instead of changing this.\n" + text)
@@ -160,8 +169,7 @@ def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     }
     if not rows or suite.tuned is None:
         return []
-    settings = next(iter(suite.tuned.rows.values()))  # of every tuned row as many
-    how = f"{count(len(settings), 'setting')} a row, on public synthetic records"
+    how = f"{count(SETTINGS, 'setting')} a row, on public synthetic records"
     return [
         f"Tuned: {', '.join(sorted(rows))} ({how} at ε = {suite.tuned.epsilon:g}; SUITE.tuned.yaml has the scores)."
     ]

@@ -8,8 +8,8 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
+from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,12 +31,12 @@ def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leader
 
 def files(folder: Path) -> dict[str, bytes]:
     """Run id -> the content of its run file, which wandb's own process may finish a moment after the run has ended."""
-    end = time.monotonic() + 20
+    end = monotonic() + 20
     while True:
         found = {path.stem.removeprefix("run-"): path.read_bytes() for path in folder.rglob("*.wandb")}
-        if all(CONTENT_KEY.encode() in content for content in found.values()) or time.monotonic() > end:
+        if all(CONTENT_KEY.encode() in content for content in found.values()) or monotonic() > end:
             return found
-        time.sleep(0.05)
+        sleep(0.05)
 
 
 def test_offline_everything_is_written_and_nothing_tells_of_the_machine(
