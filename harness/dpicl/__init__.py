@@ -124,7 +124,10 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dpicl' has no attribute '{name}'; docs/python.md lists what it has")
-    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    from dpicl.core.extras import required
+
+    with required():
+        value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
     return value
 
 

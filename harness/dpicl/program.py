@@ -13,6 +13,7 @@ from typing import Any
 from dpicl.cli import commands
 from dpicl.cli.call import COMMAND
 from dpicl.core.errors import DpiclError, one_line
+from dpicl.core.extras import required
 from dpicl.core.interrupts import stopped_by_term
 from dpicl.core.messages import message
 from dpicl.core.printable import printable
@@ -91,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         build()(prog_name="dpicl")
     running = COMMAND.set(tuple(argv))
     try:
-        with stopped_by_term():
+        with stopped_by_term(), required():
             called = parse(argv)
             code = 0 if called is None else called.run()
         sys.stdout.flush()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dpicl.core.errors import UsageError, require_known, unknown
+from dpicl.core.extras import required
 from dpicl.core.json_text import WHOLE
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
 
@@ -172,7 +173,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
                     given[name] = own[name].checked(value)
                 except ValueError as error:
                     raise UsageError(f"{function.__name__}: '{name}' {error}.") from None
-            return function(**given)  # type: ignore[call-arg]
+            with required():
+                return function(**given)  # type: ignore[call-arg]
         finally:
             forget()
 

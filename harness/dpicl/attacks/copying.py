@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
-from typing import NamedTuple
-
-from nltk.stem.porter import PorterStemmer
-from rouge_score import tokenize
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpicl.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from nltk.stem.porter import PorterStemmer
 
 #: Words in a row that make a copied span (Zeng et al.).
 SPAN = 20
@@ -30,7 +30,6 @@ SPAN = 20
 OVERLAP = 0.5
 
 _WORD = re.compile(r"\w+")
-_STEMMER = PorterStemmer()
 
 
 class Copies(NamedTuple):
@@ -129,9 +128,20 @@ def _check(released: Sequence[str]) -> None:
 
 def _stems(text: str) -> list[str]:
     """rouge-score's tokens with its stemmer; each word is stemmed once."""
+    from rouge_score import tokenize
+
     return [stem for word in tokenize.tokenize(text, None) for stem in _stem(word)]
 
 
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> tuple[str, ...]:
-    return tuple(tokenize.tokenize(word, _STEMMER))
+    from rouge_score import tokenize
+
+    return tuple(tokenize.tokenize(word, _stemmer()))
+
+
+@cache
+def _stemmer() -> PorterStemmer:
+    from nltk.stem.porter import PorterStemmer
+
+    return PorterStemmer()

@@ -11,8 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-
-from rouge_score.rouge_scorer import RougeScorer
+from typing import TYPE_CHECKING
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.membership import ask_and_score, cannot_answer
@@ -22,6 +21,9 @@ from dpicl.data.task import Record, Task
 from dpicl.data.task_file import CHOOSING
 from dpicl.mechanism.bases import Mechanism
 from dpicl.models.embeddings import check_name, load_embeddings
+
+if TYPE_CHECKING:
+    from rouge_score.rouge_scorer import RougeScorer
 
 _SOURCE = "Wen et al. 2024, arXiv 2409.01380"
 _SAID = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
@@ -214,4 +216,6 @@ def _in_words(mechanism: Mechanism, task: Task) -> bool:
 
 @cache
 def _rouge() -> RougeScorer:
+    from rouge_score.rouge_scorer import RougeScorer
+
     return RougeScorer(["rougeL"], use_stemmer=True)

@@ -20,6 +20,7 @@ from dpicl.cli import output
 from dpicl.cli.data import summary
 from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError
+from dpicl.core.extras import install
 from dpicl.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.core.plugins import version_of
 from dpicl.data.config import list_tasks, load_config, source_spec
@@ -27,7 +28,6 @@ from dpicl.data.local import data_folder
 from dpicl.data.sources import resolve
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import embeddings
-from dpicl.models.weights import dtype_name, preferred_dtype
 from dpicl.results import manifest
 
 #: A run of the quick suite writes less; the embedded model's cache takes about half of it.
@@ -76,7 +76,7 @@ def _software() -> Iterator[Check]:
         if name == embeddings.WHEEL:  # the models say how to install it
             continue
         found = version_of(name)
-        remedy = "make setup" if name == "dpicl-bench" else f"pip install {name}"
+        remedy = "make setup" if name == "dpicl-bench" else install(name.replace("-", "_"))
         needed = name != "dpicl-bench"
         yield Check(name, found is not None or not needed, found or "missing", "" if found else remedy)
     commit, dirty = manifest.commit()
@@ -93,6 +93,8 @@ def _processor() -> Iterator[Check]:
         import torch
     except ModuleNotFoundError:
         return
+    from dpicl.models.weights import dtype_name, preferred_dtype
+
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
     yield Check("GPU", True, gpu)
     dtype = dtype_name(preferred_dtype("cuda" if torch.cuda.is_available() else "cpu"))

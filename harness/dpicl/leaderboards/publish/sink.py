@@ -7,7 +7,6 @@ collect nothing of its own (docs/releases.md says what it sends all the same), a
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from dpicl.core.errors import DpiclError, UsageError
+from dpicl.core.extras import required
 from dpicl.core.messages import count
 from dpicl.leaderboards.publish.runs import Published, content_hash
 from dpicl.models.server_settings import is_loopback
@@ -59,20 +59,13 @@ class Destination:
         return f"W&B: sending to {self.address}, project {self.project}." if self.address else ""
 
 
-def load(module: str, wanted: str) -> ModuleType:
-    """An optional package. Raises UsageError where it is not installed. wanted: what pip installs."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise UsageError(f"{module.partition('.')[0]} is not installed; run `pip install '{wanted}'`.") from None
-
-
 def load_wandb() -> ModuleType:
     """wandb, quiet and without error reports, and with the settings of environment and home."""
     os.environ |= {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true"}
-    module = load("wandb", "wandb")
+    with required():
+        import wandb
     _load_settings()
-    return module
+    return wandb
 
 
 @cache

@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any
 
+from dpicl.core.extras import required
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.publish.runs import content_hash, group_name
-from dpicl.leaderboards.publish.sink import Destination, SinkError, load, reason
+from dpicl.leaderboards.publish.sink import Destination, SinkError, reason
 
 _PROVED = "proved_epsilon"
 #: No code, no machine, no links on the terminal.
@@ -83,7 +84,8 @@ def _summary(row: Row, main_metric: str) -> dict[str, dict[str, float]]:
 def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:
     """A function that publishes the leaderboards and says so. Raises UsageError at once without the package."""
     os.environ.setdefault("WEAVE_PRINT_CALL_LINK", "false")
-    weave = load("weave", "dpicl-bench[weave]")
+    with required():
+        import weave
 
     def export() -> str:
         try:

@@ -22,12 +22,11 @@ from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text
-from dpicl.leaderboards.render import board_charts, page
+from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.addresses import Addresses, mechanism_file
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_view import NOTHING, advice, claims_table, compared, methods_table, section_blocks
-from dpicl.leaderboards.render.charts import fixed_looks
 from dpicl.leaderboards.render.columns import COSTS, RANKS, ROWS, SCORES, row_data
 from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
 from dpicl.leaderboards.render.row_view import row_blocks
@@ -166,6 +165,9 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
 
 def _dots(section: Section, table: TaskTable, epsilon: float) -> Iterator[Figure]:
     """Scores at one ε, of a task that ranks somebody; controls and ceilings are lines."""
+    from dpicl.leaderboards.render import board_charts  # matplotlib, which a terminal has no need of
+    from dpicl.leaderboards.render.charts import fixed_looks
+
     looks = fixed_looks(row.label for row in section.rows)
     ranks = any(row.rank is not None and row.epsilon == epsilon for row in table.rows)
     if ranks and (plot := board_charts.of_task(table, epsilon, looks)):
@@ -175,6 +177,8 @@ def _dots(section: Section, table: TaskTable, epsilon: float) -> Iterator[Figure
 
 def _lines(table: TaskTable) -> Iterator[Figure]:
     """Scores against ε, where there are several."""
+    from dpicl.leaderboards.render import board_charts
+
     if len({row.epsilon for row in table.rows if row.epsilon > 0}) > 1:
         plot = board_charts.privacy_utility(table, board_charts.series_styles([table]))
         yield Figure(f"{table.task}: score against ε", plot, {"task": table.task})

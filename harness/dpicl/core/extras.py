@@ -1,0 +1,41 @@
+"""The packages that only a part of the commands needs, and the extra of the wheel that installs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from dpicl.core.errors import UsageError
+
+#: Extra of pyproject.toml -> what is imported of it.
+EXTRAS: Final = {
+    "run": (
+        *("accelerate", "datasets", "gguf", "huggingface_hub", "lm_eval", "nltk", "openpyxl", "psutil", "rouge_score"),
+        *("safetensors", "sklearn", "tokenizers", "torch", "tqdm", "transformers"),
+    ),
+    "board": ("matplotlib", "pandas", "pyarrow"),
+    "embeddings": ("sentence_transformers",),
+    "server": ("httpx", "orjson"),
+    "wandb": ("wandb",),
+    "weave": ("weave",),
+    "ray": ("ray",),
+}
+
+
+def install(package: str) -> str:
+    """The command that installs an importable package."""
+    extra = next((name for name, packages in EXTRAS.items() if package in packages), None)
+    return f"pip install 'dpicl-bench[{extra}]'" if extra else f"pip install {package}"
+
+
+@contextmanager
+def required() -> Iterator[None]:
+    """Raises UsageError, with the command that installs it, where a package of an extra is missing in the block."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if not any(package in packages for packages in EXTRAS.values()):
+            raise
+        raise UsageError(f"{package} is not installed; run `{install(package)}`.") from error
