@@ -1,6 +1,7 @@
 # Needs make and a Python of at least 3.11 with pip. Everything goes into .venv.
 #   PYTHON=/path/to/python    the Python that .venv is made from (default: the first good one on PATH)
 #   PIP_FLAGS="..."           passed to every pip install, for example an index of CPU-only builds of torch
+#   SITE_FLAGS="--url https://... --repository https://..."  for a site that is hosted
 #   DPICL_DATA=/path/to/data  real data sets; without it the synthetic corpora are used
 
 VENV := .venv
@@ -58,7 +59,7 @@ leaderboard: setup
 
 # The site of all suites, from the committed results; needs neither data nor a model.
 site: setup
-	$(DPICL) board all --html site
+	$(DPICL) board all --html site $(SITE_FLAGS)
 
 # What docs/ holds that is made (the page of the command line, the figure of the committed results), and the site of the
 # documentation in build/docs. It fails where a link leads nowhere or the navigation lacks a page.

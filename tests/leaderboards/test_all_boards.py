@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
+from xml.etree import ElementTree
 
+import datasets
+import pandas as pd
 import pytest
 
 from dpicl.leaderboards.model.board import build_board
@@ -59,6 +64,47 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
     assert all((site / "quick" / link).is_file() for link in links if not link.startswith("#"))
     with (site / "quick" / "board.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == 6
+
+
+def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_folder, tmp_path):
+    site, url, repository = tmp_path / "site", "https://example.org/board", "https://example.org/code"
+    hosted = ("--html", site, "--url", f"{url}/", "--repository", repository)
+    answer = dpicl("board", "all", "--results", results_folder, "--no-submissions", *hosted)
+    assert answer.code == 0
+    places = ElementTree.parse(site / "sitemap.xml").iter("{http://www.sitemaps.org/schemas/sitemap/0.9}loc")
+    pages = {page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("*.html")}
+    assert {place.text.removeprefix(f"{url}/") for place in places} == pages
+    atom = "{http://www.w3.org/2005/Atom}"
+    entries = ElementTree.parse(site / "feed.xml").findall(f"{atom}entry")
+    assert len(entries) == 6
+    for entry in entries:
+        assert (site / entry.find(f"{atom}id").text.removeprefix(f"{url}/")).is_file()
+    for page in site.rglob("*.html"):
+        assert {repository, f"{repository}/blob/HEAD/LICENSE"} <= {*Page(page.read_text("utf-8")).links}
+    for command in (("quick", *hosted), ("all", *hosted[2:])):
+        refuse(dpicl("board", *command, "--results", results_folder), "--url")
+    refuse(dpicl("board", "all", "--html", site, "--url", "javascript:alert(1)"), "https://")
+
+
+def test_the_site_has_all_results_as_one_table_with_a_card(dpicl, results_folder, tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    assert dpicl("board", "all", "--results", results_folder, "--no-submissions", "--html", site).code == 0
+    table = datasets.load_dataset(
+        "parquet", data_files=str(site / "results.parquet"), split="train", cache_dir=str(tmp_path / "cache")
+    ).to_pandas()
+    (tang,) = table[(table.row == "tang") & (table.source == "local")].to_dict("records")
+    assert (tang["suite"], tang["task"], tang["score"], tang["retired"]) == (
+        "quick",
+        "agnews",
+        pytest.approx(0.6),
+        False,
+    )
+    assert len(table) == 6 and table.cell.nunique() == 6 and pd.isna(tang["submission"])
+    card = json.loads((site / "croissant.json").read_text("utf-8"))
+    (file,), (records,) = card["distribution"], card["recordSet"]
+    assert file["sha256"] == hashlib.sha256((site / "results.parquet").read_bytes()).hexdigest()
+    assert [field["name"] for field in records["field"]] == [*table.columns]
+    assert "url" not in card and not (site / "sitemap.xml").exists() and not (site / "feed.xml").exists()
 
 
 def test_a_site_stands_apart_from_the_results(dpicl, results_folder, tmp_path, monkeypatch):

@@ -41,7 +41,13 @@ OF_RECORD = ("record", "v1")
 _COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε")
 
 
-def all_suites(given: OfResults, submissions: Sequence[Submission], html: Path | None) -> Answer:
+def all_suites(
+    given: OfResults,
+    submissions: Sequence[Submission],
+    html: Path | None,
+    url: str | None = None,
+    repository: str | None = None,
+) -> Answer:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
     if given.get("test_records") is not None or given.get("source") is not None or given.get("model"):
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
@@ -63,7 +69,7 @@ def all_suites(given: OfResults, submissions: Sequence[Submission], html: Path |
     page = None
     if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, html, mechanisms, skipped, every)
+        page = write_all(found, html, mechanisms, skipped, every, url, repository)
     lines = suites_json(found)
 
     def show() -> None:

@@ -20,8 +20,18 @@ from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
-from dpicl.leaderboards.render.page import refuse_among
+from dpicl.leaderboards.render.page import refuse_among, web_address
 from dpicl.leaderboards.render.terminal import render_terminal
+
+
+def _web_address(value: Any) -> str:
+    """Raises ValueError with the rest of a sentence."""
+    if web_address(str(value)) is None:
+        raise ValueError(f"must be an address such as https://example.org/board, not {value!r:.60}")
+    return str(value).rstrip("/")
+
+
+Address = Annotated[str | None, p.Flag(metavar="URL", check=_web_address)]
 
 
 class OfBoard(p.OfResults, total=False):
@@ -77,6 +87,8 @@ def board(
     full: bool = False,
     retired: bool = False,
     html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
+    url: Address = None,
+    repository: Address = None,
     **given: Unpack[OfBoard],
 ) -> BoardView | Answer:
     """The board of a suite (a file, or the name of a shipped one) from the results in a folder.
@@ -90,9 +102,13 @@ def board(
     full: show every table of every task, not the answer alone.
     retired: also show results of retired versions of the suite.
     html: also write the board as a site, DIR/index.html.
+    url: where the site of all suites will stand; it gets a site map and a feed of changes.
+    repository: of this benchmark; every page of the site of all suites links it, its documentation and its licence.
     """
     folder = _path(html)
     refuse_among([p.folder_of(given)], folder)
+    if (url or repository) and (suite != all_boards.ALL or folder is None):
+        raise UsageError("--url and --repository belong to `dpicl board all --html DIR`.")
     with no_collection():  # what a board is made of stays until the command ends
         if suite in (all_boards.ALL, all_boards.ATTACKS):
             chosen_rows = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon, "--attacks": attacks}
@@ -101,7 +117,7 @@ def board(
             if suite == all_boards.ATTACKS:
                 return all_boards.every_attack(given, folder)
             own = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
-            return all_boards.all_suites(given, own, folder)
+            return all_boards.all_suites(given, own, folder, url, repository)
         made = view(suite, given, retired)
         tasks, rows = p.as_list(task), p.as_list(mechanism)
         skipped = skip_reasons(made.selection, made.kept)

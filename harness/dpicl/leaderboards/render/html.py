@@ -22,7 +22,7 @@ from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text
-from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses, mechanism_file
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
@@ -49,6 +49,14 @@ from dpicl.tables.document import (
 Link = tuple[str, str]
 #: A mechanism that cannot do a task: label, task, reason.
 Skipped = Mapping[str, str]
+#: Below the address of a repository.
+_BESIDE = (
+    ("Repository", ""),
+    ("Documentation", "/blob/HEAD/docs/index.md"),
+    ("How to cite", "/blob/HEAD/CITATION.cff"),
+    ("Licence", "/blob/HEAD/LICENSE"),
+)
+_DATA = {"results.parquet": "Results (Parquet)", "croissant.json": "Data card", "feed.xml": "Changes (Atom)"}
 _DOWNLOADS = (("CSV", "board.csv"), ("JSON", "board.json"))
 _READING = (
     "Each mechanism turns private records into a few demonstrations for a language model, or into answers. Each is run"
@@ -83,20 +91,31 @@ def write_all(
     mechanisms: Mapping[str, Registered],
     skipped: Mapping[str, Sequence[Skipped]],
     attacks: AttackBoard,
+    url: str | None = None,
+    repository: str | None = None,
 ) -> Path:
-    """Writes the first page, the site of each suite in a folder of its name, and the page of all attacks.
+    """Writes the first page, the site of each suite in a folder of its name, the page of all attacks and the data.
 
-    boards, skipped: by the suite's name, which is the name of its folder. Raises ResultError when it cannot.
+    boards, skipped: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
+    repository: address that every page links, with the documentation, the citation and the licence there.
+    Raises ResultError when it cannot.
     """
     folder = Path(folder)
-    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html")]
+    beside = [(name, f"{repository}{path}") for name, path in _BESIDE] if repository else []
+    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]
+    written = ["index.html", "attacks/index.html"]
     for name, board in boards.items():
-        page.write(pages(board, mechanisms, skipped.get(name, ()), links), folder / name)
-    shared = {
-        "attacks/index.html": attacks_page(attacks, [("All suites", "index.html")], "../"),
-        "index.html": suites_page(boards, [("All attacks", "attacks/index.html")]),
+        files = pages(board, mechanisms, skipped.get(name, ()), links)
+        page.write(files, folder / name)
+        written += [f"{name}/{file}" for file in files if file.endswith(".html")]
+    data = hosting.data_files(boards, url)
+    data |= hosting.crawler_files(boards, written, url) if url else {}
+    first = [("All attacks", "attacks/index.html"), *((_DATA[name], name) for name in _DATA if name in data), *beside]
+    shared: dict[str, str | bytes] = {
+        "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
+        "index.html": suites_page(boards, first),
     }
-    return page.write(shared, folder)
+    return page.write(shared | data, folder)
 
 
 def pages(

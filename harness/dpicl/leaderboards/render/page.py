@@ -72,7 +72,7 @@ def refuse_among(results: Sequence[Path], folder: Path | None) -> None:
             raise UsageError(f"--html {folder} {how} the results folder {own}; choose a folder apart, such as site.")
 
 
-def write(files: Mapping[str, str], folder: Path) -> Path:
+def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     """Writes the files of a site, each atomically, and returns the path of ``folder/index.html``.
 
     files: path below the folder -> content. Pages of an earlier site that are no longer part of it are removed; other
