@@ -1,7 +1,6 @@
-"""How much of the processor's matrix products a real cell uses, and its throughput against an earlier commit.
+"""How much of the processor's matrix products a real cell uses.
 
-    DPICL_DATA=… python -m benchmarks.utilisation --json
-    DPICL_DATA=… python -m benchmarks.utilisation --base 8c2094d --rounds 2 --json
+    DPICL_DATA=… python -m benchmarks.utilisation --rounds 2 --json
 
 Three cells of DBPedia, each run by `dpicl run` in a process of its own: Tang (its tokens are written from fresh samples
 of 16 prompts), voting with a fresh sample for every query, and an evaluation after four real demonstrations.
@@ -11,8 +10,7 @@ matrices of the same dtype, measured in the same run. A token that is read once 
 shares: of those seconds, by kind of operator, from a second run that clocks each; "other" is what is not in a pass:
 Python, lm-eval, encoding, embeddings. plain: a forward pass of transformers itself over PLAIN prompts, with the same
 model, dtype and threads in the same run, in tokens a second; of_plain: the cell's rate over it.
-With --base the same cells also run with the code of that commit, in turns, and ``throughput`` says how many times
-faster ours are. Both count the seconds of the release and the evaluation, without loading and calibration.
+Seconds are those of the release and the evaluation, without loading and calibration.
 """
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -57,8 +53,6 @@ CELLS: dict[str, tuple[str, dict[str, Any], int]] = {
 }
 #: Prompts and their tokens in a plain pass.
 PLAIN = (8, 128)
-#: The command line of the project, at its present and at its former place.
-OURS, FORMER = "from dpicl.program import main", "from harness.cli import main"
 
 
 def matrix_rate(dtype: torch.dtype, seconds: float = 3.0) -> float:
@@ -89,40 +83,31 @@ def plain_rate(model: TransformersLM, seconds: float = 6.0) -> float:
 _SIZES = ((256, 1536, 576), (512, 1536, 576), (512, 576, 1536), (1024, 1024, 1024), (2048, 2048, 2048))
 
 
-def run(base: str | None, rounds: int) -> dict[str, Any]:
-    """Runs every cell ``rounds`` times, in turns with the code of the commit ``base`` where there is one."""
+def run(rounds: int) -> dict[str, Any]:
+    """Runs every cell ``rounds`` times."""
     model = models.load("embedded")
     assert isinstance(model, TransformersLM)
     parameters = model.identity.parameters - model.vocab_size * int(model.model.config.hidden_size)
     rates, plain = [matrix_rate(model.model.dtype)], [plain_rate(model)]
     found, shares = dict[str, list[dict[str, Any]]](), dict[str, dict[str, float]]()
-    with _checkout(base) as former:
-        for _ in range(rounds):
-            for name in CELLS:
-                sides = {"ours": _cell(name, ROOT, OURS)}
-                if former is not None:
-                    sides["base"] = _cell(name, former, FORMER)
-                found.setdefault(name, []).append(sides)
-            rates.append(matrix_rate(model.model.dtype))
-            plain.append(plain_rate(model))
-        for name, turns in found.items():
-            shares[name] = _shares(_cell(name, ROOT, OURS, clocked=True)["kinds"], turns[-1]["ours"]["seconds"])
+    for _ in range(rounds):
+        for name in CELLS:
+            found.setdefault(name, []).append(_cell(name))
+        rates.append(matrix_rate(model.model.dtype))
+        plain.append(plain_rate(model))
+    for name, turns in found.items():
+        shares[name] = _shares(_cell(name, clocked=True)["kinds"], turns[-1]["seconds"])
     rate = max(rates)
     cells = {}
     for name, turns in found.items():
-        speed = median(turn["ours"]["tokens"] / turn["ours"]["seconds"] for turn in turns)
+        speed = median(turn["tokens"] / turn["seconds"] for turn in turns)
         cells[name] = {
             "tokens_per_second": round(speed),
             "utilisation": round(speed * 2 * parameters / rate, 3),
             "of_plain": round(speed / max(plain), 2),
-            "seconds": [round(turn["ours"]["seconds"], 2) for turn in turns],
+            "seconds": [round(turn["seconds"], 2) for turn in turns],
             "shares": shares[name],
         }
-        if base:
-            cells[name]["base_seconds"] = [round(turn["base"]["seconds"], 2) for turn in turns]
-            cells[name]["throughput"] = round(
-                median(turn["base"]["seconds"] / turn["ours"]["seconds"] for turn in turns), 2
-            )
     return {
         "name": "utilisation",
         "cells": cells,
@@ -130,7 +115,6 @@ def run(base: str | None, rounds: int) -> dict[str, Any]:
         "matrix_gflops": round(rate / 1e9),
         "plain": {"prompts_and_tokens": PLAIN, "tokens_per_second": round(max(plain))},
         "parameters_without_embeddings": parameters,
-        "base": base,
     }
 
 
@@ -140,8 +124,8 @@ def _shares(kinds: dict[str, float], seconds: float) -> dict[str, float]:
     return {**shares, "other": round(1 - sum(shares.values()), 3)}
 
 
-def _cell(name: str, code: Path, command: str, clocked: bool = False) -> dict[str, Any]:
-    """Runs one cell with the code of a folder. Returns its tokens, and the seconds of its release and evaluation.
+def _cell(name: str, clocked: bool = False) -> dict[str, Any]:
+    """Runs one cell. Returns its tokens, and the seconds of its release and evaluation.
 
     clocked: also the seconds by kind of operator, which takes longer.
     """
@@ -150,16 +134,13 @@ def _cell(name: str, code: Path, command: str, clocked: bool = False) -> dict[st
         suite = Path(folder) / "utilisation.yaml"
         suite.write_text(SUITE.format(mechanism=mechanism, options=json.dumps(options), documents=documents))
         arguments = ["run", str(suite), "--results", f"{folder}/results", "--engine", "inline"]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{code}/harness{os.pathsep}{code}",
-            "DPICL_CACHE": f"{folder}/cache",
-        }
+        paths = f"{ROOT}/harness{os.pathsep}{ROOT}"
+        environment = {**os.environ, "PYTHONPATH": paths, "DPICL_CACHE": f"{folder}/cache"}
         _link_models(Path(folder) / "cache")
         noted = f"from benchmarks._kinds import noted; sys.exit(noted(main, '{folder}/kinds.json'))"
-        script = f"import sys; {command}; {noted if clocked else 'sys.exit(main())'}"
+        script = f"import sys; from dpicl.program import main; {noted if clocked else 'sys.exit(main())'}"
         subprocess.run(
-            [sys.executable, "-c", script, *arguments], cwd=code, env=environment, check=True, capture_output=True
+            [sys.executable, "-c", script, *arguments], cwd=ROOT, env=environment, check=True, capture_output=True
         )
         (path,) = (each for each in Path(folder, "results").rglob("*.json") if mechanism in each.parts)
         cost = json.loads(path.read_text())["cost"]
@@ -176,30 +157,12 @@ def _link_models(cache: Path) -> None:
     (cache / "models").symlink_to(models_folder())
 
 
-@contextmanager
-def _checkout(commit: str | None) -> Iterator[Path | None]:
-    """A checkout of the commit, removed again."""
-    if commit is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "base"
-        subprocess.run(
-            ["git", "worktree", "add", "--detach", str(path), commit], cwd=ROOT, check=True, capture_output=True
-        )
-        try:
-            yield path
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(path)], cwd=ROOT, check=True)
-
-
 def describe(result: dict[str, Any]) -> str:
     """Two lines for each cell."""
     lines = []
     for name, cell in result["cells"].items():
-        beside = f", {cell['throughput']} times the throughput of {result['base']}" if result["base"] else ""
         speed = f"{cell['tokens_per_second']} tokens a second ({cell['of_plain']} of a plain pass)"
-        lines.append(f"{name}: {speed}, utilisation {cell['utilisation']}{beside}")
+        lines.append(f"{name}: {speed}, utilisation {cell['utilisation']}")
         lines.append("  " + ", ".join(f"{kind} {share:.1%}" for kind, share in cell["shares"].items()))
     return "\n".join(lines)
 
@@ -210,7 +173,6 @@ if __name__ == "__main__":
             run,
             __doc__,
             describe,
-            base={"metavar": "COMMIT", "help": "also run the code of this commit, in turns"},
             rounds={"type": int, "default": 1, "metavar": "N", "help": "how often (default: 1)"},
         )
     )

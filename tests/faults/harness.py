@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpicl.core.cache_file import CacheFile
 from dpicl.program import main
+from dpicl.releasing.cache_file import CacheFile
 
 #: What two runs of one cell may differ in; for pydantic's ``exclude``.
 MAY_DIFFER: Any = {"created": True, "cost": True, "manifest": {"commit", "dirty"}}

@@ -38,16 +38,14 @@ from dpicl.own.records import OwnRecords, queries_of
 from dpicl.plan.expand import expand
 from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import load_suite
-from dpicl.privacy import calibration_cache
-from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import gaussian, to_json
 from dpicl.releasing.output_cache import OutputCache, key_of
 from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text
+from tests.fuzz.mutations import AGAIN, bytes_mutated, value_mutated
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
-from tests.mutations import AGAIN, bytes_mutated, value_mutated
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -69,9 +67,6 @@ def use_result(path: Path) -> None:
 def use_attack(path: Path) -> None:
     with contextlib.suppress(ValueError):
         render_attacks(build_attacks([attack_from_text(_text(path))], []), color=False)
-
-
-def use_external(path: Path) -> None:
     with contextlib.suppress(ValueError):
         render_attacks(build_attacks([], [external_from_text(_text(path))]), color=False)
 
@@ -121,11 +116,6 @@ def use_ledger(path: Path) -> None:
 def use_key(path: Path) -> None:
     os.replace(path, own_folder() / "key")
     assert len(machine_key()) == 32
-
-
-def use_calibration(path: Path) -> None:
-    found = calibration_cache.read(path.parent, path.stem)
-    assert found is None or isinstance(found[0], float)
 
 
 #: What a model said, in several pages of the cache's file.
@@ -209,15 +199,6 @@ def write_ledger(value: Any) -> bytes:
     return text.encode()
 
 
-def write_calibration(value: Any) -> bytes:
-    """With a checksum that fits."""
-    if isinstance(value, dict) and isinstance(value.get("checksum"), str):
-        content = {key: item for key, item in value.items() if key != "checksum"}
-        with contextlib.suppress(UnicodeEncodeError):
-            value["checksum"] = calibration_cache._checksum("file", content)
-    return json.dumps(value).encode()
-
-
 def _some(pattern: str, most: int) -> list[bytes]:
     found = sorted(RESULTS.glob(pattern), key=lambda path: (path.stat().st_size, path.name))
     return [path.read_bytes() for path in found[:: max(1, len(found) // most)]][:most]
@@ -245,12 +226,6 @@ def _ledgers() -> list[bytes]:
     return [(private_folder() / "budget-tickets.jsonl").read_bytes()]
 
 
-def _calibrations() -> list[bytes]:
-    folder = private_folder() / "calibrations"
-    calibration_cache.write(folder, "file", 3.0, Bounds(0.9, 0.95, 1.0, {"exact": 1.0}, ("a note",)), gaussian(3.0))
-    return [(folder / "file.json").read_bytes()]
-
-
 WHEN = "2026-01-02T03:04:05+00:00"
 QUERIES = b"".join(json.dumps({"text": f"query {i}", "id": i}).encode() + b"\n" for i in range(4))
 
@@ -269,7 +244,7 @@ _NOTED = json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()
 KINDS = {
     "result": Kind(_results, use_result),
     "attack": Kind(lambda: _some("attacks/**/*.json", 8), use_attack),
-    "external": Kind(lambda: [make_external().model_dump_json().encode()], use_external),
+    "external": Kind(lambda: [make_external().model_dump_json().encode()], use_attack),
     "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,), **_YAML),
     "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], use_task, **_YAML),
     "records": Kind(lambda: [RECORDS.encode()], use_records, (DataError,), **_LINES),
@@ -282,7 +257,6 @@ KINDS = {
     "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], read_reproduced),
     "ledger": Kind(_ledgers, use_ledger, parse=parse_lines, write=write_ledger),
     "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,), parse=None),
-    "calibration": Kind(_calibrations, use_calibration, (), "file.json", write=write_calibration),
     "noted records": Kind(lambda: [_NOTED], lambda path: [AtHand.kept(path)].clear(), ()),
     "output cache": Kind(_outputs, use_outputs, (), parse=None),
 }

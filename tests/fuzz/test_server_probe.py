@@ -16,8 +16,8 @@ from dpicl import models
 from dpicl.core.errors import DpiclError
 from dpicl.models import server_http, server_probe
 from dpicl.models.server_http import Call, Connection
+from tests.fuzz.mutations import value_mutated
 from tests.harness.models.fake_server import FakeServer
-from tests.mutations import value_mutated
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ ever published, and `dpicl cache` lists and clears it. Prompts are not stored, o
 nothing is stored at all.
 
 Every value has a checksum beside it. A damaged value counts as absent, so the model is asked again; where the file is
-damaged or the disk takes nothing more, this process keeps the outputs in memory (dpicl.core.cache_file).
+damaged or the disk takes nothing more, this process keeps the outputs in memory (dpicl.releasing.cache_file).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpicl.core.cache_file import CacheFile, Unusable
 from dpicl.core.errors import ResultError
 from dpicl.core.paths import cache_folder
+from dpicl.releasing.cache_file import CacheFile, Unusable
 
 T = TypeVar("T")
 

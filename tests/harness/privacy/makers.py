@@ -144,3 +144,27 @@ def paid(primitive: Any, noise: Any, times: int = 1, own_slots: int | None = Non
     slots of which each is a record's own."""
     slots: tuple[tuple[()], ...] = ((),) * (1 if own_slots is None else own_slots)
     return Sample(slots, dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=own_slots is not None)
+
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    return np.exp(scores - np.logaddexp.reduce(scores))
+
+
+def divergence(p: np.ndarray, q: np.ndarray, x: float) -> float:
+    """The hockey-stick divergence of p from q at e^x."""
+    return float(np.maximum(p - math.exp(x) * q, 0).sum())
+
+
+def worst_choice(size: float, t: float) -> Pair:
+    """Output probabilities with and without the record: the choice of that range whose losses are t and t - size."""
+    high = -math.expm1(t - size) / -math.expm1(-size)
+    with_record = np.array([high, 1 - high])
+    return with_record, with_record * np.exp([-t, size - t])
+
+
+def mixed(pair: Pair, rate: float) -> Pair:
+    """The pair of a Poisson sample: the record is in it with probability rate."""
+    return (1 - rate) * pair[1] + rate * pair[0], pair[1]

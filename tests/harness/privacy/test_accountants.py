@@ -17,7 +17,6 @@ from dpicl.privacy.accountants import (
     check_delta,
     check_epsilon,
     epsilon,
-    rough_epsilon,
 )
 from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
 from tests.examples import examples
@@ -62,18 +61,11 @@ def classical(nominal: float) -> float:
 @pytest.mark.parametrize(
     ("event", "expected", "within"),
     [(Gaussian(classical(e)), true, 5e-4) for e, true in ((1, 0.751), (2, 1.610), (4, 3.511), (8, 7.914))]
-    + [(Gaussian(s / 2**0.5), e, 2e-4) for s, e in ((5.2759, 1), (2.8197, 2), (1.5290, 4), (0.8489, 8))]
-    + [(Gaussian(noise), e, 0.002) for noise, e in ((3.731, 1), (1.081, 4), (0.600, 8))]
-    + [(Repeated(Gaussian(noise), 1000), e, 0.002) for noise, e in ((118, 1), (34.2, 4), (19.0, 8))],
+    + [(Gaussian(s / 2**0.5), e, 2e-4) for s, e in ((5.2759, 1), (2.8197, 2), (1.5290, 4), (0.8489, 8))],
 )
 def test_gaussian_noise_has_its_exact_epsilon(event: dp.DpEvent, expected: float, within: float) -> None:
-    """Classical noise; sensitivity root two; one query; a thousand queries."""
+    """Classical noise; sensitivity root two."""
     assert epsilon(event, 1e-5).upper == pytest.approx(expected, rel=within)
-
-
-@pytest.mark.parametrize(("noise", "expected"), [(0.940, 1), (0.612, 4), (0.499, 8)])
-def test_noise_multipliers_for_a_thousand_sampled_queries(noise: float, expected: float) -> None:
-    assert epsilon(sampled_gaussians(noise, 0.005, 1000), 1e-5).estimate == pytest.approx(expected, rel=0.005)
 
 
 def test_what_is_free_costs_nothing_and_what_is_exposed_costs_everything() -> None:
@@ -190,11 +182,6 @@ def test_epsilons_that_make_no_sense(value: float) -> None:
 def test_accounting_refuses_numbers_that_make_no_sense(noise: Any, rate: Any, steps: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         account_subsampled_gaussian(noise, rate, steps, 1e-5)
-
-
-def test_rough_answers_are_close_to_the_proved_ones() -> None:
-    for event in (sampled_gaussians(0.6, 0.001, 100), prism(0.4), Repeated(Sampled(0.05, dp.ZCDpEvent(0.1)), 10)):
-        assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.02)
 
 
 Maker = Callable[[float, float, int], dp.DpEvent]

@@ -24,18 +24,9 @@ from dpicl.privacy.bounded_range import (
 from dpicl.privacy.events import bounded_range_choice, compose
 from dpicl.privacy.sampled_composites import sampled
 from dpicl.privacy.slack import LARGEST, slack
+from tests.harness.privacy.makers import divergence, mixed, softmax, worst_choice
 
 SIZES = (0.05, 0.4, 1.0, 3.0, 9.0)
-
-
-def two_points(size: float, t: float) -> tuple[float, float]:
-    """The probabilities of the losses t and t - size in the worst choice with that range."""
-    high = -math.expm1(t - size) / -math.expm1(-size)
-    return high, 1 - high
-
-
-def divergence(p: np.ndarray, q: np.ndarray, x: float) -> float:
-    return float(np.maximum(p - math.exp(x) * q, 0).sum())
 
 
 def slow_delta(size: float, count: int, x: float, choices: int = 200) -> float:
@@ -44,7 +35,7 @@ def slow_delta(size: float, count: int, x: float, choices: int = 200) -> float:
         return float(choice_delta(size, np.array([x]))[0])
     best = 0.0
     for t in np.linspace(0, size, choices):
-        high, low = two_points(size, float(t))
+        high, low = worst_choice(size, float(t))[0]
         after = high * slow_delta(size, count - 1, x - t, choices) + low * slow_delta(
             size, count - 1, x - t + size, choices
         )
@@ -58,7 +49,7 @@ def test_the_profile_is_the_largest_over_all_ranges(size: float) -> None:
         scan = [
             high * max(0.0, -math.expm1(x - t)) + low * max(0.0, -math.expm1(x - t + size))
             for t in np.linspace(0, size, 4001)
-            for high, low in [two_points(size, float(t))]
+            for high, low in [worst_choice(size, float(t))[0]]
         ]
         assert choice_delta(size, np.array([x]))[0] == pytest.approx(max(scan), rel=1e-5, abs=1e-12)
 
@@ -74,7 +65,7 @@ def test_no_choice_of_that_range_exceeds_the_profile(
 ) -> None:
     before = np.array(scores)
     after = before + size * np.array(moves[: len(scores)])
-    p, q = (np.exp(each - np.logaddexp.reduce(each)) for each in (after, before))
+    p, q = softmax(after), softmax(before)
     bound = choice_delta(size, np.array([where * size]))[0] + 1e-12
     assert divergence(p, q, where * size) <= bound
     assert divergence(q, p, where * size) <= bound
@@ -86,25 +77,18 @@ def test_one_step_of_the_recursion_is_the_profile(size: float) -> None:
     assert choices_delta(size, 1, 25) == pytest.approx(choice_delta(size, x), abs=1e-14)
 
 
-@pytest.mark.parametrize("size", [0.2, 1.0, 4.0])
-def test_two_choices_cost_what_the_slow_recursion_says(size: float) -> None:
-    deltas = choices_delta(size, 2, 40)
-    for cell in (-60, -20, -3, 0, 10, 33, 70):
-        exact = slow_delta(size, 2, size * cell / 40)
+@pytest.mark.parametrize(("size", "count", "choices"), [(0.2, 2, 200), (1.0, 2, 200), (4.0, 2, 200), (1.0, 3, 60)])
+def test_several_choices_cost_what_the_slow_recursion_says(size: float, count: int, choices: int) -> None:
+    deltas = choices_delta(size, count, 40)
+    for cell in (-60, -20, -3, 0, 10, 33, 70) if count == 2 else (-30, 0, 45, 80):
+        exact = slow_delta(size, count, size * cell / 40, choices)
         assert exact * (1 - 1e-12) <= deltas[len(deltas) // 2 + cell] <= exact * 1.02 + 1e-12
-
-
-def test_three_choices_cost_what_the_slow_recursion_says() -> None:
-    deltas = choices_delta(1.0, 3, 40)
-    for cell in (-30, 0, 45, 80):
-        exact = slow_delta(1.0, 3, cell / 40, choices=60)
-        assert exact * (1 - 1e-12) <= deltas[len(deltas) // 2 + cell] <= exact * 1.02
 
 
 @pytest.mark.parametrize(("size", "count"), [(0.3, 10), (1.0, 4), (0.05, 100)])
 def test_choices_cost_at_least_any_fixed_range_and_at_most_each_choice_apart(size: float, count: int) -> None:
     upper = choices_pld(size, count, 64).get_epsilon_for_delta(1e-5)
-    high, low = two_points(size, size / 2)
+    high, low = worst_choice(size, size / 2)[0]
     masses = [math.comb(count, k) * high**k * low ** (count - k) for k in range(count + 1)]
     losses = [(k - count / 2) * size for k in range(count + 1)]
     fixed = sum(max(0.0, -math.expm1(upper - loss)) * mass for loss, mass in zip(losses, masses, strict=True))
@@ -140,18 +124,14 @@ def test_exact_enumeration_of_softmax_chains() -> None:
     moved = {0: np.array([1.0, 0.0, 0.4]), 1: np.array([0.0, 1.0, 1.0]), 2: np.array([0.5, 0.0, 1.0])}
     p, q = [], []
     for first, second in itertools.product(range(3), repeat=2):
-        start = _softmax(base + size * moved[0])[first], _softmax(base)[first]
-        p.append(start[0] * _softmax(base + size * moved[first])[second])
-        q.append(start[1] * _softmax(base)[second])
+        start = softmax(base + size * moved[0])[first], softmax(base)[first]
+        p.append(start[0] * softmax(base + size * moved[first])[second])
+        q.append(start[1] * softmax(base)[second])
     deltas = choices_delta(size, 2, 40)
     for cell in range(-80, 81, 8):
         bound = deltas[len(deltas) // 2 + cell] + 1e-12
         assert divergence(np.array(p), np.array(q), size * cell / 40) <= bound
         assert divergence(np.array(q), np.array(p), size * cell / 40) <= bound
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    return np.exp(scores - np.logaddexp.reduce(scores))
 
 
 # --- one choice on each of several Poisson samples
@@ -161,9 +141,7 @@ def sampled_pairs(size: float, rate: float, choices: int) -> list[tuple[np.ndarr
     """(with the record, without): the two-outcome choices of every range on a scan, on a sample."""
     found = []
     for t in np.linspace(0, size, choices)[1:-1]:
-        high, low = two_points(size, float(t))
-        p, q = np.array([high, low]), np.array([high * math.exp(-t), low * math.exp(size - t)])
-        found.append(((1 - rate) * q + rate * p, q))
+        found.append(mixed(worst_choice(size, float(t)), rate))
     return found
 
 
@@ -207,9 +185,8 @@ def test_no_choice_of_that_range_on_two_samples_exceeds_the_recursion(
     scores: list[float], moves: list[float], size: float, rate: float, x: float
 ) -> None:
     before = np.array(scores)
-    p, q = (np.exp(each - np.logaddexp.reduce(each)) for each in (before + size * np.array(moves), before))
-    mixed, grid = (1 - rate) * q + rate * p, 0.02
-    mixed2, q2 = np.outer(mixed, mixed).ravel(), np.outer(q, q).ravel()
+    sample, q = mixed((softmax(before + size * np.array(moves)), softmax(before)), rate)
+    grid, mixed2, q2 = 0.02, np.outer(sample, sample).ravel(), np.outer(q, q).ravel()
     for removed, first, second in ((True, mixed2, q2), (False, q2, mixed2)):
         deltas = sampled_choices_delta(size, rate, 2, grid, removed=removed, cells=6)
         at = min(max(len(deltas) // 2 + math.floor(x / grid), 0), len(deltas) - 1)

@@ -114,51 +114,34 @@ def known(size):
     return 1000.0 * np.arange(size, 0, -1)
 
 
+POINT = st.one_of(COORDINATE.map(np.float32), WILD)
+
+
+@pytest.mark.parametrize("own", [False, True])
 @given(
-    hnp.arrays(np.float32, (6, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
-    hnp.arrays(np.float32, (1, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
-    st.integers(0, 100),
-)
-@settings(max_examples=examples(150), deadline=None)
-def test_one_replaced_point_moves_counts_by_sqrt_two_and_sums_by_two_radii(values, record, seed):
-    tree = ClusterTree(1.0, RADIUS, levels=2)
-
-    def measured(rows):
-        found = tree.clusters(rows, paid(tree, Readable(2, seed)))
-        assert len(found) == 4
-        weights = np.array([cluster.weight for cluster in found])
-        return weights - known(4), weights[:, None] * np.array([cluster.centre for cluster in found])
-
-    counts, sums = measured(values)
-    other_counts, other_sums = measured(np.vstack([record, values[1:]]))
-    assert counts.sum() == other_counts.sum() == 6
-    assert np.linalg.norm(counts - other_counts) <= math.sqrt(2) + 1e-9
-    assert np.linalg.norm(sums - other_sums) <= 2 * RADIUS + 1e-9
-
-
-@given(
-    hnp.arrays(np.float32, (6, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
-    hnp.arrays(np.float32, (1, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
+    hnp.arrays(np.float32, (6, 2), elements=POINT),
+    hnp.arrays(np.float32, (1, 2), elements=POINT),
     st.integers(0, 100),
     st.integers(0, 6),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_one_added_point_moves_counts_by_one_and_sums_by_one_radius(values, record, seed, number):
-    """Where every record has a slot of its own; also from no point at all."""
-    tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0)
+def test_one_point_moves_counts_and_sums_by_at_most_what_is_stated(own, values, record, seed, number):
+    """A replaced point moves counts by sqrt(2) and sums by two radii, an added one (own slots) by one and by a radius,
+    also where there was none."""
+    tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0 if own else None)
+    assert (tree.count_bound, tree.sum_bound) == ((1, RADIUS) if own else (math.sqrt(2), 2 * RADIUS))
 
     def measured(rows):
-        found = tree.clusters(rows, paid(tree, Readable(2, seed), own_slots=len(rows)))
+        found = tree.clusters(rows, paid(tree, Readable(2, seed), own_slots=len(rows) if own else None))
         assert len(found) == 4
         weights = np.array([cluster.weight for cluster in found])
         return weights - known(4), weights[:, None] * np.array([cluster.centre for cluster in found])
 
-    counts, sums = measured(values[:number])
-    other_counts, other_sums = measured(np.vstack([values[:number], record]))
-    assert other_counts.sum() == counts.sum() + 1
-    assert np.linalg.norm(counts - other_counts) <= tree.count_bound == 1
+    before, after = (values[:number], [*values[:number], record[0]]) if own else (values, [record[0], *values[1:]])
+    (counts, sums), (other_counts, other_sums) = measured(before), measured(np.array(after))
+    assert counts.sum() == len(before) and other_counts.sum() == len(after)
+    assert np.linalg.norm(counts - other_counts) <= tree.count_bound + 1e-9
     assert np.linalg.norm(sums - other_sums) <= tree.sum_bound + 1e-9
-    assert tree.sum_bound == RADIUS
 
 
 @given(points(0, 8), hnp.arrays(np.float64, (1, 2), elements=COORDINATE))

@@ -16,7 +16,6 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
 from dpicl.privacy import accountants, gaussians, time_limit
 from dpicl.privacy.accountants import account_subsampled_gaussian, epsilon
-from dpicl.privacy.events import parallel
 from dpicl.privacy.fixed_sampling import fixed_size_delta
 from tests.harness.privacy.makers import sampled_gaussians
 
@@ -136,21 +135,6 @@ def test_accounting_without_subsampling_is_the_exact_curve() -> None:
     assert answer["prv"]["low"] <= exact <= answer["prv"]["upper"]
     assert answer["pld"] == pytest.approx(exact, rel=1e-3)
     assert answer["fixed_replace_one"] == pytest.approx(exact, rel=1e-3)
-
-
-def test_equal_questions_are_answered_once(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
-    original, calls = gaussians.prv_epsilon, []
-
-    def counted(*given: Any) -> dict[str, float]:
-        calls.append(given)
-        return original(*given)
-
-    monkeypatch.setattr(gaussians, "prv_epsilon", counted)
-    branches = parallel({name: sampled_gaussians(1.5, 0.1, 10) for name in "abcd"})
-    first = epsilon(branches, 1e-5)
-    first.accountants["prv"]["upper"] = 0.0
-    assert epsilon(branches, 1e-5).accountants["prv"]["upper"] > 0
-    assert len(calls) == 1
 
 
 def test_fixed_size_curve_is_a_hockey_stick_curve() -> None:

@@ -1,43 +1,268 @@
-"""Primitives: sensitivity with the noise off, bounded inputs whatever comes, charge before noise, exact noise scale."""
+"""Primitives: one record moves what is released by at most what is stated, whatever rows hold, and the noise has the
+charged scale; charges come before noise; without noise the answer is the obvious slow one."""
 
+from __future__ import annotations
+
+import itertools
 import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
+from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.seeds import SecureNoise, SeededNoise, streams
 from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import BoundedRangeDpEvent
+from dpicl.privacy.cluster_tree import ClusterTree
+from dpicl.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.privacy.primitives import (
-    SIMPLEX_DIAMETER,
     BoundedRangeChoice,
+    DifferenceChoice,
     GaussianSum,
+    NearestToMean,
+    ProductChoice,
+    clip_log_probs,
     clip_norm,
     clip_scores,
     project_sub_simplex,
 )
 from dpicl.privacy.private_set import Sample
-from tests.examples import examples
-from tests.harness.privacy.makers import WILD, Recorder, paid
+from dpicl.privacy.release_hooks import NoisyRelease, observing
+from dpicl.privacy.top_k import NoisyTopK
+from dpicl.privacy.vote_histogram import VoteHistogram
+from tests.harness.privacy.makers import WILD, Recorder, paid, seeded
+
+SIZE, RADIUS, SIGMA = 4, 0.7, 0.51
+PUBLIC = np.log([0.1, 0.2, 0.3, 0.4])
+FIRST, SECOND = np.eye(SIZE)[:2]
+NOTHING = np.zeros(SIZE)
+#: Log-probabilities, or logits, that say one thing and its opposite as loudly as floats can.
+FOR, AGAINST = np.array([0.0, -99.0, -99.0, -99.0]), np.array([-99.0, 0.0, 0.0, 0.0])
 
 
-def rows(count: int = 4, width: int = 6):
-    return hnp.arrays(np.float32, (count, width), elements=WILD)
+def votes_of(rows: np.ndarray) -> np.ndarray:
+    """A vote from the first number of each row, also for what is no candidate."""
+    return np.nan_to_num(rows[:, 0], posinf=9, neginf=-9).clip(-9, 9).astype(np.int64)
 
 
-@given(rows())
-def test_projection_stays_in_the_sub_simplex_whatever_comes(values):
-    out = project_sub_simplex(values)
-    assert np.isfinite(out).all()
-    assert (out >= 0).all()
-    assert (out.sum(axis=1) <= 1 + 1e-9).all()
+@dataclass(frozen=True)
+class Use:
+    """A primitive that is asked about rows [M, SIZE].
+
+    bound: what one record moves its release by at most: in L2 (a sum), or the range of the moves (a choice); a row that
+    is ``before`` (None: not there, every record has a slot of its own) and ``after`` reach it.
+    """
+
+    mechanism: Any
+    bound: float
+    after: np.ndarray
+    before: np.ndarray | None = None
+    ask: Callable[[Any, np.ndarray, Sample], Any] = lambda mechanism, rows, sample: mechanism.choose(rows, sample)
+
+    @property
+    def own(self) -> bool:
+        return self.before is None
+
+    def sample(self, noise: Any, slots: int = 3) -> Sample:
+        return paid(self.mechanism, noise, own_slots=slots if self.own else None)
+
+    def release(self, rows: np.ndarray) -> NoisyRelease:
+        """What is released of the rows, before its noise."""
+        seen: list[NoisyRelease] = []
+
+        class Watch:
+            def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+                seen.append(noisy_release)
+                return draw()
+
+        with observing(Watch()):
+            self.ask(self.mechanism, rows, self.sample(Recorder(), len(rows)))
+        return seen[0]
+
+    def moved(self, rows: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> float:
+        """How far a sum, or the range of scores, is moved between two neighbours, whose scale and bound are one."""
+        one, other = (self.release(np.array(each).reshape(-1, SIZE)) for each in (rows, more))
+        assert (one.bound, one.scale) == (other.bound, other.scale)
+        move = other.clean - one.clean
+        return float(np.linalg.norm(move) if one.kind == "gaussian" else np.ptp(move))
+
+
+def ask_near(mechanism: NearestToMean, rows: np.ndarray, sample: Sample) -> int:
+    return mechanism.choose(rows, NOTHING, np.eye(SIZE), sample)
+
+
+def ask_with_public(mechanism: BoundedRangeChoice, rows: np.ndarray, sample: Sample) -> int:
+    return mechanism.choose(rows, PUBLIC, sample)
+
+
+def ask_votes(mechanism: VoteHistogram, rows: np.ndarray, sample: Sample) -> list[list[int]]:
+    return mechanism.best(votes_of(rows), ((0, 1, 2), (3,)), 1, sample)
+
+
+SUMS = {
+    "sum": Use(GaussianSum(SIGMA), math.sqrt(2), FIRST, SECOND),
+    "sum, own slots": Use(GaussianSum(SIGMA, own_slots=True), 1, FIRST),
+    "nearest": Use(NearestToMean(SIGMA, RADIUS, 5), 2 * RADIUS, 9 * FIRST, -9 * FIRST, ask_near),
+    "nearest, own slots": Use(NearestToMean(SIGMA, RADIUS, 5, own_slots=True), RADIUS, 9 * FIRST, ask=ask_near),
+    "votes": Use(VoteHistogram(SIGMA), 1, FIRST, ask=ask_votes),
+}
+CHOICES = {
+    "softmax": Use(BoundedRangeChoice(10, 4, 1.5), 10 / 4, FOR, ask=ask_with_public),
+    "differences": Use(DifferenceChoice(10, 4, 1.5), 2 * 10 / 4, 99 * FIRST - 50, ask=ask_with_public),
+    "top k": Use(NoisyTopK(2, 1.5), 2, FIRST, SECOND),
+    "top k, own slots": Use(NoisyTopK(2, 1.5, own_slots=True), 1, FIRST),
+    "product": Use(ProductChoice(RADIUS, 0.4), 2 * RADIUS, FOR, AGAINST),
+    "product, own slots": Use(ProductChoice(RADIUS, 0.4, own_slots=True), RADIUS, FOR),
+}
+RELEASES = SUMS | CHOICES
+#: Besides, what releases several times, or another thing of the same sum.
+ALL = RELEASES | {
+    "rank": Use(GaussianSum(SIGMA), 0, FIRST, SECOND, lambda mechanism, rows, sample: mechanism.rank(rows, sample)),
+    "tree": Use(ClusterTree(1.0, 1.0), 0, FIRST, SECOND, lambda tree, rows, sample: tree.clusters(rows, sample)),
+    "tree, own slots": Use(
+        ClusterTree(1.0, 1.0, expected=3.0), 0, FIRST, ask=lambda tree, rows, sample: tree.clusters(rows, sample)
+    ),
+}
+
+
+# --- what one record moves, and the noise
+
+
+@pytest.mark.parametrize("name", RELEASES)
+@given(rows=arrays(np.float32, (3, SIZE), elements=WILD), record=arrays(np.float32, SIZE, elements=WILD))
+@settings(deadline=None)
+def test_one_record_moves_a_release_by_at_most_what_is_stated_whatever_rows_hold(name, rows, record):
+    use = RELEASES[name]
+    pairs = [(rows, [*rows, record]), ([], [record])] if use.own else [(rows, [record, *rows[1:]])]
+    for without, with_it in pairs:
+        assert use.moved(without, with_it) <= use.bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_the_stated_bound_is_reached_and_its_noise_is_what_was_charged(name):
+    use = RELEASES[name]
+    rows = [] if use.before is None else [use.before]
+    assert use.moved(rows, [use.after]) == pytest.approx(use.bound)
+    release = use.release(np.array([use.after]))
+    assert release.bound == pytest.approx(use.bound)
+    if name in SUMS:
+        assert use.mechanism.event == dp.GaussianDpEvent(SIGMA) and release.scale == pytest.approx(use.bound * SIGMA)
+    else:
+        ((event, count),) = flatten(use.mechanism.event).items()
+        assert isinstance(event, BoundedRangeDpEvent) and count == release.count
+        assert event.epsilon == pytest.approx(use.bound / release.scale) == use.mechanism.range_epsilon
+        assert release.scale == pytest.approx(use.mechanism.temperature)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_every_coordinate_of_a_sum_gets_noise_of_the_scale(name):
+    use, source = SUMS[name], Recorder()
+    use.ask(use.mechanism, np.ones((3, SIZE)), use.sample(source))
+    assert source.asked == [("gaussian", pytest.approx(use.bound * SIGMA), SIZE)]
+
+
+def drawn_in_order(scores: np.ndarray, count: int) -> dict[tuple[int, ...], float]:
+    """Probability of every ordered choice, drawn one after the other by softmax."""
+    found = {}
+    for order in itertools.permutations(range(len(scores)), count):
+        left, probability = list(range(len(scores))), 1.0
+        for at in order:
+            probability *= math.exp(scores[at]) / sum(math.exp(scores[other]) for other in left)
+            left.remove(at)
+        found[order] = probability
+    return found
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices_have_the_frequencies_of_draws_from_the_softmax_in_order(name):
+    use, noise, draws = CHOICES[name], seeded(), 4000
+    rows = np.array([[0.9, 0.4, 0.0, 0.2], [0.6, 0.0, 1.0, 0.1], [0.3, 0.8, 0.2, 0.0]]) - 0.1
+    release = use.release(rows)
+    expected = drawn_in_order(release.clean / release.scale, release.count)
+    seen: Counter[tuple[int, ...]] = Counter()
+    for _ in range(draws):
+        seen[tuple(np.atleast_1d(use.ask(use.mechanism, rows, use.sample(noise))).tolist())] += 1
+    assert stats.chisquare([seen[order] for order in expected], [draws * p for p in expected.values()]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_ideal_auditor_finds_all_of_epsilon_and_no_more(own):
+    """A ballot that is added (1 under noise sigma) shows as much as one that is replaced (sqrt(2) under sqrt(2) sigma):
+    mu = 1/sigma either way, and the noise on the board is 29% less."""
+    use = SUMS["sum, own slots" if own else "sum"]
+    rows = [SECOND] if own else [SECOND, SECOND]
+    mu = use.moved(rows, [SECOND, FIRST]) / use.release(np.array([FIRST])).scale
+    proved = epsilon(use.mechanism.event, 1e-5).upper
+    assert epsilon_of_mu(mu, 1e-5) == pytest.approx(proved, rel=1e-6)
+    assert epsilon_of_mu(mu, 1e-5) <= proved
+
+
+# --- slots and charges
+
+OWN = [name for name in ALL if ALL[name].own]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(name):
+    use = ALL[name]
+    with pytest.raises(PluginError, match="poisson_slots"):
+        use.ask(use.mechanism, np.eye(3, SIZE), paid(use.mechanism, Recorder(allowed=False)))
+    use.ask(use.mechanism, np.eye(3, SIZE), use.sample(seeded()))
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_where_slots_are_the_records_own_no_row_stands_in_for_a_missing_one_and_none_is_left_out(name, number):
+    """Public rows that fill up to a constant number are replaced by a record's: that moves a sum by up to twice the
+    bound. The charge is still there for the slots' own rows."""
+    use, source = ALL[name], Recorder(allowed=False)
+    sample = use.sample(source, number)
+    with pytest.raises(PluginError, match="one row a slot"):
+        use.ask(use.mechanism, np.eye(3, SIZE), sample)
+    source.allowed = True
+    use.ask(use.mechanism, np.eye(3, SIZE)[[0] * number], sample)
+
+
+def test_shared_slots_may_have_any_number_of_rows():
+    """A row may be the public prompt's, and every sample of a scheme has the same number of them."""
+    for name, number in itertools.product(("sum", "top k"), (1, 2, 5)):
+        use = ALL[name]
+        chosen = use.ask(use.mechanism, np.eye(SIZE)[[0] * number], use.sample(seeded()))
+        assert set(np.atleast_1d(chosen)) <= set(range(SIZE))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_release_that_was_not_charged_is_refused_before_noise(name):
+    use, source = ALL[name], Recorder()
+    sample = use.sample(source)
+    use.ask(use.mechanism, np.eye(3, SIZE), sample)
+    source.allowed = False
+    with pytest.raises(BudgetExceeded, match="was not charged"):
+        use.ask(use.mechanism, np.eye(3, SIZE), sample)
+    other = Sample(((),) * 3, dp.GaussianDpEvent(17.0), source, own_slots=use.own)
+    with pytest.raises(BudgetExceeded):
+        use.ask(use.mechanism, np.eye(3, SIZE), other)
+
+
+# --- rows are bounded one by one
+
+
+@given(arrays(np.float32, (4, 6), elements=WILD), st.floats(0.5, 20))
+def test_bounded_rows_stay_in_their_public_set_whatever_comes(values, bound):
+    simplex, ball, cube = project_sub_simplex(values), clip_norm(values, bound), clip_scores(values, bound)
+    assert (simplex >= 0).all() and (simplex.sum(axis=1) <= 1 + 1e-9).all()
+    assert (np.linalg.norm(ball, axis=1) <= bound * (1 + 1e-9)).all()
+    assert (np.abs(cube) <= bound + 1e-9).all()
 
 
 @pytest.mark.parametrize(
@@ -50,122 +275,129 @@ def test_a_row_is_bounded_the_same_to_the_last_bit_however_many_there_are_and_ho
         assert row.tobytes() == bounded(picked[[at]])[0].tobytes()
 
 
-@given(rows(), hnp.arrays(np.float32, (1, 6), elements=WILD), st.integers(0, 3))
-def test_one_changed_row_moves_the_sum_by_at_most_sqrt_two(values, adversarial, at):
-    changed = values.copy()
-    changed[at] = adversarial
-    move = project_sub_simplex(values).sum(axis=0) - project_sub_simplex(changed).sum(axis=0)
-    assert np.linalg.norm(move) <= SIMPLEX_DIAMETER + 1e-9
-
-
-@given(rows(), hnp.arrays(np.float32, (1, 6), elements=WILD))
-def test_one_added_row_moves_the_sum_by_at_most_one(values, adversarial):
-    """Where every record has a slot of its own; also from no row at all."""
-    for before in (values, values[:0]):
-        after = np.concatenate([before, adversarial])
-        move = project_sub_simplex(after).sum(axis=0) - project_sub_simplex(before).sum(axis=0)
-        assert np.linalg.norm(move) <= GaussianSum(1.0, own_slots=True).bound + 1e-9
-
-
-def test_a_row_that_is_added_is_bounded_by_its_length_and_one_that_is_replaced_by_the_diameter():
-    corner = np.array([[0.0, 1.0, 0.0]])
-    assert np.linalg.norm(project_sub_simplex(corner).sum(axis=0)) == GaussianSum(1.0, own_slots=True).bound == 1
-    assert GaussianSum(1.0).bound == SIMPLEX_DIAMETER
-
-
-@pytest.mark.parametrize("count", [0, 3])
-def test_with_own_slots_the_noise_on_the_sum_is_sigma(count):
-    source, mechanism = Recorder(), GaussianSum(0.51, own_slots=True)
-    mechanism.choose(np.ones((count, 3)) / 3, paid(mechanism, source, own_slots=count))
-    assert source.asked == [("gaussian", pytest.approx(0.51), 3)]
-    assert mechanism.event == GaussianSum(0.51).event
-
-
-def test_two_corners_reach_the_stated_sensitivity():
-    corners = np.eye(2)
-    assert np.linalg.norm(project_sub_simplex(corners)[0] - project_sub_simplex(corners)[1]) == pytest.approx(
-        math.sqrt(2)
-    )
-
-
-def test_a_distribution_passes_the_projection_unchanged():
+def test_what_is_inside_passes_unchanged_and_vectors_keep_their_direction():
     simplex = np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.1]])
     np.testing.assert_allclose(project_sub_simplex(simplex), simplex)
-
-
-@given(rows(3, 5), st.floats(0.5, 20))
-def test_clipped_scores_stay_in_plus_minus_c(values, clip):
-    out = clip_scores(values, clip)
-    assert np.isfinite(out).all()
-    assert (out >= -clip - 1e-9).all() and (out <= clip + 1e-9).all()
+    np.testing.assert_array_equal(clip_norm(np.array([[0.3, -0.4]]), 0.5), [[0.3, -0.4]])
+    np.testing.assert_allclose(clip_norm(np.array([[30.0, -40.0], [1e200, 0.0]]), 0.5)[0], [0.3, -0.4])
+    assert np.linalg.norm(clip_norm(np.array([[1e300, 1e300]]), 0.5)) <= 0.5
 
 
 def test_clipping_is_the_published_formula_and_ignores_a_shift():
     z = np.array([[3.0, -1.0, 2.5, -40.0]])
-    expected = np.maximum(-10, z - 3.0 + 10)
-    np.testing.assert_allclose(clip_scores(z, 10), expected)
-    np.testing.assert_allclose(clip_scores(z - 123.0, 10), expected)
+    np.testing.assert_allclose(clip_scores(z, 10), np.maximum(-10, z - 3.0 + 10))
+    np.testing.assert_allclose(clip_scores(z - 123.0, 10), clip_scores(z, 10))
 
 
-@given(rows(3, 5), hnp.arrays(np.float32, (1, 5), elements=WILD), hnp.arrays(np.float32, 5, elements=st.floats(-50, 0)))
-@settings(max_examples=examples(200))
-def test_one_more_record_moves_scores_by_c_over_2s_and_their_range_by_c_over_s(values, record, public):
-    clip, s = 10.0, 4
-
-    def scores(private):
-        z = clip_scores(private, clip).sum(axis=0) / s
-        return 0.5 * z + 0.5 * clip_scores(public[None], clip)[0]
-
-    move = scores(np.concatenate([values, record])) - scores(values)
-    assert np.abs(move).max() <= clip / (2 * s) + 1e-9
-    assert move.max() - move.min() <= clip / s + 1e-9
+# --- without noise
 
 
-def test_range_epsilon_is_c_over_s_tau_and_the_event_says_it():
-    choice = BoundedRangeChoice(clip=10, divisor=380, temperature=1.1295)
-    assert choice.range_epsilon == pytest.approx(0.02330, abs=1e-5)
-    assert choice.event == BoundedRangeDpEvent(choice.range_epsilon)
-    assert isinstance(BoundedRangeChoice(10, 380, 0.0).event, dp.NonPrivateDpEvent)
+def off(mechanism: Any, slots: int | None = None) -> Sample:
+    return paid(mechanism, Recorder(allowed=False), own_slots=slots)
 
 
-def test_noise_on_the_sum_is_sigma_times_sqrt_two():
-    source = Recorder()
-    mechanism = GaussianSum(0.51)
-    mechanism.choose(np.ones((10, 3)) / 3, Sample(((),), mechanism.event, source))
-    assert source.asked == [("gaussian", pytest.approx(0.51 * math.sqrt(2)), 3)]
+def test_a_ranking_is_the_sorted_sum_and_starts_with_the_choice():
+    rows = np.eye(5)[[3, 3, 3, 1, 1, 4]]
+    assert GaussianSum(0.0).rank(rows, paid(GaussianSum(0.0), seeded())) == [3, 1, 4, 0, 2]
+    noisy = GaussianSum(3.0)
+    for seed in range(20):
+        assert noisy.rank(rows, paid(noisy, seeded(seed)))[0] == noisy.choose(rows, paid(noisy, seeded(seed)))
 
 
-def test_without_noise_the_choices_are_the_non_private_ones():
-    values = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1]])
-    off = GaussianSum(0.0)
-    assert off.choose(values, Sample(((),), off.event, Recorder())) == 1
-    greedy = BoundedRangeChoice(10, 2, 0.0)
-    logits = np.log(values)
-    got = greedy.choose(logits, logits[1], paid(greedy, Recorder(allowed=False), own_slots=2))
-
-    def clipped(z, i):
-        return max(-10, z[i] - max(z) + 10)
-
-    slow = [sum(clipped(z, i) for z in logits) / 4 + clipped(logits[1], i) / 2 for i in range(3)]
-    assert got == int(np.argmax(slow))
-
-
-def test_an_empty_sample_leaves_the_public_scores():
-    choice = BoundedRangeChoice(10, 4, 0.0)
-    public = np.log(np.array([0.1, 0.2, 0.7]))
-    assert choice.choose(np.zeros((0, 3)), public, paid(choice, Recorder(), own_slots=0)) == 2
-
-
-def test_softmax_choice_has_the_softmax_frequencies():
-    choice = BoundedRangeChoice(clip=10, divisor=1, temperature=2.0)
-    public, private = np.log([0.2, 0.5, 0.3]), np.log([[0.6, 0.3, 0.1]])
-    noise, draws = SeededNoise(lambda shot: np.random.default_rng(0)), 4000
-    counts = np.bincount(
-        [choice.choose(private, public, paid(choice, noise, own_slots=1)) for _ in range(draws)], minlength=3
+def test_the_nearest_candidate_is_that_of_the_slow_mean_divided_by_the_constant():
+    rows, public = (
+        x / np.linalg.norm(x, axis=1, keepdims=True) for x in np.random.default_rng(1).normal(size=(2, 6, 4))
     )
-    scores = (clip_scores(private, 10)[0] + clip_scores(public[None], 10)[0]) / 2
-    expected = np.exp(scores / 2.0) / np.exp(scores / 2.0).sum()
-    assert stats.chisquare(counts, expected * draws).pvalue > 1e-4
+    centre = public.mean(axis=0)
+    mean = centre.copy()
+    for row in rows:
+        away = row - centre
+        mean += away * min(1, RADIUS / math.sqrt(sum(away**2))) / 10
+    slow = min(range(6), key=lambda at: sum((public[at] - mean) ** 2))
+    nearest = NearestToMean(0.0, RADIUS, divisor=10)
+    assert nearest.choose(rows, centre, public, paid(nearest, Recorder())) == slow
+
+
+def test_softmax_scores_are_averages_of_clipped_rows_over_the_constant():
+    values = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1]])
+    greedy, logits = BoundedRangeChoice(10, 2, 0.0), np.log(values)
+    clipped = [[max(-10, z[i] - max(z) + 10) for i in range(3)] for z in logits]
+    slow = [(clipped[0][i] + clipped[1][i]) / 4 + clipped[1][i] / 2 for i in range(3)]
+    assert greedy.choose(logits, logits[1], off(greedy, 2)) == int(np.argmax(slow))
+    assert greedy.choose(np.zeros((0, 3)), np.log([0.1, 0.2, 0.7]), off(greedy, 0)) == 2  # the public scores are left
+    # Divided by the number of rows, this one would decide.
+    faint = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
+    assert faint.choose(np.array([[0.0, -20.0]]), np.array([-0.5, 0.0]), off(faint, 1)) == 1
+
+
+def test_the_range_of_prism_is_c_over_s_tau_and_infinite_without_temperature():
+    assert BoundedRangeChoice(clip=10, divisor=380, temperature=1.1295).range_epsilon == pytest.approx(
+        0.02330, abs=1e-5
+    )
+    for without in (BoundedRangeChoice(10, 380, 0.0), ProductChoice(1.0, 0.0), NoisyTopK(3, 0.0), GaussianSum(0.0)):
+        assert without.event == dp.NonPrivateDpEvent()
+
+
+def test_all_k_choices_are_charged_also_of_a_short_list():
+    mechanism = NoisyTopK(10, 4.0)
+    assert flatten(mechanism.event) == {BoundedRangeDpEvent(0.5): 10}
+    assert sorted(mechanism.choose(np.ones((3, 2)), paid(mechanism, seeded()))) == [0, 1]
+    assert mechanism.choose(np.ones((3, 0)), paid(mechanism, seeded())) == []
+
+
+@given(arrays(np.float32, (3, 4), elements=WILD))
+def test_top_k_are_the_largest_counts_of_clipped_rows(rows):
+    first = NoisyTopK(3, 0.0)
+    assert first.choose(np.array([[0, 1, 1, 0, 1], [0, 1, 0, 0, 1]]), off(first)) == [
+        1,
+        4,
+        2,
+    ]  # of equal ones the first
+    every = NoisyTopK(4, 0.0)
+    counts = [sum(min(max(x, 0), 1) if math.isfinite(x) else 0 for x in column.tolist()) for column in rows.T]
+    assert [counts[at] for at in every.choose(rows, off(every))] == pytest.approx(sorted(counts, reverse=True))
+
+
+def test_an_expert_with_a_number_that_is_none_says_nothing_and_an_impossible_label_counts_as_the_floor():
+    rows = np.array([[-0.5, np.nan, 0.0], [-1.0, -0.4, -np.inf], [-1.0, -0.4, -9.0]])
+    assert clip_log_probs(rows, 2.0).tolist() == [[0, 0, 0], [-1.0, -0.4, -2.0], [-1.0, -0.4, -2.0]]
+    sure = ProductChoice(2.0, 0.0, own_slots=True)
+    assert sure.choose(rows, off(sure, 3)) == 1
+
+
+# --- histograms of votes
+
+GROUPS = ((0, 2, 4), (1, 3))
+
+
+@given(st.lists(st.integers(-3, 8), max_size=12))
+def test_votes_are_those_of_a_slow_count_and_others_abstain(votes):
+    histogram = VoteHistogram(0.0)
+    sample = paid(histogram, Recorder(), own_slots=len(votes))
+    best = histogram.best(np.array(votes, dtype=np.int64), GROUPS, 2, sample)
+    assert best == [sorted(group, key=lambda at: -votes.count(at))[:2] for group in GROUPS]
+
+
+def test_draws_follow_the_counts_that_reach_the_threshold():
+    generator, votes = np.random.default_rng(0), np.array([0] * 6 + [2] * 2 + [3])
+    every = VoteHistogram(0.0)
+    first, second = every.draw(votes, GROUPS, 4000, paid(every, Recorder(), own_slots=9), generator)
+    assert set(first) == {0, 2} and set(second) == {3}
+    assert stats.binomtest(first.count(0), 4000, 0.75).pvalue > 1e-4
+    silent = VoteHistogram(1.0, threshold=4.0)  # the recorder's noise is 0
+    first, second = silent.draw(votes, GROUPS, 4000, paid(silent, Recorder(), own_slots=9), generator)
+    assert set(first) == {0}
+    assert stats.binomtest(second.count(1), 4000, 0.5).pvalue > 1e-4  # none reaches it: uniform
+
+
+@pytest.mark.parametrize("groups", [((0, 1), (1, 2)), ((0, 2),), ((0,), ()), ((1, 2),)])
+def test_groups_that_are_no_partition_are_refused(groups):
+    histogram = VoteHistogram(1.0)
+    with pytest.raises(PluginError):
+        histogram.best(np.zeros(1, dtype=np.int64), groups, 1, off(histogram, 1))
+
+
+# --- sources of noise
 
 
 @pytest.mark.parametrize(
@@ -178,31 +410,8 @@ def test_noise_sources_draw_the_stated_distributions(source):
     assert stats.kstest(source.uniform(n), stats.uniform.cdf).pvalue > 1e-4
 
 
-def test_secure_noise_never_repeats():
+def test_secure_noise_never_repeats_and_holds_no_seed():
     assert not np.array_equal(SecureNoise().gaussian(1.0, 50), SecureNoise().gaussian(1.0, 50))
-
-
-def test_scores_are_divided_by_the_constant_and_not_by_the_number_of_rows():
-    choice = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
-    strongly_first, slightly_second = np.array([[0.0, -20.0]]), np.array([-0.5, 0.0])
-    assert choice.choose(strongly_first, slightly_second, paid(choice, Recorder(), own_slots=1)) == 1
-
-
-def test_secure_streams_hold_no_seed_for_noise_nor_for_sampling_coins():
     for name in ("noise", "sampling"):
         assert not streams(7, "secure").source(name).seeded
         assert streams(7, "seeded").source(name).seeded
-
-
-@pytest.mark.parametrize("own_slots", [True, False])
-def test_the_ideal_auditor_finds_all_of_epsilon_and_no_more(own_slots):
-    """A ballot that is added (1 under noise sigma) shows as much as one that is replaced (sqrt(2) under sqrt(2) sigma):
-    mu = 1/sigma either way, and the noise on the board is 29% less."""
-    source, mechanism = Recorder(), GaussianSum(1.081, own_slots)
-    mechanism.choose(np.eye(2), paid(mechanism, source, own_slots=2 if own_slots else None))
-    ((_, scale, _),) = source.asked
-    without, with_it = (np.eye(2)[[0]], np.eye(2)) if own_slots else (np.eye(2)[[0, 0]], np.eye(2))
-    mu = float(np.linalg.norm(with_it.sum(axis=0) - without.sum(axis=0))) / scale
-    proved = epsilon(mechanism.event, 1e-5).upper
-    assert epsilon_of_mu(mu, 1e-5) == pytest.approx(proved, rel=1e-6)
-    assert epsilon_of_mu(mu, 1e-5) <= proved

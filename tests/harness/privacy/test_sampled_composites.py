@@ -16,22 +16,10 @@ from dpicl.privacy import gaussians, sampled_composites
 from dpicl.privacy.accountants import epsilon, rough_epsilon
 from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
 from dpicl.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
+from tests.harness.privacy.makers import Pair, divergence, mixed, softmax, worst_choice
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 Choice = BoundedRangeDpEvent
-
-Pair = tuple[np.ndarray, np.ndarray]
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    return np.exp(scores - np.logaddexp.reduce(scores))
-
-
-def worst_choice(size: float, t: float) -> Pair:
-    """Output probabilities with and without the record: the choice of that range whose losses are t and t - size."""
-    high = -math.expm1(t - size) / -math.expm1(-size)
-    with_record = np.array([high, 1 - high])
-    return with_record, with_record * np.exp([-t, size - t])
 
 
 def product(pairs: list[Pair]) -> Pair:
@@ -44,15 +32,6 @@ def times(pair: Pair, count: int) -> Pair:
     for _ in range(count - 1):
         total = np.outer(total[0], pair[0]).ravel(), np.outer(total[1], pair[1]).ravel()
     return total
-
-
-def mixed(pair: Pair, rate: float) -> Pair:
-    """The pair of a Poisson sample: the record is in it with probability rate."""
-    return (1 - rate) * pair[1] + rate * pair[0], pair[1]
-
-
-def divergence(p: np.ndarray, q: np.ndarray, x: float) -> float:
-    return float(np.maximum(p - math.exp(x) * q, 0).sum())
 
 
 def both_ways(pair: Pair, x: float) -> float:
@@ -228,9 +207,12 @@ def test_rough_answers_are_close() -> None:
         Repeated(Sampled(0.01, Repeated(Choice(0.7), 10)), 100),
         Sampled(0.05, Repeated(Choice(0.2), 100)),
         Repeated(Choice(0.05), 300),
+        Repeated(Sampled(0.001, Gaussian(0.6)), 100),
     ):
         assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.005)
         assert rough_epsilon(event, 1e-5, 150) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.05)
+    for event in (Repeated(dp.ZCDpEvent(0.001), 100), Repeated(Sampled(0.05, dp.ZCDpEvent(0.1)), 10)):
+        assert rough_epsilon(event, 1e-5) == pytest.approx(epsilon(event, 1e-5).upper, rel=0.02)
 
 
 def test_free_and_exposed_choices() -> None:

@@ -35,7 +35,7 @@ from dpicl.privacy.secure_release import (
     sum_margin,
     threshold_margin,
 )
-from tests.harness.privacy.makers import Recorder
+from tests.harness.privacy.makers import Recorder, divergence
 
 RATIO = 1.375 * 2.0**46
 
@@ -258,10 +258,6 @@ def test_failures_of_choices_are_counted_at_the_rate_of_their_sample():
     assert floating_point_delta(compose([gaussian(1.0), EpsilonDeltaDpEvent(0.5, 0.0)]), 1.0) < 1e-15
 
 
-def hockey_stick(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
-    return float(np.maximum(first - math.exp(epsilon) * second, 0).sum())
-
-
 @pytest.mark.parametrize("seed", range(100))
 def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
     """All pairs of distributions, each replaced by one that is off by a factor and then by a total variation."""
@@ -280,10 +276,10 @@ def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
         return other
 
     with_it, without = random.dirichlet(np.ones(5)), random.dirichlet(np.ones(5))
-    delta = max(hockey_stick(with_it, without, epsilon), hockey_stick(without, with_it, epsilon))
+    delta = max(divergence(with_it, without, epsilon), divergence(without, with_it, epsilon))
     allowed = delta + floating_point_delta(gaussian(1.0), epsilon)
     first, second = changed(with_it), changed(without)
-    assert max(hockey_stick(first, second, epsilon), hockey_stick(second, first, epsilon)) <= allowed + 1e-12
+    assert max(divergence(first, second, epsilon), divergence(second, first, epsilon)) <= allowed + 1e-12
 
 
 def test_the_share_counts_every_noisy_sum_and_no_choice():

@@ -15,8 +15,9 @@ import pytest
 
 from dpicl.core import git as project_git
 from dpicl.leaderboards.gate.case import Case, Request
+from dpicl.leaderboards.gate.checks import made_checks
 from dpicl.leaderboards.gate.contents import read_contents
-from dpicl.leaderboards.gate.examination import Examination, checked, examine, known_suites
+from dpicl.leaderboards.gate.examination import Examination, examine, known_suites
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
@@ -85,7 +86,7 @@ class World:
 
     def finding(self, check: str, **more: Any) -> Finding:
         """What one check finds, made alone."""
-        (found,) = checked(Case(read_contents(self.folder), self.request(**more)), [check])
+        (found,) = made_checks(Case(read_contents(self.folder), self.request(**more)), [check])
         return found
 
     def status(self, check: str, **more: Any) -> tuple[str, str]:

@@ -148,7 +148,7 @@ def _explain(error: ValidationError, document: Document) -> UsageError:
         fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
         message = str(unknown("key", str(place[-1]), fields))
     elif problem["type"] == "missing":
-        message = f"the key '{place[-1]}' is missing; docs/add-a-method.md explains it."
+        message = f"the key '{place[-1]}' is missing; docs/submit.md explains it."
     elif len(open_keys) > 1 and _TO_DO in message:
         message = f"{names_text(open_keys)} still say {PLACEHOLDER}; write them, or 'none' where that is the answer."
     else:

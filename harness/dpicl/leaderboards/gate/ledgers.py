@@ -218,10 +218,6 @@ def _kinds(event: Any) -> Iterator[str]:
             yield from _kinds(part)
 
 
-def _is_is_whole(expected: float) -> bool:
-    return round(expected) >= 1 and abs(expected - round(expected)) < 1e-6 * max(expected, 1)
-
-
 def _is_whole(expected: float) -> bool:
     return round(expected) >= 1 and abs(expected - round(expected)) < 1e-6 * max(expected, 1)
 

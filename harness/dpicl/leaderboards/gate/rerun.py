@@ -188,12 +188,12 @@ def reproduced_check(case: Case) -> Outcome:
     problems = [
         f"{REPRODUCED}, cells[{i}]: {problem}; remove it and record again with `dpicl submit --rerun N --record`."
         for i, one in enumerate(case.contents.reproduced)
-        if (problem := _misfit(one, results.get(one.cell_id), now))
+        if (problem := _contradiction(one, results.get(one.cell_id), now))
     ]
     return Outcome(problems, f"{len(case.contents.reproduced)} recorded re-runs are of these results")
 
 
-def _misfit(one: Reproduction, result: Result | None, now: datetime) -> str:
+def _contradiction(one: Reproduction, result: Result | None, now: datetime) -> str:
     if result is None:
         return "it is of a cell that is not here"
     cell, score = result.cell, score_of(result)

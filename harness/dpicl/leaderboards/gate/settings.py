@@ -55,14 +55,14 @@ def suite_check(case: Case) -> Outcome:
             if (result.suite.name, str(result.suite.version)) != (card.suite, str(card.suite_version))
         )
         return Outcome(mixed, f"version {card.suite_version} of {suite.name} is retired; nothing was changed")
-    misfits = ((name, _misfit(result, suite)) for name, result in results.items())
-    problems = by_sentence((*misfits, *_plugins(case))) + _options(results.values())
+    incompatible = ((name, _incompatibility(result, suite)) for name, result in results.items())
+    problems = by_sentence((*incompatible, *_plugins(case))) + _options(results.values())
     return Outcome(
         problems, f"{count(len(results), 'cell')} of {suite.name}, version {suite.version}, hash {suite.hash[:8]}"
     )
 
 
-def _misfit(result: Result, suite: Suite) -> str:
+def _incompatibility(result: Result, suite: Suite) -> str:
     """Why a result is none of this suite, or ""."""
     cell, named = result.cell, result.suite
     if (named.name, str(named.version)) != (suite.name, str(suite.version)):

@@ -1,0 +1,129 @@
+"""A submission that is damaged at random: the gate has findings and the board goes on, without a traceback, a program
+or a raw control character."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dpicl.cli.output import plain
+from dpicl.core.cell import Cell
+from dpicl.core.printable import visible
+from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.examination import examine, known_suites, load_submissions
+from dpicl.leaderboards.gate.report import ending, findings_text, markdown
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.html import write_html
+from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.results.store import Store
+from tests.fuzz.kinds import KINDS
+from tests.fuzz.mutations import AGAIN, bytes_mutated
+from tests.leaderboards.gate.conftest import World
+
+NAMES = ["\x1b[31m.json", "a\nb.json", "\udcff.json", "x" * 250, "con.json", "a:b.json", "..json", "é.json", "A" * 60]
+ENTRIES = [*NAMES, ".git", "HEAD", "objects", "refs", "x.py", "x.json", "README.md", ".locks"]
+FILES = {"submission.yaml": "card", "reproduced.json": "reproduced"}
+
+
+def a_file(folder: Path, chance: random.Random) -> None:
+    """Other values or other bytes in a file; results lie where their content then says, most of the time."""
+    if chance.random() < 0.2:
+        (folder / "reproduced.json").write_text(json.dumps(AGAIN))
+    path = chance.choice(sorted(each for each in folder.rglob("*") if each.is_file()))
+    is_result = path.suffix == ".json" and path.name not in FILES
+    kind, content = KINDS.get("result" if is_result else FILES.get(path.name, "")), path.read_bytes()
+    path.write_bytes(kind.damaged(content, chance) if kind else bytes_mutated(content, chance))
+    if is_result and chance.random() < 0.6:
+        move_home(folder, path)
+
+
+def move_home(folder: Path, path: Path) -> None:
+    """Gives a result the id and the place that it should have; nothing where it is no cell at all."""
+    try:
+        data = json.loads(path.read_bytes())
+        cell = Cell.model_validate_json(json.dumps(data.get("cell")))
+        data["cell_id"] = cell.id
+        data["suite"].update(name=cell.suite, version=cell.suite_version)
+        target = Store(folder / "results", cell.suite).path(cell)
+        target.resolve().relative_to(folder.resolve())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+        target.write_text(json.dumps(data))
+    except (ValidationError, ValueError, OSError, KeyError, TypeError, AttributeError, RecursionError):
+        return
+
+
+def a_name(folder: Path, chance: random.Random) -> None:
+    path = chance.choice(sorted(folder.rglob("*")))
+    target = path.with_name(chance.choice(NAMES))
+    try:
+        path.rename(target)
+    except OSError:
+        target.with_name("x" * 80).write_text("x")
+
+
+def an_entry(folder: Path, chance: random.Random) -> None:
+    """A folder, a link, a pipe or a file that has no place there."""
+    holder = chance.choice([folder, *(one for one in sorted(folder.rglob("*")) if one.is_dir())])
+    path = holder / chance.choice(ENTRIES)
+    if len(os.fsencode(path.name)) > 255 or path.exists():
+        return
+    makers: list[Any] = [
+        path.mkdir,
+        lambda: path.symlink_to(chance.choice(("/", "..", "nothing", path.name))),
+        lambda: os.mkfifo(path),
+        lambda: path.write_text("x"),
+    ]
+    chance.choice(makers)()
+
+
+def examined(world: World, suites: Any) -> str:
+    """Everything that the gate and the board say of the damaged submission and the sound one beside it."""
+    found, notes = load_submissions(world.root, suites)
+    assert "team_b/vote" in [one.name for one in found]
+    assert len(found) + len(notes) == 2
+    examination = examine(read_contents(world.folder), world.request())
+    said = [*notes, findings_text(examination.findings), ending(examination), markdown([examination])]
+    said.append(json.dumps(plain(examination.as_json()), ensure_ascii=False))
+    if not notes:
+        board = build_board(Store(world.results, "tiny").load_all()[0], submissions=found)
+        said += [render_terminal(board), json.dumps(board_json(board))]
+        write_html(board, world.root.parent / "site")
+    return "\n".join(said)
+
+
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(1000, 1600), marks=pytest.mark.slow)])
+def test_random_damages(world: World, started: list[tuple[str, str]], seeds: range) -> None:
+    shutil.copytree(world.folder, world.root / "team_b" / "vote")
+    sound = world.root / "team_b" / "vote" / "submission.yaml"
+    sound.write_text(sound.read_text().replace("team_a", "team_b"))
+    kept = world.root.parent / "kept"
+    shutil.copytree(world.folder, kept)
+    suites = known_suites([world.suite])
+    started.clear()
+    failures = []
+    for seed in seeds:
+        shutil.rmtree(world.folder)
+        shutil.copytree(kept, world.folder)
+        chance = random.Random(seed)
+        (kind,) = chance.choices((a_file, a_name, an_entry), (6, 1, 1))
+        kind(world.folder, chance)
+        try:
+            said = examined(world, suites)
+            said.encode("utf-8")
+        except Exception as error:
+            failures.append(f"seed {seed}, {kind.__name__}: {type(error).__name__}: {str(error)[:200]}")
+            continue
+        if "as a fault" in said:
+            failures.append(f"seed {seed}, {kind.__name__}: {said[said.index('as a fault') - 200 :][:200]}")
+        if any(visible(line, len(line)) != line for line in said.replace("\u200b", "").split("\n")):
+            failures.append(f"seed {seed}, {kind.__name__}: a raw character")
+    assert failures == [] and started == []
