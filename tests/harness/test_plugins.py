@@ -106,7 +106,7 @@ def test_a_package_brings_one_of_each_kind(dpicl, package):
         ("dpicl.attacks", "theirs_broken.crash", "ZeroDivisionError"),
         ("dpicl.models", "theirs_broken:number", "is no function load(rest, device, dtype)"),
         ("dpicl.tasks", "theirs_broken.empty", "the package holds no task.yaml"),
-        ("dpicl.tasks", "theirs_broken.tasks", "lacks custom_dataset, output_type, description, doc_to_text"),
+        ("dpicl.tasks", "theirs_broken.tasks", "keys 'custom_dataset', 'output_type', 'description', 'doc_to_text'"),
     ],
 )
 def test_a_broken_entry_point_is_a_warning_that_names_it_and_stops_nothing(

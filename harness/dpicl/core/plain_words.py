@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from dpicl.core.errors import unknown
+from dpicl.core.strict_yaml import Place
 
 #: Type of a problem (pydantic's) -> what the value must be.
 _MUST = {
@@ -17,6 +22,46 @@ _MUST = {
 }
 #: What a schema adds to a place where a value may be of several types.
 _TYPES = ("int", "str", "float", "bool", "constrained-str", "constrained-int", "[key]")
+
+
+def explanation(error: ValidationError, schema: type[BaseModel], more_keys: Sequence[str] = ()) -> tuple[Place, str]:
+    """(place, sentence) of the first thing that is wrong in a file; what several keys lack is said once.
+
+    Unknown keys come first, since a misspelt key is missing as well. more_keys: that the top of a file may have too.
+    """
+    problems = error.errors()
+    problem = min(problems, key=lambda each: each["type"] != "extra_forbidden")
+    kind, place = problem["type"], tuple(problem["loc"])
+    if kind == "extra_forbidden":
+        known = [*_keys_at(schema, place[:-1]), *(more_keys if len(place) == 1 else ())]
+        return place, str(unknown("key", str(place[-1]), known))
+    alike = [tuple(each["loc"]) for each in problems if (each["type"], each["msg"]) == (kind, problem["msg"])]
+    if kind == "missing":
+        names = [f"'{each[-1]}'" for each in alike if each[:-1] == place[:-1]]
+        inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
+        missing = f"key {names[0]} is missing" if len(names) == 1 else f"keys {', '.join(names)} are missing"
+        return place, f"the {missing}{inside}."
+    if kind == "value_error" and len(alike) > 1:
+        words = problem_words({**problem, "input": ...})
+        return place, f"{', '.join(map(place_words, alike))}: each {words}."
+    return place, f"'{place_words(place)}' {problem_words(problem)}." if place else f"{problem_words(problem)}."
+
+
+def _keys_at(schema: type[BaseModel], place: Place) -> Iterator[str]:
+    """The keys that a schema knows at a place. Of several models, the one that pydantic names there, or all."""
+    models = [schema]
+    for part in place:
+        named = [each for each in models if each.__name__ == part]
+        hints = [each.model_fields[part].annotation for each in models if part in each.model_fields]
+        models = named or [inner for hint in hints for inner in _models_in(hint)] or models
+    for each in models:
+        yield from each.model_fields
+
+
+def _models_in(hint: Any) -> list[type[BaseModel]]:
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return [hint]
+    return [inner for part in get_args(hint) for inner in _models_in(part)]
 
 
 def place_words(place: Sequence[str | int]) -> str:

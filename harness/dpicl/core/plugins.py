@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 import inspect
 import logging
-import os
 import pkgutil
 import sys
 import traceback
@@ -19,9 +18,8 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from importlib.machinery import PathFinder, SourceFileLoader
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
+from importlib.machinery import SourceFileLoader
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
@@ -34,9 +32,6 @@ MODULE: Final = "dpicl_plugin_"
 
 #: What begins so is content, shipped or not, that the harness treats alike.
 _CONTENT = ("dpicl.mechanisms.", "dpicl.tasks.")
-
-#: Files that Python, pytest and pip run because they are there.
-_RUN_UNASKED = ("sitecustomize", "usercustomize", "conftest", "setup")
 
 _log = logging.getLogger(__name__)
 
@@ -195,22 +190,6 @@ def folder_hash(*folders: Path, keep: Callable[[Path], bool] = lambda path: "__p
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
                 digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
-
-
-def shadows(stem: str, folder: Path) -> bool:
-    """Whether STEM.py in a folder hides a module of Python or an installed package where the folder is on the path, or
-    is run by tools unasked. Imports nothing; what the folder holds does not count."""
-    if stem in sys.stdlib_module_names or stem in _RUN_UNASKED or stem.startswith("__"):
-        return True
-    sent = {os.path.realpath(folder), os.getcwd()}
-    places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
-    found = PathFinder.find_spec(stem, places)
-    return stem in _installed() or (found is not None and found.origin is not None)
-
-
-@cache
-def _installed() -> frozenset[str]:
-    return frozenset(packages_distributions())
 
 
 def module_of(path: Path) -> tuple[ModuleType, str]:

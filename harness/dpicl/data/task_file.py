@@ -16,8 +16,8 @@ import jinja2.nodes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dpicl.core.errors import DataError, PluginError, UsageError, unknown
-from dpicl.core.plain_words import place_words, problem_words
-from dpicl.core.strict_yaml import Document, Function, Place, parse
+from dpicl.core.plain_words import explanation
+from dpicl.core.strict_yaml import Function, Place, parse
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")
 #: Kinds whose answers are among the words of `doc_to_choice`.
@@ -278,7 +278,8 @@ def read_task_file(text: str, place: str, name: str, built_in: bool) -> dict[str
         keys = {key: value for key, value in document.data.items() if key not in LM_EVAL_KEYS}
         found = TaskFile.model_validate(keys)
     except ValidationError as error:
-        raise refused(_explain(error, document)) from None
+        where, said = explanation(error, TaskFile)
+        raise refused(f"{document.error(where, said)} See docs/add-a-task.md.") from None
     for where, said in _contradictions(found, name):
         raise refused(str(document.error(where, said)))
     data: dict[str, Any] = document.data
@@ -339,21 +340,3 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
             yield ("metadata", "data", source, "labels"), f"'{stranger[:40]}' is none of doc_to_choice."
     if kind == "json" and data.local.label is None:
         yield ("metadata", "data", "local"), "a json task says under `label` what its records are called."
-
-
-def _explain(error: ValidationError, document: Document) -> str:
-    """The first problem as one sentence with its line; what is missing first, since the names are long."""
-    problem = min(error.errors(), key=lambda each: each["type"] != "missing")
-    place: Place = tuple(problem["loc"])
-    if problem["type"] == "missing":
-        beside = [
-            str(each["loc"][-1])
-            for each in error.errors()
-            if each["type"] == "missing" and each["loc"][:-1] == place[:-1]
-        ]
-        under = f" under `{place_words(place[:-1])}`" if place[:-1] else ""
-        hint = "; where a source does not exist, say so: `{missing: REASON}`" if "data" in place[:-1] else ""
-        return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/add-a-task.md."))
-    if problem["type"] == "extra_forbidden":
-        return str(document.error(place, f"the key '{place_words(place)}' has no meaning here; remove or correct it."))
-    return str(document.error(place, f"'{place_words(place)}' {problem_words(problem)}."))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,13 +31,12 @@ from dpicl.core.cell import Mode, Options
 from dpicl.core.errors import UsageError, unknown
 from dpicl.core.messages import capitalized
 from dpicl.core.paths import real_path
-from dpicl.core.plain_words import place_words, problem_words
+from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Document, Place, read
 from dpicl.models.server_settings import settings_of
 from dpicl.plan.suite_rows import (
     MechanismEntry,
     ModelName,
-    ScoredSetting,
     Seed,
     TargetEpsilon,
     Tuned,
@@ -225,7 +224,7 @@ def load_suite(path: Path) -> Suite:
             document = read(choice)
             suite._tuned = Tuned.model_validate(document.data)
         except ValidationError as problem:
-            raise _to_remove(_explain(problem, document.error, Tuned)) from None
+            raise _to_remove(document.error(*explanation(problem, Tuned))) from None
         except UsageError as error:
             raise _to_remove(error) from None
     return suite
@@ -249,7 +248,7 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     try:
         suite = Suite.model_validate(data)
     except ValidationError as problem:
-        raise _explain(problem, error, Suite) from None
+        raise error(*explanation(problem, Suite, ["model"])) from None
     for place, said in _misfits(suite):
         raise error(place, said)
     suite._document, suite._listed = document, suite.seeds
@@ -315,23 +314,6 @@ def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     if (cells := math.prod(len(one) for one in lists)) > _MOST_CELLS:
         said = f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
         yield ("seeds",), said
-
-
-def _explain(error: ValidationError, report: Callable[[Place, str], UsageError], model: type[BaseModel]) -> UsageError:
-    """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
-    problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    place: Place = tuple(problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        parts: dict[str, type[BaseModel]] = {"mechanisms": MechanismEntry, "rows": ScoredSetting}
-        inner = parts.get(str(place[0]), model)
-        fields = {**inner.model_fields, **({"model": None} if inner is Suite else {})}
-        return report(place, str(unknown("key", str(place[-1]), fields)))
-    if problem["type"] == "missing":
-        inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
-        return report(place, f"the key '{place[-1]}' is missing{inside}.")
-    if not place:
-        return report(place, f"{problem_words(problem)}.")
-    return report(place, f"'{place_words(place)}' {problem_words(problem)}.")
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
     folder = world.root / "team_c" / "mine"
     assert {path.name for path in folder.iterdir()} == {"submission.yaml", "README.md"}
     refused = dpicl("submit", folder, "--suite", world.suite, "--results", world.results)
-    assert refused.code == 1 and "authors, paper, public_data and tuning" in refused.out
+    assert refused.code == 1 and "authors, entry 1, paper, public_data, tuning: each still says TODO" in refused.out
     assert "README.md still says TODO" in refused.out
     again = dpicl("submit", world.root, "--new", "team_c/mine")
     assert again.code == 2 and "already exists" in again.err

@@ -246,7 +246,7 @@ BROKEN = {
     "reported": (
         card("tuning: none", "tuning: none\nreported:\n  - {task: agnews, epsilon: 1, score: 1.5, where: x}"),
         "card",
-        r"reported\.0\.score",
+        "reported, entry 1, score",
     ),
 }
 

@@ -7,7 +7,6 @@ keys are errors with file and line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,12 +15,12 @@ from typing import Annotated, Any, Literal
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from dpicl.core.errors import ResultError, UsageError, unknown
+from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.files import write_whole
-from dpicl.core.plugins import shadows
-from dpicl.core.strict_yaml import Document, parse, read
+from dpicl.core.plain_words import explanation
+from dpicl.core.strict_yaml import parse, read
+from dpicl.leaderboards.gate.names import is_name, shadows
 from dpicl.leaderboards.model.submissions import Reproduction
-from dpicl.leaderboards.model.text import names_text
 from dpicl.plan.suite import Suite
 from dpicl.plan.suite_rows import number
 from dpicl.results.schema import lines, read_part
@@ -32,29 +31,15 @@ REPRODUCED = "reproduced.json"
 LONGEST = 2000
 #: What `dpicl submit --new` writes where an author must write something.
 PLACEHOLDER = "TODO"
-_TO_DO = f"still says {PLACEHOLDER}"
-#: Names of teams and methods, which are folders and parts of a row's name on every system.
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 #: What a new card and README say.
 _NEW = {CARD: "new_card.txt", README: "new_readme.txt"}
-
-
-def is_name(name: str) -> bool:
-    """Whether it may name a team or a method."""
-    return NAME.fullmatch(name) is not None and not reserved(name)
-
-
-def reserved(name: str) -> bool:
-    """Whether Windows has a device of this name, so that no checkout there could hold the file."""
-    return _RESERVED.fullmatch(name) is not None
 
 
 def _filled(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty; write it, or 'none' where that is the answer")
     if value.lstrip().startswith(PLACEHOLDER):
-        raise ValueError(f"{_TO_DO}; write it, or 'none' where that is the answer")
+        raise ValueError(f"still says {PLACEHOLDER}; write it, or 'none' where that is the answer")
     return value.strip()
 
 
@@ -121,7 +106,7 @@ def read_card(path: Path) -> Card:
     try:
         card = Card.model_validate(document.data)
     except ValidationError as error:
-        raise _explain(error, document) from None
+        raise document.error(*explanation(error, Card)) from None
     seen: set[tuple[str, float]] = set()
     for i, one in enumerate(card.reported):
         if (one.task, one.epsilon) in seen:
@@ -137,23 +122,6 @@ def keys_of(content: bytes) -> Mapping[str, Any]:
     except (UsageError, UnicodeDecodeError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def _explain(error: ValidationError, document: Document) -> UsageError:
-    """The first problem as one sentence with its line; unknown keys first, since a misspelt key is missing too."""
-    problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    place, message = tuple(problem["loc"]), problem["msg"].removeprefix("Value error, ")
-    open_keys = [str(each["loc"][0]) for each in error.errors() if _TO_DO in each["msg"]]
-    if problem["type"] == "extra_forbidden":
-        fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
-        message = str(unknown("key", str(place[-1]), fields))
-    elif problem["type"] == "missing":
-        message = f"the key '{place[-1]}' is missing; docs/submit.md explains it."
-    elif len(open_keys) > 1 and _TO_DO in message:
-        message = f"{names_text(open_keys)} still say {PLACEHOLDER}; write them, or 'none' where that is the answer."
-    else:
-        message = f"'{'.'.join(map(str, place))}' {message}."
-    return document.error(place, message)
 
 
 class _Reproduced(BaseModel):

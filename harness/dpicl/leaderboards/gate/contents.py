@@ -18,9 +18,10 @@ from pathlib import Path
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.printable import visible
-from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, Card, is_name, read_card, read_reproduced
+from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, Card, read_card, read_reproduced
 from dpicl.leaderboards.gate.findings import fault
 from dpicl.leaderboards.gate.folder import survey
+from dpicl.leaderboards.gate.names import is_name
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import Store

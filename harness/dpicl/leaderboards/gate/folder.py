@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from pathlib import Path
 
-from dpicl.core.plugins import shadows
-from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, reserved
+from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED
+from dpicl.leaderboards.gate.names import is_reserved, shadows
 from dpicl.results.store import QUARANTINE
 
 #: Bytes of one file, and of all files of a submission together; files.
@@ -118,7 +118,7 @@ def _refused(folder: Path, name: str, info: os.stat_result) -> str:
         return f"{name} holds results that `dpicl run` put into quarantine; remove the folder."
     if parts[-1].startswith("."):
         return f"{name} is hidden; remove it."
-    if not all(map(_PART.fullmatch, parts)) or any(map(reserved, parts)) or name.endswith("."):
+    if not all(map(_PART.fullmatch, parts)) or any(map(is_reserved, parts)) or name.endswith("."):
         return f"{name} has a name that not every system can have; use letters, digits and . _ = + - in it."
     if stat.S_ISDIR(info.st_mode):
         return "" if top and len(parts) < _DEPTH else f"{name} is no folder of a submission; remove it."
