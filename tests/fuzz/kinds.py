@@ -257,6 +257,6 @@ KINDS = {
     "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], read_reproduced),
     "ledger": Kind(_ledgers, use_ledger, parse=parse_lines, write=write_ledger),
     "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,), parse=None),
-    "noted records": Kind(lambda: [_NOTED], lambda path: [AtHand.kept(path)].clear(), ()),
+    "noted records": Kind(lambda: [_NOTED], lambda path: [AtHand.read(path)].clear(), ()),
     "output cache": Kind(_outputs, use_outputs, (), parse=None),
 }

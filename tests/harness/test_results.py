@@ -62,33 +62,6 @@ def test_writing_leaves_nothing_but_the_result_and_locks(store):
     assert {path.name for path in files if path.suffix != ".json"} == {".gitignore"}
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda text: text[: len(text) // 2], "damaged"),
-        (lambda text: "", "damaged"),
-        (lambda text: '{"hello": 1}', "foreign"),
-        (lambda text: text.replace('"schema_version": 1', '"schema_version": 0'), "older"),
-        (lambda text: text.replace('"schema_version": 1', '"schema_version": 99'), "newer"),
-        (lambda text: text.replace('"scores"', '"marks"'), "damaged"),
-        (lambda text: "\x00" * 100, "damaged"),
-    ],
-)
-def test_files_that_are_no_results_are_kept_and_set_aside(store, change, reason):
-    result = make_result()
-    path = store.write(result)
-    content = change(path.read_text())
-    path.write_text(content)
-    assert store.read(result.cell) is None
-    results, damaged = store.load_all()
-    assert results == []
-    assert reason in damaged[0].reason
-    moved = store.set_aside(damaged)
-    assert moved == [path.parent / "quarantine" / path.name]
-    assert moved[0].read_text() == content
-    assert store.load_all() == ([], [])
-
-
 def test_a_result_under_a_wrong_name_is_foreign(store):
     path = store.write(make_result())
     path.rename(path.with_name("0123456789abcdef.json"))
@@ -175,13 +148,8 @@ def test_numbers_that_are_not_finite_are_texts_in_json():
     assert math.isinf(make_result("real_demonstrations").cell.epsilon)
 
 
-def changed(change) -> str:
-    data = json.loads(to_text(make_result()))
-    change(data)
-    return json.dumps(data)
-
-
 SCORE = {"value": 0.5, "low": 0.4, "high": 0.6}
+#: What no run writes, in the JSON of a result.
 INCONSISTENT = {
     "outcomes shorter than ids": lambda d: d["documents"]["acc_calibrated"]["outcomes"].pop(),
     "a document twice": lambda d: d["documents"]["acc_calibrated"]["ids"].__setitem__(0, "test-0001"),
@@ -221,14 +189,33 @@ INCONSISTENT = {
 }
 
 
-@pytest.mark.parametrize("name", INCONSISTENT)
-def test_a_file_that_no_run_writes_is_damaged_and_set_aside(store, name):
-    path = store.write(make_result())
-    path.write_text(changed(INCONSISTENT[name]))
-    assert store.read(make_result().cell) is None
+#: What no run writes, in its text, and the first word of the reason.
+OTHER_FILES = {
+    "cut": (lambda text: text[: len(text) // 2], "damaged"),
+    "empty": (lambda text: "", "damaged"),
+    "another document": (lambda text: '{"hello": 1}', "foreign"),
+    "an older schema": (lambda text: text.replace('"schema_version": 1', '"schema_version": 0'), "older"),
+    "a newer schema": (lambda text: text.replace('"schema_version": 1', '"schema_version": 99'), "newer"),
+    "another key": (lambda text: text.replace('"scores"', '"marks"'), "damaged"),
+    "zeros": (lambda text: "\x00" * 100, "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", [*INCONSISTENT, *OTHER_FILES])
+def test_a_file_that_no_run_writes_is_kept_and_set_aside(store, name):
+    result = make_result()
+    path = store.write(result)
+    change, reason = OTHER_FILES.get(name, (None, "damaged"))
+    data = json.loads(path.read_text())
+    if change is None:
+        INCONSISTENT[name](data)
+    content = json.dumps(data) if change is None else change(path.read_text())
+    path.write_text(content)
+    assert store.read(result.cell) is None
     results, damaged = store.load_all()
-    assert results == [] and damaged[0].reason.startswith("damaged")
-    store.set_aside(damaged)
+    assert results == [] and damaged[0].reason.startswith(reason)
+    assert store.set_aside(damaged) == [path.parent / "quarantine" / path.name]
+    assert (path.parent / "quarantine" / path.name).read_text() == content
     assert store.load_all() == ([], [])
 
 

@@ -52,13 +52,13 @@ CHANGES = {
         "written out",
     ),
     "an empty stop string": ('stop: ["\\n", " END"]', 'stop: [""]', 27, "at least 1 item"),
-    "no prompts in a style": ("    chat:", "    chats:", 33, "no meaning"),
+    "no prompts in a style": ("    chat:", "    chats:", 33, "Unknown key"),
     "a number of records that is a text": ("train: 2000", "train: many", 51, "whole number"),
-    "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "no meaning"),
+    "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "Unknown key"),
     "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),
     "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
     "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
-    "metadata that is a list": ("metadata:\n  version: 2", "metadata: [1]\nother:\n  version: 1\n", 21, "metadata"),
+    "metadata that is a list": ("metadata:\n  version: 2", "metadata: [1]\nother:\n  version: 1\n", 22, "other"),
 }
 PREFIX = 'private_prefix: "Text:"'
 CHANGES |= {

@@ -36,20 +36,20 @@ def check_prompt(
     with any of the task's ``labels``); none, where it releases an instruction. One without a knob (epsilon 0 or
     infinite) may return none, or other labels. tokens: counted here, of the text that is released. Raises PluginError.
     """
-    one_line: object = given.instruction if isinstance(given, ReleasedPrompt) else None
+    said: object = given.instruction if isinstance(given, ReleasedPrompt) else None
     shown: object = given.demonstrations if isinstance(given, ReleasedPrompt) else given
     if not isinstance(shown, list | tuple) or not all(isinstance(each, Demonstration) for each in shown):
         raise _wrong(
             mechanism, f"returns {type(shown).__name__}", "return a list of Demonstration, or a ReleasedPrompt with one"
         )
-    instruction = None if one_line is None else plain_text(one_line, mechanism)
+    instruction = None if said is None else plain_text(said, mechanism)
     texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
     alone = instruction is not None and not texts
-    said = [label for _, label in texts]
+    shown_labels = [label for _, label in texts]
     if mechanism.notion == LABEL_LOCAL:
-        if alone or len(said) != len(shots) or not set(said) <= set(labels):
+        if alone or len(shown_labels) != len(shots) or not set(shown_labels) <= set(labels):
             raise _wrong(mechanism, "returns other labels than those of the task", "return what `label_responses` gave")
-    elif mechanism.knob is not None and not alone and said != list(shots):
+    elif mechanism.knob is not None and not alone and shown_labels != list(shots):
         raise _wrong(
             mechanism,
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",

@@ -42,7 +42,7 @@ class NotRead(DataError):
 
 def task_of(cell: Cell) -> Task:
     """The task of a cell with its records, whose fingerprint is kept. Raises DataError."""
-    before = _kept_under(cell)
+    before = _cache_path(cell)
     task = Task.load(
         cell.task,
         cell.source,
@@ -53,7 +53,7 @@ def task_of(cell: Cell) -> Task:
         code_seed=cell.seed,
         last_test=cell.development,
     )
-    if before is not None and before == _kept_under(cell):  # else the files changed while they were read
+    if before is not None and before == _cache_path(cell):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time
             own_folder()
             before.unlink(missing_ok=True)
@@ -72,7 +72,7 @@ class AtHand(Part):
         return cls(fingerprint=task.fingerprint, test=_hash_of(sorted(query.id for query in task.queries())))
 
     @classmethod
-    def kept(cls, path: Path) -> AtHand | None:
+    def read(cls, path: Path) -> AtHand | None:
         """What a file holds of records; None where there is none, or a damaged one."""
         try:
             return cls.model_validate_json(json_text.text_of(path), strict=True)
@@ -92,7 +92,7 @@ class Fingerprints:
 
     def at_hand(self, cell: Cell) -> AtHand:
         """Raises DataError where the source is missing (NotRead: not fetched)."""
-        key = _asked(cell)
+        key = _request(cell)
         if key not in self._known:
             self._known[key] = _at_hand(cell, self.download)
         return self._known[key]
@@ -112,20 +112,20 @@ class Fingerprints:
 
 
 def _at_hand(cell: Cell, download: bool) -> AtHand:
-    path = _kept_under(cell)
-    if path is not None and (kept := AtHand.kept(path)) is not None:
+    path = _cache_path(cell)
+    if path is not None and (kept := AtHand.read(path)) is not None:
         return kept
     if cell.source == "hub" and not download:
         raise NotRead(f"The records of {cell.task} on the hub have not been read here.")
     return AtHand.of(task_of(cell))
 
 
-def _asked(cell: Cell) -> tuple[Any, ...]:
+def _request(cell: Cell) -> tuple[Any, ...]:
     """What a cell says of its records."""
     return cell.task, cell.source, cell.train_records, cell.test_records, cell.development, cell.sizes is None
 
 
-def _kept_under(cell: Cell) -> Path | None:
+def _cache_path(cell: Cell) -> Path | None:
     """The file for the fingerprint of these records, named by everything that they follow from; None where that is not
     known: tasks that are not built in may read what we do not see. Raises DataError where the source is missing."""
     spec = source_spec(load_config(cell.task))
@@ -138,7 +138,7 @@ def _kept_under(cell: Cell) -> Path | None:
         content = [[[file.name, _file_hash(file)] for file in local.files_of(place)] for place in places]
     elif cell.source == "hub":
         content = [str(spec.hub["path"]), data_sources.hub_commit(spec)]
-    parts = [*_asked(cell), _code(), content]
+    parts = [*_request(cell), _code(), content]
     return private_folder() / f"records-{_hash_of(parts)}.json"
 
 

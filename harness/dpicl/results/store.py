@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -122,26 +122,25 @@ class Store:
             moved.append(target)
         return moved
 
-    @contextmanager
-    def lock(self, cell: Cell, wait: bool = False) -> Iterator[bool]:
-        """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off."""
-        with ExitStack() as stack:
-            try:
-                mine = stack.enter_context(self._held(cell.id, wait))
-            except OSError as error:
-                raise unwritable(self.results, error) from error
-            yield mine
+    def lock(self, cell: Cell, wait: bool = False) -> AbstractContextManager[bool]:
+        """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off.
+
+        Raises ResultError.
+        """
+        return self._lock(cell.id, wait)
 
     @contextmanager
-    def _held(self, cell: str, wait: bool = False) -> Iterator[bool]:
-        """The same for a cell's id. Raises OSError."""
-        lock = self.folder / _LOCKS / f"{cell}.lock"
-        with held(lock, wait) as mine:
+    def _lock(self, cell: str, wait: bool = False) -> Iterator[bool]:
+        """The same for a cell's id."""
+        path = self.folder / _LOCKS / f"{cell}.lock"
+        with ExitStack() as stack:
             try:
-                yield mine
-            finally:
-                if mine:
-                    lock.unlink(missing_ok=True)
+                mine = stack.enter_context(held(path, wait))
+            except OSError as error:
+                raise unwritable(self.results, error) from error
+            if mine:
+                stack.callback(path.unlink, missing_ok=True)  # while it is held
+            yield mine
 
     def write(self, result: Result) -> Path:
         """Writes one result in the place of any that is there.
@@ -174,7 +173,7 @@ class Store:
             unfinished[path.name.split(".")[1]].append(path)
         locks = {path.stem for path in (self.folder / _LOCKS).glob("*.lock")}
         for cell in sorted(unfinished.keys() | locks):
-            with self._held(cell) as mine:
+            with self._lock(cell) as mine:
                 for path in unfinished[cell] if mine else ():
                     path.unlink(missing_ok=True)
 

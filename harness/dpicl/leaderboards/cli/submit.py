@@ -156,7 +156,7 @@ def submit(
 
 def _require_runnable(one: Contents, run_code: bool) -> None:
     """Raises UsageError for a re-run that may not be made; with --all that is a finding of the submission instead."""
-    if not one.size and one.card is not None and one.results and (reason := code.may_run(one, run_code)):
+    if not one.size and one.card is not None and one.results and (reason := code.reason_not_to_run(one, run_code)):
         raise UsageError(f"{one.name} cannot be run again: {reason}.")
 
 

@@ -7,6 +7,7 @@ keys are errors with file and line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -56,10 +57,21 @@ def _somebody(value: str) -> str:
     return value
 
 
+def _address(value: str) -> str:
+    if value and not re.fullmatch(r"https://[^\s<>\"']+", value):
+        raise ValueError("must be an address that begins with https://")
+    return value
+
+
+def _python_file(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\.py", value):
+        raise ValueError("must be the plain name of a .py file beside the card")
+    return value
+
+
 Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
-Address = Annotated[str, Field(max_length=LONGEST, pattern=r"^(https://[^\s<>\"']+)?$")]
-#: The plain name of a file beside the card.
-PythonFile = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*\.py)?$")]
+Address = Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)]
+PythonFile = Annotated[str, AfterValidator(_python_file)]
 Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
 
 

@@ -26,12 +26,12 @@ def announcement(contents: Contents) -> str:
     return f"{contents.name}: running {contents.plugin.name}, sha256 {contents.plugin_hash}. This is no sandbox."
 
 
-def trusting(contents: Contents) -> str:
+def trust_caveat(contents: Contents) -> str:
     """The caveat of a passed check that ran submitted code: the code itself may have decided the answer."""
     return "" if contents.plugin is None else "; this trusts the submitted code not to cheat, so read it first"
 
 
-def may_run(contents: Contents, run_code: bool) -> str:
+def reason_not_to_run(contents: Contents, run_code: bool) -> str:
     """Why the mechanism's code may not run, or "". Code of the package may, on models that come with the project."""
     if contents.card is None or not contents.results:
         return "there is no card or no result"
@@ -59,13 +59,13 @@ def plugins(contents: Contents) -> list[Path]:
 
 def events_check(case: Case) -> Outcome:
     """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
-    if reason := may_run(case.contents, case.request.run_code):
+    if reason := reason_not_to_run(case.contents, case.request.run_code):
         raise NotChecked(f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
     with theirs("The mechanism's `events` fails"):
         answers = events_of(case.results.values(), plugins(case.contents))
     pairs = zip(case.results.items(), answers, strict=True)
     problems = by_sentence((name, _incomplete(result, answer)) for (name, result), answer in pairs)
-    return Outcome(problems, f"{len(answers)} ledgers are what the mechanism declares{trusting(case.contents)}")
+    return Outcome(problems, f"{len(answers)} ledgers are what the mechanism declares{trust_caveat(case.contents)}")
 
 
 def _incomplete(result: Result, answer: Any) -> str:
@@ -81,7 +81,7 @@ def _incomplete(result: Result, answer: Any) -> str:
 
 def conformance_check(case: Case) -> Outcome:
     """The conformance kit (`dpicl check`) on the mechanisms of the results."""
-    if reason := may_run(case.contents, case.request.run_code):
+    if reason := reason_not_to_run(case.contents, case.request.run_code):
         raise NotChecked(reason)
     if not case.request.run_code:
         raise NotChecked("its mechanism is one of the package, whose tests run the kit; or --run-code")
@@ -101,4 +101,4 @@ def conformance_check(case: Case) -> Outcome:
             continue
         passed += sum(check.status == "passed" for check in checks)
         problems += [f"{name}, {one.check}: {one.why[:500]}" for one in checks if one.status == "failed"]
-    return Outcome(problems, f"{passed} checks of `dpicl check` passed{trusting(case.contents)}")
+    return Outcome(problems, f"{passed} checks of `dpicl check` passed{trust_caveat(case.contents)}")

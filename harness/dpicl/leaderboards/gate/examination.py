@@ -31,7 +31,7 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
     """
     try:
         case = Case(contents, request, others)
-        if contents.plugin is not None and not code.may_run(contents, request.run_code):
+        if contents.plugin is not None and not code.reason_not_to_run(contents, request.run_code):
             request.announce(code.announcement(contents))
         findings = [*made_checks(case)]
         seed: int | None = None
@@ -49,7 +49,8 @@ def _rerun(case: Case, findings: Sequence[Finding]) -> tuple[Finding, int | None
     """(finding, seed of the sample, cells that were run again)."""
     contents, request = case.contents, case.request
     failed = any(finding.status == "failed" for finding in findings)
-    if reason := "another check failed; fix that first" if failed else code.may_run(contents, request.run_code):
+    reason = "another check failed; fix that first" if failed else code.reason_not_to_run(contents, request.run_code)
+    if reason:
         return Finding("rerun", "not checked", reason), None, []
     seed, chosen = rerun.sample(contents, request.rerun, request.rerun_seed)
     number = count(len(contents.results), "cell")

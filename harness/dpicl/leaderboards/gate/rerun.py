@@ -25,7 +25,7 @@ from dpicl.core.messages import count
 from dpicl.core.plugins import theirs
 from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.case import Case
-from dpicl.leaderboards.gate.code import plugins, trusting
+from dpicl.leaderboards.gate.code import plugins, trust_caveat
 from dpicl.leaderboards.gate.consistency import CLOCK
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Outcome
@@ -178,7 +178,7 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
     identical = sum(one.identical for one in cells)
     number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
-    return Outcome(problems, f"{number} came out again, {identical} identical{trusting(contents)}", [again])
+    return Outcome(problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", [again])
 
 
 def reproduced_check(case: Case) -> Outcome:
