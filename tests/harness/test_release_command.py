@@ -182,19 +182,42 @@ def test_a_delta_above_one_over_the_declared_size_is_released_where_the_flag_say
     assert large_delta(1 / 60, 60) == "" != large_delta(1 / 59, 60)
 
 
+def test_deltas_of_all_releases_that_add_up_to_above_one_over_the_declared_size_are_said(dpicl, desk):
+    first, second = (release(dpicl, "--delta", "0.01", out=f"{name}.jsonl") for name in "ab")
+    assert "1/60" not in first.out and "delta = 0.02 is above 1/60" in second.out
+    assert (first.code, second.code) == (0, 0)
+
+
 def test_secure_noise_needs_a_declared_size(dpicl, desk):
     words = ("release", "tang", "--data", "tickets.csv", "--labels", "a,b", "--epsilon", 1, "--out", "x.jsonl")
     refuse(dpicl(*words, "--model", "sim"), "--size")
 
 
-@pytest.mark.parametrize("line", ["a swordfish,weather", '"","billing"', "a swordfish"])
+@pytest.mark.parametrize("line", ["a swordfish,weather", '"","billing"', "a swordfish", "a swordfi\xdfh,billing"])
 def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
-    with (desk / "tickets.csv").open("a") as file:
-        file.write(line + "\n")
+    with (desk / "tickets.csv").open("ab") as file:
+        file.write(line.encode("latin-1") + b"\n")
     answer = release(dpicl)
     assert answer.code == 2 and "--noise seeded" in answer.err
     assert not any(word in answer.err for word in ("swordfish", "weather", "line 5"))
     assert "line 56" in release(dpicl, "--noise", "seeded").err
+
+
+@pytest.mark.parametrize("wrong", [',{"text": "a", "text": "b"}]', ",{]", '}, "\udcff"'])
+def test_a_document_that_one_record_makes_unreadable_tells_nothing(dpicl, desk, wrong):
+    content = '[{"text": "ticket 1", "label": "billing"}\n' + wrong
+    (desk / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    answer, shown = release(dpicl, data="a.json"), release(dpicl, "--noise", "seeded", data="a.json").err
+    assert answer.code == 2 and "--noise seeded" in answer.err
+    assert not any(word in answer.err for word in ("twice", "line 2", "JSON:"))
+    assert "twice" in shown or "line 2" in shown
+
+
+def test_a_key_of_one_record_is_no_name_of_a_column(dpicl, desk):
+    rows = [{"text": "ticket 1", "team": "billing"}, {"text": "ticket 2", "team": "billing", "swordfish": 1}]
+    (desk / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    answer = release(dpicl, data="a.jsonl")
+    assert answer.code == 2 and "text, team" in answer.err and "swordfish" not in answer.err
 
 
 def test_seeded_noise_is_not_sold_as_private(dpicl, desk):

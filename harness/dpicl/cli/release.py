@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 from dpicl import models
 from dpicl.api import parameters as p
 from dpicl.cli import call, output
-from dpicl.core.cell import ReleaseConfig
+from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import capitalized, message, rounded_up
 from dpicl.core.paths import private_folder
@@ -109,6 +109,7 @@ def _show_made(made: PrivateRelease, given: Mapping[str, Any]) -> None:
         output.emit(f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}")
     if "state_sha256" in made.card:
         output.emit("Nothing was charged: the answers follow from what was released before.")
+    declared = sum(made.card["manifest"]["data"]["sizes"].values())
     for each in budgets:
         limit = "" if each.limit is None else f" of {each.limit:g}"
         output.emit(
@@ -116,6 +117,8 @@ def _show_made(made: PrivateRelease, given: Mapping[str, Any]) -> None:
             f" {rounded_up(each.sum_epsilon)}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
             f" {each.private_set}"
         )
+        if each.releases > 1 and (said := large_delta(each.sum_delta, declared)):
+            output.emit(f"All releases of '{each.private_set}' together: {said}.")
         if each.releases == 1:
             output.emit(f"This budget is new; it is kept in {private_folder()}")
 

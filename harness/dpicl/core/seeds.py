@@ -2,9 +2,9 @@
 
 A run has separate streams for sampling, noise, labels and evaluation, so that a change in one part never shifts
 another. Benchmarks on public data use seeded noise: anybody can re-run a row. **A published noise seed voids
-differential privacy**: who knows it can subtract the noise. For private data use secure noise, which takes both
-the noise and the sampling randomness (amplification needs them secret too) from the operating system's entropy, and
-writes no seed.
+differential privacy**: who knows it can subtract the noise. Two releases of one seed have the same noise, scaled: who
+sees both needs no seed to take it away. For private data use secure noise, which takes both the noise and the sampling
+randomness (amplification needs them secret too) from the operating system's entropy, and writes no seed.
 """
 
 from __future__ import annotations

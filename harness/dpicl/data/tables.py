@@ -43,6 +43,10 @@ _USUAL = (_TEXTS.split(), _LABELS.split())
 _COMMON = {*_USUAL[0], *_USUAL[1], "id", "idx", "index", "name", "date", "title", "subject", "summary", "score"}
 
 
+class UnreadableContent(DataError):
+    """A file that cannot be read for what stands somewhere in it, which may be one record; the message says where."""
+
+
 @dataclass(frozen=True)
 class FileRow:
     """number: of its line, from 1 (its place where the file has no lines). fault: what is wrong with it, or ""."""
@@ -107,8 +111,8 @@ def fields_of(path: Table, text: str | None = None, label: str | None = None) ->
     """The fields of text and label: as given, else those with a usual name. Raises DataError where there is none."""
     if text is not None and label is not None:
         return text, label
-    sound = (row.values for row in open_table(path).rows if not row.fault)
-    names = list(dict.fromkeys(name for row in islice(sound, _FIRST_ROWS) for name in row))
+    sound = list(islice((row.values for row in open_table(path).rows if not row.fault), _FIRST_ROWS))
+    names = list(dict.fromkeys(name for row in sound for name in row))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
     folded = {name.strip().lower(): name for name in names}
@@ -121,7 +125,8 @@ def fields_of(path: Table, text: str | None = None, label: str | None = None) ->
         found = [name or left[0] for name in found]
     if None in found or found[0] == found[1]:
         missing = "text" if found[0] is None else "label"
-        raise lacks(path, [missing], [name for name in names if name != missing])
+        columns = [name for name in names if name != missing and all(name in row for row in sound)]
+        raise lacks(path, [missing], columns)  # a key of some rows alone is part of these records
     return str(found[0]), str(found[1])
 
 
@@ -154,12 +159,12 @@ def _text(path: Path) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
+        raise UnreadableContent(
             f"{path} line {number} is not UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8; from Latin-1: `iconv -f"
             " WINDOWS-1252 -t UTF-8`)."
         ) from None
     if "\0" in text[:1000]:
-        raise DataError(f"{path} is not UTF-8 (it holds NUL bytes, as UTF-16 does); save it as UTF-8.")
+        raise UnreadableContent(f"{path} is not UTF-8 (it holds NUL bytes, as UTF-16 does); save it as UTF-8.")
     return text
 
 
@@ -172,7 +177,7 @@ def _json(path: Path, text: str, split: str) -> FileTable:
     try:
         value = json_text.loads(text, _LARGEST, plain=False)
     except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}; repair it.") from None
+        raise UnreadableContent(f"{path} is not JSON: {error}; repair it.") from None
     if isinstance(value, dict):
         lists = [each for each in value.values() if isinstance(each, list)]
         value = value.get(split, lists[0] if len(lists) == 1 else None)

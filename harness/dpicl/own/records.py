@@ -20,13 +20,13 @@ from dpicl.data.concealed import concealed
 from dpicl.data.config import classes, load_config, source_spec
 from dpicl.data.in_memory import Table
 from dpicl.data.reading import SourceSpec, read_records
-from dpicl.data.tables import fields_of, open_table, require_file
+from dpicl.data.tables import UnreadableContent, fields_of, open_table, require_file
 from dpicl.data.task import Task
 
 _UNREADABLE = (
-    "The private records cannot be read: one of them has no text, or a label that is none of those given. With secure"
-    " noise nothing more is said, since it may tell about one of them; --noise seeded names the line, where nobody else"
-    " reads the screen."
+    "The private records cannot be read: one of them has no text, has a label that is none of those given, or is"
+    " neither UTF-8 nor what the file should hold. With secure noise nothing more is said, since it may tell about one"
+    " of them; --noise seeded names the line, where nobody else reads the screen."
 )
 
 
@@ -91,7 +91,11 @@ def load_own(
             " private; give --public FILE with such records."
         )
     known = [] if public is None else read_public(public, own)
-    spec = own.spec(data)
+    try:
+        spec = own.spec(data)
+    except UnreadableContent:
+        with concealed(secure, _UNREADABLE):
+            raise
     with concealed(secure, _UNREADABLE):
         records = read_records(data, spec).checked()
     if not records:

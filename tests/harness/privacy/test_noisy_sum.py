@@ -96,3 +96,17 @@ def test_a_radius_at_the_ends_of_float64_is_refused(radius):
     """There its steps are 0 or infinite, and a sum that holds a record would be NaN."""
     with pytest.raises(UsageError, match="radius"):
         NoisySum(1.0, radius)
+
+
+@pytest.mark.parametrize(("noise", "tell"), [("seeded", True), ("secure", False)])
+def test_two_releases_tell_the_sum_where_they_have_one_seed(noise, tell):
+    """docs/accounting.md: nothing is proved for several rows of one seed, even for those who do not know it."""
+    vectors, (low, high) = np.eye(3), (0.6, 4.0)
+
+    def released(sigma):
+        noisy = NoisySum(sigma)
+        slots = [[record] for record in records(3)]
+        return noisy.release(vectors, Sample(slots, noisy.event, streams(0, noise).source("noise"), own_slots=True))[0]
+
+    small, large = released(low), released(high)
+    assert np.allclose(small - low * (large - small) / (high - low), vectors.sum(axis=0), atol=1e-3) is tell
