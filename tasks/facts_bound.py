@@ -33,7 +33,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpicl.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
+from scipy.stats import binomtest
+
 from dpicl.attacks.one_run import epsilon_lower
 from dpicl.core.errors import DpiclError, ResultError, UsageError, one_line
 from dpicl.core.json_text import text_of
@@ -91,14 +92,14 @@ def reading(
     alpha = 1 - confidence
     (none, unheld), (one, single) = counts[0], counts[1]
     refuted = epsilon_lower(unheld + single, none + one, one, delta, alpha) if whole else None
-    chance = float(clopper_pearson_upper(none, unheld, alpha / 2)) if unheld else 1.0
+    chance = float(binomtest(none, unheld).proportion_ci(1 - alpha).high) if unheld else 1.0
     curve = []
     for records, (there, facts) in counts.items():
         allowed = violated = None
         if records and facts:
             allowed = _allowed(chance, epsilon, delta, 1 if records == 1 else 2 * records)
             if records > 1:
-                violated = bool(clopper_pearson_lower(there, facts, alpha / 2) > allowed)
+                violated = bool(binomtest(there, facts).proportion_ci(1 - alpha).low > allowed)
             elif refuted is not None:
                 violated = refuted > epsilon
         curve.append(Surfaced(records, there, facts, allowed, violated))

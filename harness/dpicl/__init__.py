@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpicl.api.evaluate import evaluate
     from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
     from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-    from dpicl.attacks.membership import membership_finding, scored, shown_finding, shows_records
+    from dpicl.attacks.membership import membership_finding
     from dpicl.attacks.targets import Target
     from dpicl.cli.account import account
     from dpicl.cli.attack import attack
@@ -95,7 +95,7 @@ _PLACES = {
     **{f"dpicl.cli.{name}": name for name in ("account", "attack", "audit", "budget", "calibrate", "check", "tune")},
     "dpicl.cli.release": "answer release",
     "dpicl.attacks.base": "Attack AttackFinding AttackSetup",
-    "dpicl.attacks.membership": "membership_finding scored shown_finding shows_records",
+    "dpicl.attacks.membership": "membership_finding",
     "dpicl.attacks.targets": "Target",
     "dpicl.core.errors": "DpiclError PromptTooLong UsageError",
     "dpicl.core.vocabulary": "Demonstration FinalPrompt Knob Query Record ReleasedPrompt Sizes",

@@ -10,11 +10,12 @@ import pytest
 from dpicl import models
 from dpicl.core.seeds import SeededNoise
 from dpicl.data.task import Task
-from dpicl.mechanism.bases import Query
+from dpicl.mechanism.bases import FinalPrompt, Query
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.sga import SGA, PublicSpace
 from dpicl.mechanisms.sga_histogram import SGAHistogram
+from dpicl.privacy import release_hooks
 from dpicl.privacy.cluster_tree import ClusterTree
 from dpicl.privacy.sampling_schemes import SCHEMES
 from dpicl.releasing.output_cache import OutputCache
@@ -220,3 +221,42 @@ def test_a_second_epsilon_asks_the_model_for_nothing_but_final_answers(way):
                 cue = task.query("").split("\n")[-1]
                 assert query.text in answer.prompt and answer.prompt.endswith(f"]\n{cue}")
                 assert answer.prompt.startswith(task.config["description"])
+
+
+@pytest.mark.parametrize("way", SCHEMES)
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_slot(name, way, monkeypatch):
+    stated = {}
+    for shown in (1, 2):
+        seen = stated[shown] = []
+        for method in ("noisy_sum", "_choices"):
+            original = getattr(release_hooks.Permit, method)
+
+            def spy(permit, clean, bound, *more, original=original, seen=seen, **settings):
+                seen.append(bound)
+                return original(permit, clean, bound, *more, **settings)
+
+            monkeypatch.setattr(release_hooks.Permit, method, spy)
+        run_one(name, way=way, examples_per_slot=shown)
+        monkeypatch.undo()
+    ratios = {round(a / b, 6) for a, b in zip(stated[1], stated[2], strict=True)}
+    less = {
+        "esa": {0.5},
+        "ksa": {0.5},
+        "product_of_experts": {0.5},
+        "sga": {0.5, 0.707107},
+        "sga_out": {0.5, 0.707107},
+    }.get(name, {0.707107})
+    if isinstance(ALL[name][0], SGA):  # its radius is that of public answers, which have as many examples
+        ratios &= {0.5, 0.707107, 1.0}
+    assert ratios == ({1.0} if way == "once" else less)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nobody_who_says_anything_still_leaves_a_public_answer(name):
+    reader = HashReader(fixed="")
+    for knob in (0.0, 1.0):
+        answers, _, _ = run_one(name, reader=reader, knob=knob)
+        assert all(isinstance(answer, str | FinalPrompt) for answer in answers)
+    if name.startswith("sga"):
+        assert answers == [""] * len(QUERIES)

@@ -10,7 +10,7 @@ from dpicl.conformance.checking import QUICK, CheckEvidence
 from dpicl.conformance.checks.neighbours import sensitivity
 from dpicl.core.errors import ModelError, PromptTooLong
 from dpicl.core.seeds import Streams
-from dpicl.core.vocabulary import Record, Sizes
+from dpicl.core.vocabulary import Sizes
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.dp_opt import WISHES, DPOpt, MetaPrompts, Student
@@ -41,7 +41,7 @@ def release(task, mechanism=SMALL, records=None, knob=0.2, seed=0, model=None):
     context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, streams.public)
     with observing(recording):
         made = mechanism.release(private, context)
-    return made, ledger, [observation.noisy_release for observation in recording.observed_releases]
+    return made, ledger, [observation.release for observation in recording.observed_releases]
 
 
 def test_every_try_and_the_holdout_are_charged_at_their_own_rates(task):
@@ -68,18 +68,6 @@ def test_without_noise_the_instruction_is_written_by_votes_and_ends_as_the_tasks
     assert made.instruction.endswith(own[len(own.rstrip()) :])
     again, *_ = release(task, DPOpt(slots=40, instructions=1, tokens=6), knob=0.0)
     assert again == made
-
-
-def test_one_more_record_adds_one_vote_and_one_answer(task):
-    """Every record is in every sample; the counts of votes and of right answers are compared."""
-    mechanism = DPOpt(slots=40, instructions=1, tokens=1, retries=0, least=0, domain=SimulatedLM().vocab_size - 1)
-    base = list(task.train)
-    for text, label in (("a new law of the united government", "World"), ("", "Sports"), ("x" * 5000, "World")):
-        sets = (base, [*base, Record(text, label)])
-        before, after = (release(task, mechanism, records)[2][0].clean for records in sets)
-        both = np.isfinite(before) & np.isfinite(after)
-        move = after[both] - before[both]
-        assert set(move.tolist()) <= {0.0, 1.0} and move.sum() <= 1
 
 
 def test_the_student_is_shown_as_right_or_wrong_with_both_answers(task):

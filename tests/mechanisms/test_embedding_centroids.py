@@ -41,19 +41,19 @@ def test_one_more_record_adds_one_vector_to_one_class_and_changes_no_other(agnew
     more = Record("a text about football and a match", "Sports")
     _, without = released(SIM, agnews)
     _, with_it = released(SIM, replace(agnews, train=(*agnews.train, more)))
-    moved = [b.noisy_release.clean - a.noisy_release.clean for a, b in zip(without, with_it, strict=True)]
+    moved = [b.release.clean - a.release.clean for a, b in zip(without, with_it, strict=True)]
     at = list(agnews.group_sizes).index("Sports")
     assert [bool(each.any()) for each in moved] == [label == "Sports" for label in agnews.group_sizes]
     assert moved[at][0] == pytest.approx(load_embeddings("sim").encode([more.text])[0], abs=1e-5)
-    assert 0.999 < np.linalg.norm(moved[at]) <= 1 == without[at].noisy_release.bound
+    assert 0.999 < np.linalg.norm(moved[at]) <= 1 == without[at].release.bound
 
 
 def test_a_gradient_is_clipped_and_all_classes_are_charged_together(agnews):
     more = Record("a text about football and a match", "Sports")
     _, without = released(LOGISTIC, agnews)
     _, with_it = released(LOGISTIC, replace(agnews, train=(*agnews.train, more)))
-    first = with_it[0].noisy_release.clean - without[0].noisy_release.clean  # later steps follow from released noise
-    assert 0.99 * LOGISTIC.clip < np.linalg.norm(first) <= LOGISTIC.clip == without[0].noisy_release.bound
+    first = with_it[0].release.clean - without[0].release.clean  # later steps follow from released noise
+    assert 0.99 * LOGISTIC.clip < np.linalg.norm(first) <= LOGISTIC.clip == without[0].release.bound
     assert first.any(axis=1).all() and len(without) == LOGISTIC.steps
 
 

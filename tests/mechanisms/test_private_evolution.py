@@ -46,7 +46,7 @@ class Run:
         context = Context(TinyTask(), model or SimulatedLM(), shots, knob, streams.public, embed=self.embed)
         with observing(recording):
             self.made = mechanism.release(private, context)
-        self.counts = [observation.noisy_release.clean for observation in recording.observed_releases]
+        self.counts = [observation.release.clean for observation in recording.observed_releases]
 
     def embed(self, texts, name):
         self.embedded.append(list(texts))

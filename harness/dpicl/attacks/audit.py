@@ -1,9 +1,8 @@
 """Sampled audits: how much epsilon can be demonstrated for the code that runs.
 
 A canary is in the private set or not; the mechanism runs many times on both sets; a rule that was chosen on one half of
-the runs says on the other half which is which. Clopper-Pearson limits, or limits by betting where the noise of a run is
-known, turn its rates into a lower bound on epsilon that holds at the stated confidence over samples of records and
-noise.
+the runs says on the other half which is which. Limits by betting turn that into a lower bound on epsilon that holds at
+the stated confidence over samples of records and noise (dpicl.attacks.lower_bounds).
 
 A white-box auditor sees every noisy release: noisy sums and choices. The auditor knows a sum's clean value, and its
 noise is Gaussian, so the rates given the clean values are exact, and only the samples are random. A black-box auditor
@@ -20,16 +19,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from dpicl.attacks.audit_rules import AuditEvidence
 from dpicl.attacks.audit_runs import AnswerRuns, AuditRuns, PreparedRuns
 from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
 from dpicl.attacks.canaries import held_out
 from dpicl.attacks.demonstration_runs import DemonstrationRuns
 from dpicl.attacks.driver import release_of, result_of, subject_of
-from dpicl.attacks.lower_bounds import exact_bound, split_bound
-from dpicl.attacks.paired import paired_bound
+from dpicl.attacks.lower_bounds import lower_bound
 from dpicl.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
@@ -138,18 +134,10 @@ def audit(
 
 
 def bound_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:
-    """The bound, and what else a result holds of it.
-
-    Decisions get Clopper-Pearson limits. Where the decision of a run is a probability, or a share of noise
-    resamples, pairs of runs say more (dpicl.attacks.paired). exact: what the collected runs say by the closed form if
-    they are all that there is: no confidence over further samples. It needs known clean values.
-    """
-    rule, gaussian = evidence.rule, evidence.gaussian
-    if any(np.isnan(runs).any() for runs in (evidence.members, evidence.others)):
-        raise UsageError("A trial returned NaN; dropping it would bias the bound. `dpicl check` looks for the reason.")
-    bounded = paired_bound if evidence.probabilities else split_bound
-    seen = (evidence.members, evidence.others, rule.decide, rule.candidates)
-    found = bounded(*seen, settings.delta, settings.confidence, settings.seed, gaussian)
+    """The bound, and what else a result holds of it."""
+    gaussian, rule = evidence.gaussian, evidence.rule
+    seen = (evidence.members, evidence.others, settings.delta, settings.confidence, settings.seed)
+    found = lower_bound(*seen, gaussian=gaussian, rule=rule)
     bound = LowerBound(
         epsilon=found.epsilon,
         delta=settings.delta,
@@ -158,13 +146,4 @@ def bound_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBou
         mu=found.mu if gaussian else None,
         decision=found.decision,
     )
-    details: dict[str, Any] = {
-        "score": rule.chosen,
-        "limits": "pairs of runs" if evidence.probabilities else "Clopper-Pearson",
-        "noise_p_value": evidence.noise_p,
-    }
-    if rule.sd is not None:
-        clean = rule.score(evidence.members), rule.score(evidence.others)
-        own = exact_bound(*clean, rule.sd, settings.delta, gaussian)
-        details["exact"] = {"epsilon": own.epsilon, "mu": own.mu, "tpr": own.decision.tpr, "fpr": own.decision.fpr}
-    return bound, details
+    return bound, {"score": rule.chosen, "limits": "pairs of runs", "noise_p_value": evidence.noise_p}

@@ -1,5 +1,8 @@
-"""How an auditor turns an observed run into a score: rules are fitted on the runs that choose, and stay unchanged
+"""How an auditor turns an observed run into a decision: rules are fitted on the runs that choose, and stay unchanged
 for the runs that judge (dpicl.attacks.lower_bounds).
+
+A larger score speaks for membership. A rule says "in" above a threshold (score > t), or, where scores point the other
+way, at or below it: equal scores always fall on the same side.
 
 A rule may try several scores, published ones and learned ones. Which of them is used is decided inside the choosing
 runs too: half of these fit, the others compare.
@@ -9,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from scipy import stats
+from scipy.special import ndtr
 
-from dpicl.attacks.lower_bounds import exceedance, score_thresholds, shares_above
 from dpicl.attacks.observers import Observation
 from dpicl.privacy.ledger import Ledger
 
@@ -21,6 +25,8 @@ from dpicl.privacy.ledger import Ledger
 Score = Callable[[np.ndarray], np.ndarray]
 #: Fits a score to runs with and without the canary.
 Fit = Callable[[np.ndarray, np.ndarray], Score]
+#: Thresholds that the runs that choose try, at most.
+MOST_THRESHOLDS: Final = 200
 
 
 @dataclass
@@ -31,8 +37,8 @@ class Rule:
     values; None where scores are of noisy observations. chosen: name of the score that was fitted last.
     """
 
-    fits: dict[str, Fit]
-    sd: float | None
+    fits: dict[str, Fit] = field(default_factory=lambda: {"score": as_it_is})
+    sd: float | None = None
     chosen: str = ""
     score: Score = field(default=lambda runs: runs, repr=False)
 
@@ -49,7 +55,12 @@ class Rule:
     def decide(self, runs: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
         """[n, k]: the probability, or the share of noise resamples, of a score above each threshold; or decisions."""
         scores = self.score(runs)
-        return shares_above(scores, thresholds) if self.sd is None else exceedance(scores, self.sd, thresholds)
+        if scores.ndim > 1:
+            at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in np.sort(scores, axis=1)])
+            return 1 - at_most / scores.shape[1]
+        if self.sd:
+            return ndtr((scores[:, None] - thresholds) / self.sd)
+        return scores[:, None] > thresholds
 
     def _best(self, members: np.ndarray, others: np.ndarray) -> str:
         """The score that separates the odd runs best after it was fitted to the even ones; of equal ones the first."""
@@ -62,6 +73,22 @@ class Rule:
             return moved / float(np.sqrt(spread)) if spread > 0 else np.inf if moved > 0 else 0.0
 
         return max(self.fits, key=lambda name: distance(self.fits[name]))
+
+
+def score_thresholds(members: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Thresholds between neighbouring distinct scores, 200 at most, denser at both ends; the score if all agree."""
+    distinct = np.unique(np.concatenate([members.ravel(), others.ravel()]))
+    if len(distinct) == 1:
+        return distinct
+    lower, upper = distinct[:-1], distinct[1:]
+    with np.errstate(invalid="ignore"):
+        middle = lower / 2 + upper / 2
+    between = np.where((middle > lower) & (middle < upper), middle, lower)  # infinite or adjacent scores: the lower one
+    number = len(between)
+    if number <= MOST_THRESHOLDS:
+        return between
+    near = np.unique(np.geomspace(1, number / 2, MOST_THRESHOLDS // 2).round().astype(int))
+    return between[np.unique(np.concatenate([near, number + 1 - near])) - 1]
 
 
 def as_it_is(members: np.ndarray, others: np.ndarray) -> Score:
@@ -116,16 +143,11 @@ class AuditEvidence:
     noise_p: float | None = None
     ceiling: tuple[float, float] | None = None
 
-    @property
-    def probabilities(self) -> bool:
-        """Whether a run gives the probability of a decision, or a share of noise resamples, and not one decision."""
-        return self.members.ndim > 1 if self.rule.sd is None else self.rule.sd > 0
-
 
 def noise_p_value(observed_releases: Sequence[Observation]) -> float | None:
     """p-value that released - clean is N(0, scale^2) at these noisy releases (Kolmogorov-Smirnov): the closed forms of
     an audit rely on the stated scale. None without noise."""
-    if not observed_releases[0].noisy_release.scale > 0:
+    if not observed_releases[0].release.scale > 0:
         return None
-    noise = [(one.released - one.noisy_release.clean).ravel() / one.noisy_release.scale for one in observed_releases]
+    noise = [(one.released - one.release.clean).ravel() / one.release.scale for one in observed_releases]
     return float(stats.kstest(np.concatenate(noise), stats.norm.cdf).pvalue)

@@ -124,7 +124,7 @@ class AuditRuns(ABC):
         units = [scale or 1.0 for scale in scales]
 
         def coordinates(run: Sequence[Observation]) -> np.ndarray:
-            sums = [each.noisy_release.clean.ravel() / unit for each, unit in zip(run, units, strict=True)]
+            sums = [each.release.clean.ravel() / unit for each, unit in zip(run, units, strict=True)]
             return np.concatenate([own[[at]] for own, at in zip(sums, only, strict=True)] if only else sums)
 
         inside, outside = (np.array([coordinates(run) for run in runs[side]]) for side in SIDES)
@@ -181,8 +181,8 @@ class AnswerRuns(AuditRuns):
             raise UsageError(
                 f"{self._mechanism.name} made no noisy release in some runs; `dpicl check` says what that is."
             )
-        if all([one.noisy_release.kind for one in run] == ["gaussian"] for run in every):
-            release = first[0].noisy_release
+        if all([one.release.kind for one in run] == ["gaussian"] for run in every):
+            release = first[0].release
             found = self._sums(runs, [release.scale], ledger, self._directions(release.clean.size))
             return replace(found, noise_p=noise_p_value([run[0] for run in every]))
         inside, outside = (
@@ -212,7 +212,7 @@ class AnswerRuns(AuditRuns):
 
     def _ceiling(self, first: Sequence[Observation]) -> tuple[float, float] | None:
         """What the winner of a noisy vote can show; None where the answer is no such winner."""
-        labels, release = len(self.asked.seen.labels), first[0].noisy_release
+        labels, release = len(self.asked.seen.labels), first[0].release
         alone = len(first) == 1 and release.kind == "gaussian" and release.scale > 0
         if not (alone and release.clean.size == labels > 1):
             return None
@@ -248,10 +248,10 @@ class PreparedRuns(AuditRuns):
     def _white_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
         again, _ = self.run(False, knob, 0, draw=1)
         known = equal_inputs(first, again)
-        if any(one.noisy_release.kind != "gaussian" for one in first[:known]):
+        if any(one.release.kind != "gaussian" for one in first[:known]):
             raise UsageError(f"{self._mechanism.name} makes choices; audit it black-box.")
         runs = {side: [run[:known] for run in own] for side, own in self._both(knob).items()}
-        found = self._sums(runs, [one.noisy_release.scale for one in first[:known]], ledger, {})
+        found = self._sums(runs, [one.release.scale for one in first[:known]], ledger, {})
         return replace(found, noise_p=noise_p_value(first))
 
 
@@ -263,7 +263,7 @@ def _features(run: Sequence[Observation]) -> np.ndarray:
     """
     parts = []
     for at in sorted({0, len(run) - 1}):
-        release, released = run[at].noisy_release, run[at].released
+        release, released = run[at].release, run[at].released
         if release.kind == "choice":
             marked = np.zeros(release.clean.size)
             marked[released.astype(np.int64)] = 1.0 - np.arange(len(released)) / len(released)
@@ -276,5 +276,5 @@ def _features(run: Sequence[Observation]) -> np.ndarray:
 def equal_inputs(first: Sequence[Observation], again: Sequence[Observation]) -> int:
     """How many releases come before the first whose input differs."""
     pairs = zip(first, again, strict=False)
-    same = [np.array_equal(a.noisy_release.clean, b.noisy_release.clean) for a, b in pairs]
+    same = [np.array_equal(a.release.clean, b.release.clean) for a, b in pairs]
     return same.index(False) if False in same else len(same)

@@ -75,10 +75,10 @@ class DemonstrationRuns(AuditRuns):
         leading, _ = self.run(False, knob, 0, path=path)
         if self._forced_runs is None or not _same_clean(leading, self._forced_runs[False][0]):
             self._forced_runs = self._both(knob, path)
-        scales = [each.noisy_release.scale for each in leading]
-        if leading[0].noisy_release.kind != "gaussian":
+        scales = [each.release.scale for each in leading]
+        if leading[0].release.kind != "gaussian":
             return self._choices(self._forced_runs, scales, ledger)
-        sizes = [each.noisy_release.clean.size for each in leading]
+        sizes = [each.release.clean.size for each in leading]
         if sum(sizes) > _MOST_COORDINATES:
             fits = {"canary's tokens": linear(np.ones(len(sizes)))}
             return self._sums(self._forced_runs, scales, ledger, fits, self._indices)
@@ -132,7 +132,7 @@ def _at_rank(release: NoisyRelease, rank: int) -> int:
 
 def _chances(one: Observation, scale: float) -> np.ndarray:
     """What a forced choice would have been at this scale, given the tokens that were forced before."""
-    return chances(replace(one.noisy_release, scale=scale))
+    return chances(replace(one.release, scale=scale))
 
 
 def _same_clean(left: Sequence[Observation], right: Sequence[Observation]) -> bool:

@@ -47,7 +47,7 @@ def group_epsilon(worlds: Sequence[World], delta: float, upper: float) -> float:
     of_sample: dict[int, list[list[NoisyRelease]]] = defaultdict(list)
     for at, sample in enumerate(absent.sample_of):
         if worlds[1].records_in(sample) != absent.records_in(sample):
-            of_sample[sample].append([world.observed_releases[at].noisy_release for world in worlds])
+            of_sample[sample].append([world.observed_releases[at].release for world in worlds])
     pairs: Counter[tuple[bytes, bytes]] = Counter()
     for sample, releases in of_sample.items():
         rows = _rows(releases)

@@ -26,6 +26,7 @@ from functools import reduce
 import numpy as np
 from scipy.special import log_ndtr, softmax
 
+from dpicl.attacks.observers import stated
 from dpicl.attacks.trade_offs import epsilon_of_mu
 from dpicl.core.errors import UsageError
 from dpicl.privacy.above_threshold import first_chances
@@ -35,6 +36,8 @@ from dpicl.privacy.slack import pairs_epsilon
 
 #: Multipliers mu are rounded down to so many digits, so that equal ones are composed at once.
 _DIGITS = 5
+#: A query that falls by less than this does not fall.
+_ROUNDING = 1e-9
 #: A smaller mu is none: its Gaussian would be lost in the grid.
 _LEAST_MU = 1e-6
 #: Of k ordered choices as many are looked at as need at most so many states (numbers left of every class).
@@ -77,14 +80,11 @@ def sample_loss(rate: float, releases: Sequence[tuple[NoisyRelease, NoisyRelease
 
 def require_same(present: NoisyRelease, absent: NoisyRelease) -> None:
     """Raises UsageError where two releases differ in more than their clean values: no event covers that."""
-    sides = [
-        {"size": one.clean.shape} | {name: getattr(one, name) for name in ("kind", "bound", "scale", "count", "grid")}
-        for one in (present, absent)
-    ]
-    for name, value in sides[0].items():
-        if value != sides[1][name]:
+    other = stated(absent)
+    for name, value in stated(present).items():
+        if value != other[name]:
             raise UsageError(
-                f"The {name} of a release follows from private records ({value!r} with the canary, {sides[1][name]!r}"
+                f"The {name} of a release follows from private records ({value!r} with the canary, {other[name]!r}"
                 " without), and no epsilon covers that; `dpicl check` looks for the reason."
             )
 
@@ -95,18 +95,21 @@ def distance(present: NoisyRelease, absent: NoisyRelease) -> float:
     return moved / present.scale if present.scale > 0 else math.inf if moved > 0 else 0.0
 
 
-def share_of_bound(present: NoisyRelease, absent: NoisyRelease) -> float:
-    """How much of what a primitive says that a record may move a release this canary moves it: 1 is all of it.
-
-    In L2 for a sum; of a choice the range of the moves of all scores that both worlds have; of a query its rise.
-    """
+def move(present: NoisyRelease, absent: NoisyRelease) -> float:
+    """How far a record moves the input of a release: in L2 for a sum; of a choice the range of the moves of all scores
+    that both worlds have; of a query its rise, which is infinity where it falls. Infinity for what is no number."""
+    if present.kind == "choice":
+        if any(np.isnan(each.clean).any() or np.isposinf(each.clean).any() for each in (present, absent)):
+            return math.inf
+        both = np.isfinite(present.clean) & np.isfinite(absent.clean)
+        return float(np.ptp(present.clean[both] - absent.clean[both])) if both.any() else 0.0
+    with np.errstate(invalid="ignore"):
+        difference = present.clean - absent.clean
+    if not np.isfinite(difference).all():
+        return math.inf
     if present.kind == "gaussian":
-        return float(np.linalg.norm(present.clean - absent.clean)) / present.bound
-    both = np.isfinite(present.clean) & np.isfinite(absent.clean)
-    moves = present.clean[both] - absent.clean[both]
-    if not moves.size:
-        return 0.0
-    return float(moves.max() if present.kind == "threshold" else np.ptp(moves)) / present.bound
+        return float(np.linalg.norm(difference))
+    return float(difference[0]) if difference[0] >= -_ROUNDING else math.inf
 
 
 def exact_epsilon(losses: Sequence[SampleLoss], delta: float, upper: float) -> float:

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.attacks.exact_pairs import SampleLoss, require_same, sample_loss, share_of_bound
+from dpicl.attacks.exact_pairs import SampleLoss, move, require_same, sample_loss
 from dpicl.attacks.observers import Policy, Recording, choose
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import SamplingRandomness
@@ -161,7 +161,7 @@ class Seen:
     @cached_property
     def shares(self) -> list[float]:
         """Of each release how much of its stated bound the canary moved it."""
-        return [share_of_bound(present, absent) for _, _, present, absent in self.moved]
+        return [move(present, absent) / present.bound for _, _, present, absent in self.moved]
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -182,7 +182,7 @@ def compare_worlds(present: World, absent: World) -> Seen:
     for sample, with_it, without in zip(
         present.sample_of, present.observed_releases, absent.observed_releases, strict=True
     ):
-        a, b = with_it.noisy_release, without.noisy_release
+        a, b = with_it.release, without.release
         if present.records_in(sample) == absent.records_in(sample):
             if not np.array_equal(a.clean, b.clean):
                 raise UsageError(
@@ -201,7 +201,7 @@ def require_aligned(present: World, absent: World) -> None:
     if present.sample_of != absent.sample_of or next(rates) != next(rates):
         raise UsageError(_OTHER_LENGTH)
     for a, b in zip(present.observed_releases, absent.observed_releases, strict=True):
-        require_same(a.noisy_release, b.noisy_release)
+        require_same(a.release, b.release)
 
 
 def _order(release: NoisyRelease) -> np.ndarray:

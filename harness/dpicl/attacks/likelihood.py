@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from scipy.special import log_softmax
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.membership import cannot_answer, finding_of
+from dpicl.attacks.membership import cannot_answer, membership_finding
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import first_words
 from dpicl.data.task import Record, Task
@@ -55,7 +55,7 @@ class Likelihood(Attack):
         return cannot_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        return finding_of(setup, self.log_likelihoods, releases=self.generations, shown=self.trials)
+        return membership_finding(setup, self.log_likelihoods, releases=self.generations, shown=self.trials)
 
     def log_likelihoods(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         """Natural logarithm of the probability of each candidate's label (all its tokens)."""

@@ -1,12 +1,8 @@
-"""One-sided confidence limits of a rate: exact for decisions, by betting for probabilities.
+"""One-sided confidence limits of the mean of independent values in [0, 1], by betting.
 
-An auditor estimates a true or a false positive rate from n independent runs. If a run gives a decision (yes or no), the
-sum is binomial and the Clopper-Pearson limits are exact. If a run gives a probability of the decision (its clean values
-and the noise are known) or the share of many noise resamples, the values lie in [0, 1] and vary much less than
-decisions. Limits by betting use that and hold for every n and every distribution. Neither is asymptotic.
-
-Limits are one-sided: P(limit is on the wrong side) <= alpha. For two limits that must hold at once give each alpha/2,
-whatever the dependence between them.
+A run of an audit gives a decision (0 or 1), the probability of one (its clean values and the noise are known), or the
+share of many noise resamples. The limits hold for every number of runs and every distribution, and are narrow where
+values vary little. P(limit is on the wrong side) <= alpha; for two limits that must hold at once give each alpha/2.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainccinv, betaincinv
 
 from dpicl.core.errors import UsageError
 
@@ -27,25 +22,6 @@ CONFIDENCE: Final = 0.95
 LARGEST_STAKE: Final = 0.9
 #: Halvings of [0, 1] in the search for a limit: it is off by less than 1e-9, to the safe side.
 _HALVINGS: Final = 30
-
-
-def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, alpha: float) -> np.ndarray:
-    """Lower limit of a binomial share (Clopper & Pearson 1934); successes and trials are counts that broadcast.
-
-    Raises UsageError unless 0 <= successes <= trials, trials >= 1 and 0 < alpha < 1.
-    """
-    _check_alpha(alpha)
-    hits, runs = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
-    if not bool(((hits >= 0) & (hits <= runs) & (runs >= 1)).all()):
-        raise UsageError("A limit of a share needs 0 <= successes <= trials, and at least one trial.")
-    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1, alpha), 0.0)
-
-
-def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, alpha: float) -> np.ndarray:
-    """Upper limit of a binomial share; as `clopper_pearson_lower`."""
-    clopper_pearson_lower(successes, trials, alpha)  # checks them
-    hits, runs = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    return np.where(hits < runs, betainccinv(hits + 1, np.maximum(runs - hits, 1), alpha), 1.0)
 
 
 def mean_lower(values: ArrayLike, alpha: float) -> np.ndarray:
@@ -60,7 +36,8 @@ def mean_lower(values: ArrayLike, alpha: float) -> np.ndarray:
     Values are taken in the order of rows, which must not depend on them; another order gives a slightly different, just
     as valid limit. Raises UsageError without a value, for one outside [0, 1] and for alpha outside (0, 1).
     """
-    _check_alpha(alpha)
+    if not 0 < alpha < 1:
+        raise UsageError(f"The error probability of a limit must lie between 0 and 1, not {alpha}.")
     x = np.asarray(values, dtype=np.float64)
     if x.ndim not in (1, 2) or not len(x) or not bool(((x >= 0) & (x <= 1)).all()):
         raise UsageError("A limit of a mean needs at least one value, and every value must lie between 0 and 1.")
@@ -80,27 +57,9 @@ def mean_upper(values: ArrayLike, alpha: float) -> np.ndarray:
     return 1 - mean_lower(1 - np.asarray(values, dtype=np.float64), alpha)
 
 
-def rate_limits(values: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper) limit of the mean of values[n] or [n, k] over independent rows, each one-sided at level alpha.
-
-    Booleans are decisions and get Clopper-Pearson limits; floats in [0, 1] are probabilities or shares and get limits
-    by betting. The type decides, not whether all floats happen to be 0 or 1: a choice by the data would spend alpha
-    twice.
-    """
-    if values.dtype != np.bool_:
-        return mean_lower(values, alpha), mean_upper(values, alpha)
-    hits = values.sum(axis=0)
-    return clopper_pearson_lower(hits, len(values), alpha), clopper_pearson_upper(hits, len(values), alpha)
-
-
 def _earlier_variances(x: np.ndarray) -> np.ndarray:
     """[n, ...]: before each value, the variance of those before it; one made-up value 1/2 of variance 1/4 starts it."""
     seen = np.arange(2, len(x) + 2).reshape(-1, *[1] * (x.ndim - 1))
     means = (0.5 + np.cumsum(x, axis=0)) / seen
     variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / seen
     return np.concatenate([np.full_like(x[:1], 0.25), variances[:-1]])
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < 1:
-        raise UsageError(f"The error probability of a limit must lie between 0 and 1, not {alpha}.")

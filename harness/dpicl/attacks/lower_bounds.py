@@ -1,224 +1,213 @@
-"""From scores of runs with and without a canary to lower bounds on epsilon, at a stated confidence.
+"""From scores of runs with and without a canary to a lower bound on epsilon, at a stated confidence.
 
-A larger score speaks for membership ("the canary is in"). A rule says "in" above a threshold (score > t), or, where
-scores point the other way, at or below it (score <= t): equal scores always fall on the same side, and swapping the
-labels together with the rule changes nothing.
+Run i gives two probabilities of the decision "in" (or shares of noise resamples, or plain decisions, 0 or 1): p_i with
+the canary and q_i without. Runs that were sampled with the same randomness have most of it in common, so a difference
+p_i - a q_i varies far less than p_i or q_i. Every statement of differential privacy is about such differences
+(E p = TPR, E q = FPR), so one limit of one mean refutes it, at full level alpha:
 
-A bound is one of two kinds, because they say different things (see `dpicl.attacks.trade_offs`):
+* (epsilon, delta)-DP: E[p - e^epsilon q] <= delta, and the same for the complements (1 - q, 1 - p)
+  (Kairouz, Oh & Viswanath 2015, theorem 2.1);
+* mu-GDP: E[p - e^x q] <= delta(x; mu) for every real x, the Gaussian's curve (Dong, Roth & Su 2022, corollary 2.13).
 
-* gaussian: the mechanism is not mu-GDP for a smaller mu. This needs no assumption. Its epsilon at delta is right only
-  for a mechanism whose curve is Gaussian, such as a composition of Gaussian releases without subsampling.
-* else (epsilon, delta)-DP by ln((TPR - delta)/FPR), in both directions. It is valid for every mechanism.
+The caller says by what the mechanism is which of them it wants (`gaussian`), and not by what the numbers are: epsilon
+of mu is right only for a mechanism whose curve is Gaussian, such as a composition of Gaussian releases without
+subsampling; (epsilon, delta)-DP is refuted of every mechanism.
 
-The caller says which one it wants by what the mechanism is, not by what the numbers are.
-
-The threshold must not be chosen on the runs that the bound is computed from: threshold and direction maximise the bound
-on one half of the runs, and the other half, alone, gives the bound.
+The limit is one by betting (dpicl.attacks.limits), valid for every n and every distribution of the pairs, which need
+not have anything in common. For (epsilon, delta)-DP a fixed list of rising epsilons is tested one after the other, up
+to the first that is not refuted; the bound is the one before. A bound above the truth needs the first listed epsilon
+above it to be refuted: one event, at level alpha. For mu the slope x is fixed, and one limit L gives the mu with
+delta(x; mu) = L. Threshold, side and slope are chosen on one half of the runs; the bound comes from the others alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
+from scipy.optimize import brentq
+from scipy.special import ndtri
 
-from dpicl.attacks.limits import rate_limits
+from dpicl.attacks.audit_rules import Rule
+from dpicl.attacks.limits import mean_lower, mean_upper
 from dpicl.attacks.results import Decision
-from dpicl.attacks.trade_offs import check_delta, epsilon_of_mu, epsilon_of_rates, log_ratio, mu_lower
+from dpicl.attacks.trade_offs import check_delta, delta_of_mu, epsilon_of_mu
 from dpicl.core.errors import UsageError
-
-#: Runs with and without the canary.
-Sides = tuple[np.ndarray, np.ndarray]
-Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 #: Fewer independent runs on a side cannot be halved into anything.
 FEWEST_RUNS: Final = 4
-#: Thresholds that the selecting half tries, at most.
-MOST_THRESHOLDS: Final = 200
-#: Thresholds of `exact_bound`, from so many standard deviations below the smallest clean value to as many above.
-_GRID, _REACH = 4001, 8.0
-#: Rates that `exact_bound` uses are at least these, and at most 1 minus these; further out, 1 - rate loses its digits.
-_SMALLEST_RATE, _SMALLEST_MU_RATE = 1e-12, 1e-9
+#: Epsilons that are tested in this order, so many at a time.
+_TESTED: Final = np.arange(1501) / 100
+_BLOCK: Final = 25
+#: Epsilons that a rule is chosen by.
+_COARSE: Final = np.linspace(0.0, 15.0, 61)
+#: Slopes beyond this have one of both rates at the end of its range.
+_STEEPEST: Final = 8.0
+#: How cautiously a slope is chosen: steep ones, and thresholds far out, look best where runs are few.
+_CAUTION: Final = 3.0
+#: mu beyond this is one that no run can show.
+_LARGEST_MU: Final = 40.0
+
+#: (index of the threshold, above, slope, whether it is the statement about complements).
+_Choice = tuple[int, bool, float, bool]
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One lower bound: epsilon at delta, mu of Gaussian DP from the same two limits, and the rule that gave it."""
+    """A lower bound on epsilon at delta. mu: on that of Gaussian DP; 0 where the bound is not about it.
+
+    decision: the rule on the judging runs, with what its rates alone show at alpha/2 each: the bound comes from the
+    difference of the pairs, and says more. slope: x of the difference p - e^x q that refutes. limit: lower limit of its
+    mean.
+    """
 
     epsilon: float
     mu: float
     decision: Decision
+    slope: float
+    limit: float
 
 
-def audit_bound(
+def lower_bound(
     members: ArrayLike,
-    non_members: ArrayLike,
+    others: ArrayLike,
     delta: float,
     confidence: float = 0.95,
     seed: int = 0,
+    *,
     gaussian: bool = False,
+    rule: Rule | None = None,
 ) -> Bound:
-    """Lower bound on epsilon at delta from scores of independent runs: members, non_members [n].
+    """The bound from runs members[i], others[i] [n, ...]; the pairs are independent of each other.
 
-    alpha = 1 - confidence is split evenly over the limits of TPR and FPR. ``seed`` shuffles the runs before they are
-    halved; sides of the same size are shuffled alike, so that paired runs stay together. The sides need not be
-    independent of each other.
-
-    Raises UsageError for fewer than 4 runs on a side, NaN scores, a delta outside [0, 1), a confidence outside (0, 1).
+    rule: how a run becomes a decision; None: runs are scores [n], and a larger one speaks for membership. ``seed``
+    shuffles the pairs before they are halved.
+    Raises UsageError for fewer than 4 pairs, sides of different lengths, NaN, a delta outside [0, 1), a confidence
+    outside (0, 1).
     """
-    sides = checked_runs(members), checked_runs(non_members)
-    return split_bound(*sides, shares_above, score_thresholds, delta, confidence, seed, gaussian)
-
-
-def split_bound(
-    members: np.ndarray,
-    non_members: np.ndarray,
-    decide: Decide,
-    candidates: Decide,
-    delta: float,
-    confidence: float,
-    seed: int,
-    gaussian: bool,
-) -> Bound:
-    """Chooses the rule on one half of the runs (rows) and evaluates it on the other; see `decisions`."""
-    alpha = checked_alpha(delta, confidence)
-    tried, choosing, judging = decisions(members, non_members, decide, candidates, seed)
-    index, above = _best_rule(with_limits(choosing, alpha / 2), delta, gaussian)
-    judged = with_limits((judging[0][:, [index]], judging[1][:, [index]]), alpha / 2)
-    return _bound(decision_of(tried[index], judged, 0, above, judging), delta, gaussian)
-
-
-def exact_bound(
-    members_clean: ArrayLike, non_members_clean: ArrayLike, sd: float, delta: float, gaussian: bool = False
-) -> Bound:
-    """What clean scores [n] on each side say if they are all that there is, each with noise N(0, sd^2), in closed form.
-
-    No confidence is involved, and none about further runs follows. The bound is maximal over a fine grid of
-    thresholds. It is the epsilon at delta of the two Gaussian mixtures, up to the grid. gaussian: mu is taken over
-    rates in [delta, 1 - delta]; further out it tends to that of the most extreme clean value, however rare.
-    Raises UsageError as `audit_bound` does.
-    """
+    sides, rule = (np.asarray(members), np.asarray(others)), rule or Rule()
     check_delta(delta)
-    clean = checked_runs(members_clean), checked_runs(non_members_clean)
-    both = np.concatenate(clean)
-    tried = np.linspace(both.min() - _REACH * sd, both.max() + _REACH * sd, _GRID) if sd else score_thresholds(*clean)
-    shares = [exceedance(side, sd, tried).mean(axis=0) for side in clean]
-    floor = max(delta, _SMALLEST_MU_RATE) if gaussian else _SMALLEST_RATE
-    usable = np.logical_and.reduce([(rate >= floor) & (rate <= 1 - floor) for rate in shares])
-    kept = np.flatnonzero(usable if sd and usable.any() else np.ones(len(tried), dtype=bool))
-    rates = np.stack([np.tile(share[kept], (3, 1)) for share in shares])
-    index, above = _best_rule(rates, delta, gaussian)
-    return _bound(decision_of(tried[kept][index], rates, index, above, clean), delta, gaussian)
-
-
-def exceedance(clean: np.ndarray, sd: float, thresholds: np.ndarray) -> np.ndarray:
-    """P(s_i + N(0, sd^2) > t): clean[n], thresholds[k] -> float64[n, k]; decisions bool[n, k] where sd is 0."""
-    return ndtr((clean[:, None] - thresholds) / sd) if sd else clean[:, None] > thresholds
-
-
-def decisions(
-    members: np.ndarray, non_members: np.ndarray, decide: Decide, candidates: Decide, seed: int
-) -> tuple[np.ndarray, Sides, Sides]:
-    """(thresholds[k] to try, what the choosing half of the runs says at each, what the judging half says).
-
-    decide(runs[n, ...], thresholds[k]) -> [n, k]: booleans, or probabilities of a score above each threshold.
-    candidates(members, non_members) -> thresholds[k], from the choosing half. The larger half judges.
-    """
-    inside, outside = halves(members, seed), halves(non_members, seed)
-    tried = candidates(inside[0], outside[0])
-    choosing, judging = ((decide(own, tried), decide(other, tried)) for own, other in zip(inside, outside, strict=True))
-    return tried, choosing, judging
-
-
-def with_limits(sides: Sides, alpha: float) -> np.ndarray:
-    """float64[2, 3, k]: shares of decisions or probabilities [n, k] with and without the canary, and their lower and
-    upper limits, each one-sided at level alpha."""
-    return np.stack([np.stack([side.mean(axis=0), *rate_limits(side, alpha)]) for side in sides])
-
-
-def decision_of(threshold: float, rates: np.ndarray, index: int, above: bool, sides: Sides) -> Decision:
-    """The rule that takes scores above a threshold, or those at most it, for members. rates: as `with_limits`."""
-    (tpr, in_low, in_high), (fpr, out_low, out_high) = rates[:, :, index].tolist()
+    if not 0 < confidence < 1:
+        raise UsageError(f"The confidence must lie between 0 and 1, not {confidence}.")
+    if len({len(side) for side in sides}) > 1:
+        raise UsageError("Paired runs need as many runs with the canary as without.")
+    alpha, halved = 1 - confidence, [halves(checked_runs(side), seed) for side in sides]
+    tried = rule.candidates(*(choosing for choosing, _ in halved))
+    p, q = (rule.decide(choosing, tried).astype(np.float64) for choosing, _ in halved)
+    index, above, slope, swapped = _mu_rule(p, q) if gaussian else _rates_rule(p, q, delta)
+    p, q = (rule.decide(judging, tried)[:, [index]].astype(np.float64) for _, judging in halved)
     if not above:
-        tpr, in_low, fpr, out_high = 1 - tpr, 1 - in_high, 1 - fpr, 1 - out_low
-    return Decision(
-        threshold=float(threshold),
+        p, q = 1 - p, 1 - q
+    decision = Decision(
+        threshold=float(tried[index]),
         side="above" if above else "below",
-        tpr=tpr,
-        tpr_lower=in_low,
-        fpr=fpr,
-        fpr_upper=out_high,
-        trials_in=len(sides[0]),
-        trials_out=len(sides[1]),
+        tpr=float(p.mean()),
+        tpr_lower=float(mean_lower(p, alpha / 2)[0]),
+        fpr=float(q.mean()),
+        fpr_upper=float(mean_upper(q, alpha / 2)[0]),
+        trials_in=len(p),
+        trials_out=len(q),
     )
+    if swapped:
+        p, q = 1 - q, 1 - p
+    if not gaussian:
+        epsilon, limit = _refuted(p, q, delta, alpha)
+        return Bound(epsilon, 0.0, decision, epsilon, limit)
+    limit = float(_limits(p, q, np.array([slope]), alpha)[0])
+    mu = _mu_at(limit, slope)
+    return Bound(epsilon_of_mu(mu, delta), mu, decision, slope, limit)
 
 
-def shares_above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Decisions bool[n, k] of scores[n], or shares of resamples float64[n, k] of scores[n, m], above thresholds[k]."""
-    if scores.ndim == 1:
-        return scores[:, None] > thresholds
-    at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in np.sort(scores, axis=1)])
-    return 1 - at_most / scores.shape[1]
-
-
-def score_thresholds(members: np.ndarray, non_members: np.ndarray) -> np.ndarray:
-    """Thresholds between neighbouring distinct scores, 200 at most, denser at both ends; the score if all agree."""
-    distinct = np.unique(np.concatenate([members.ravel(), non_members.ravel()]))
-    if len(distinct) == 1:
-        return distinct
-    lower, upper = distinct[:-1], distinct[1:]
-    with np.errstate(invalid="ignore"):
-        middle = lower / 2 + upper / 2
-    between = np.where((middle > lower) & (middle < upper), middle, lower)  # infinite or adjacent scores: the lower one
-    number = len(between)
-    if number <= MOST_THRESHOLDS:
-        return between
-    near = np.unique(np.geomspace(1, number / 2, MOST_THRESHOLDS // 2).round().astype(int))
-    return between[np.unique(np.concatenate([near, number + 1 - near])) - 1]
-
-
-def checked_runs(scores: ArrayLike) -> np.ndarray:
-    """float64[n]: scores of n independent runs; raises UsageError as `audit_bound` does."""
-    runs = np.asarray(scores, dtype=np.float64)
-    if runs.ndim != 1 or len(runs) < FEWEST_RUNS:
-        raise UsageError(f"At least {FEWEST_RUNS} independent runs on each side are needed, each with one score.")
+def checked_runs(runs: np.ndarray) -> np.ndarray:
+    """n independent runs [n, ...]; raises UsageError for fewer than 4, and for NaN."""
+    if runs.ndim < 1 or len(runs) < FEWEST_RUNS:
+        raise UsageError(f"At least {FEWEST_RUNS} independent runs on each side are needed.")
     if np.isnan(runs).any():
-        raise UsageError("A score is NaN; fix the attack, since dropping the run would bias the bound.")
+        raise UsageError("A trial returned NaN; dropping it would bias the bound. `dpicl check` looks for the reason.")
     return runs
 
 
 def halves(runs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(choosing, judging): a random half of the runs, and the rest."""
+    """(choosing, judging): a random half of the runs, and the rest. Sides of the same size are shuffled alike."""
     order = np.random.default_rng(seed).permutation(len(runs))
     return runs[order[: len(runs) // 2]], runs[order[len(runs) // 2 :]]
 
 
-def checked_alpha(delta: float, confidence: float) -> float:
-    """1 - confidence; raises UsageError for a confidence outside (0, 1) or a delta outside [0, 1)."""
-    check_delta(delta)
-    if not 0 < confidence < 1:
-        raise UsageError(f"The confidence must lie between 0 and 1, not {confidence}.")
-    return 1 - confidence
+def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[float, float]:
+    """(the last epsilon of _TESTED before the first that is not refuted, the lower limit of E[p - e^epsilon q])."""
+    refuted = 0
+    for start in range(0, len(_TESTED), _BLOCK):
+        block = _TESTED[start : start + _BLOCK]
+        kept = _first_kept(_limits(p, q, block, alpha) > delta)
+        refuted += kept
+        if kept < len(block):
+            break
+    epsilon = _TESTED[[max(refuted - 1, 0)]]
+    return float(epsilon[0]), float(_limits(p, q, epsilon, alpha)[0])
 
 
-def _best_rule(rates: np.ndarray, delta: float, gaussian: bool) -> tuple[int, bool]:
-    """(index of the threshold, above) of the rule whose limits give the largest bound; of equal ones the first."""
+def _mu_rule(p: np.ndarray, q: np.ndarray) -> _Choice:
+    """The threshold, side and slope with the largest mu on the choosing runs, by rough limits.
 
-    def value(tpr_lower: np.ndarray, fpr_upper: np.ndarray) -> np.ndarray:
-        return mu_lower(tpr_lower, fpr_upper) if gaussian else log_ratio(tpr_lower, fpr_upper, delta)
+    The slope of the Gaussian trade-off curve at (FPR, TPR) is exp((ppf(FPR)^2 - ppf(TPR)^2) / 2).
+    """
+    best: tuple[float, _Choice] = (-1.0, (0, True, 0.0, False))
+    for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
+        tpr, fpr = (ndtri(side.mean(axis=0).clip(1e-6, 1 - 1e-6)) for side in (left, right))
+        slopes = ((fpr**2 - tpr**2) / 2).clip(-_STEEPEST, _STEEPEST)
+        limits = np.diagonal(_rough_limits(left, right, slopes, _CAUTION))
+        found = [_mu_at(float(limit), float(x)) for limit, x in zip(limits, slopes, strict=True)]
+        at = int(np.argmax(found))
+        best = max(best, (found[at], (at, above, float(slopes[at]), False)), key=lambda one: one[0])
+    return best[1]
 
-    (_, in_low, in_high), (_, out_low, out_high) = rates
-    above, below = value(in_low, out_high), value(1 - in_high, 1 - out_low)
-    index = int(np.argmax(np.maximum(above, below)))
-    return index, bool(above[index] >= below[index])
+
+def _rates_rule(p: np.ndarray, q: np.ndarray, delta: float) -> _Choice:
+    """The threshold, side and statement that refute most on the choosing runs, by rough limits.
+
+    Compared by the number of refuted epsilons, cautiously; where these are as many, less cautiously.
+    """
+    best: tuple[tuple[float, ...], _Choice] = ((-1, -1, -math.inf), (0, True, 0.0, False))
+    for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
+        for swapped, a, b in ((False, left, right), (True, 1 - right, 1 - left)):
+            careful, bold = (_rough_limits(a, b, _COARSE, caution) for caution in (_CAUTION, 1.0))
+            for at in range(len(careful)):
+                value = (_first_kept(careful[at] > delta), _first_kept(bold[at] > delta), float(careful[at, 0]))
+                best = max(best, (value, (at, above, 0.0, swapped)), key=lambda one: one[0])
+    return best[1]
 
 
-def _bound(decision: Decision, delta: float, gaussian: bool) -> Bound:
-    """The bound that the limits of one rule give."""
-    limits = decision.tpr_lower, decision.fpr_upper
-    mu = max(0.0, float(mu_lower(*limits)))
-    return Bound(epsilon_of_mu(mu, delta) if gaussian else float(epsilon_of_rates(*limits, delta)), mu, decision)
+def _rough_limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, caution: float) -> np.ndarray:
+    """float64[k, s]: about the lower limits of E[p - e^x q] for k rules and s slopes, from moments alone (Bernstein's
+    inequality with the empirical variance at level exp(-caution)). They only choose; nothing is claimed by them."""
+    runs, a = len(p), np.exp(slopes)
+    left, right = p - p.mean(axis=0), q - q.mean(axis=0)
+    moments = ((left**2).mean(axis=0), (left * right).mean(axis=0), (right**2).mean(axis=0))
+    own, both, other = (moment[:, None] for moment in moments)
+    variance = np.maximum(own - 2 * a * both + a**2 * other, 0.0)
+    means: np.ndarray = p.mean(axis=0)[:, None] - a * q.mean(axis=0)[:, None]
+    return means - np.sqrt(2 * variance * caution / runs) - (1 + a) * caution / (3 * runs)
+
+
+def _first_kept(refuted: np.ndarray) -> int:
+    """How many are refuted before the first that is not."""
+    return len(refuted) if refuted.all() else int(np.argmin(refuted))
+
+
+def _limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, alpha: float) -> np.ndarray:
+    """float64[k]: lower limits of E[p - e^x q] for slopes x[k]; p, q are [n, 1]."""
+    a = np.exp(slopes)
+    scaled = ((p - a * q + a) / (1 + a)).clip(0.0, 1.0)  # in [0, 1] but for rounding
+    return mean_lower(scaled, alpha) * (1 + a) - a
+
+
+def _mu_at(limit: float, slope: float) -> float:
+    """The mu with delta(slope; mu) = limit; 0 where mu = 0 already has it."""
+    if limit <= max(0.0, -math.expm1(slope)):
+        return 0.0
+    if delta_of_mu(_LARGEST_MU, slope) <= limit:
+        return _LARGEST_MU
+    return float(brentq(lambda mu: delta_of_mu(mu, slope) - limit, 1e-9, _LARGEST_MU, xtol=1e-9))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +26,9 @@ from dpicl.mechanism.outputs import skip_reason
 #: The scores of candidates after what a target has released.
 Values = Callable[[Target, Sequence[Record]], Sequence[float]]
 
+#: The setup of a release, its target, and who is in the private set and who is not.
+Game = tuple[AttackSetup, Target, Sequence[Record], Sequence[Record]]
+
 #: Why a result has no lower bound on epsilon.
 COUNTED: Final = (
     "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the coins decide"
@@ -35,71 +37,57 @@ SHOWN: Final = "no lower bound on epsilon: all members of a release are shown, a
 FEW_COINS: Final = "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Scores of the candidates of one release, in an order that says nothing about membership.
-
-    values: float64[n], a larger one speaks for membership. inside: bool[n]. canary: bool[n], whether a coin decided.
-    counted: whether the noise followed the random number of members. Raises ModelError for a NaN.
-    """
-
-    values: np.ndarray = field(repr=False)
-    inside: np.ndarray = field(repr=False)
-    canary: np.ndarray = field(repr=False)
-    counted: bool = False
-
-    def __post_init__(self) -> None:
-        if np.isnan(self.values).any():
-            raise ModelError("The model gives NaN for a candidate; load it in float32.")
-
-
-def scored(setup: AttackSetup, target: Target, score: Mapping[Record, float]) -> Scores:
-    """The scores of all candidates of a setup, after ``target`` has released. Raises ModelError for a NaN."""
-    members, candidates = set(setup.members), setup.candidates
-    return Scores(
-        np.array([score[record] for record in candidates], dtype=np.float64),
-        np.array([record in members for record in candidates]),
-        np.array([record in setup.canaries for record in candidates]),
-        follows_the_count(setup, target),
-    )
-
-
-def follows_the_count(setup: AttackSetup, target: Target) -> bool:
-    """Whether some release was calibrated to other sizes than the published ones: then one run bounds nothing."""
-    if target.mechanism.knob is None:
-        return False  # no noise that could follow
-    published: Mapping[Partition, int] = setup.sizes or {}
-    if not target.mechanism.by_label:
-        published = {None: sum(published.values())}
-    return any(
-        published.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
-    )
-
-
 def membership_finding(
-    target: Target, releases: Sequence[Scores], delta: float, seed: int, notes: Sequence[str] = (), bound: bool = True
+    setup: AttackSetup, scores: Values, notes: Sequence[str] = (), releases: int = 1, shown: int | None = None
 ) -> AttackFinding:
     """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bound of one run.
 
+    scores: called with the target and the candidates of each release; one number a candidate, a larger one speaks for a
+    member.
+    releases: each from a private set of its own: other records, other randomness. Where the mechanism shows records as
+    they are: ``shown`` releases of a few members who are all shown (None: as many as the setup's own members make), and
+    no bound.
     The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound
-    assumes only that the coins are independent. bound: False where no coins decide membership (``notes`` say so).
+    assumes only that the coins are independent.
+    Raises ModelError for a NaN, and UsageError where too few members make no release.
     """
-    sides = [(each.values, each.inside, each.canary) for each in releases]
-    values, inside, canary = map(np.concatenate, zip(*sides, strict=True))
-    found: dict[str, Any] = {}
-    why_not = COUNTED if any(each.counted for each in releases) else FEW_COINS if canary.sum() < 2 else None
-    if bound and why_not:
+    showing = shows_records(setup.mechanism)
+    number = (shown or len(setup.members) // max(1, setup.config.shots)) if showing else releases
+    targets: list[Target] = []
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    counted = False
+    for own, target, members, others in shown_games(setup, shown) if showing else _games(setup, releases):
+        known, candidates = {*members}, [*members, *others] if showing else own.candidates
+        values = np.array(scores(target, candidates), dtype=np.float64)
+        if np.isnan(values).any():
+            raise ModelError("The model gives NaN for a candidate; load it in float32.")
+        member = np.array([one in known for one in candidates])
+        found.append((values, member, np.array([one in own.canaries for one in candidates])))
+        targets.append(target)
+        counted = counted or follows_the_count(own, target)
+        if number > 1 or showing:
+            setup.report(len(found), number, "releases")
+    if not found:
+        raise UsageError(
+            f"{setup.mechanism.name} shows {setup.config.shots} members in a release and there are too few of their"
+            " labels; raise --members and --others, or lower --shots."
+        )
+    values, inside, canary = map(np.concatenate, zip(*found, strict=True))
+    bounded: dict[str, Any] = {}
+    if why_not := SHOWN if showing else COUNTED if counted else FEW_COINS if canary.sum() < 2 else None:
         notes = [*notes, why_not]
-    elif bound:
-        run = one_run_bound(values[canary], inside[canary], delta)
-        found["bound"] = LowerBound(epsilon=run.epsilon, delta=delta, confidence=CONFIDENCE, method="one run")
-        found["details"] = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
+    else:
+        run = one_run_bound(values[canary], inside[canary], setup.config.delta)
+        bounded["bound"] = LowerBound(
+            epsilon=run.epsilon, delta=setup.config.delta, confidence=CONFIDENCE, method="one run"
+        )
+        bounded["details"] = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
     return AttackFinding(
-        target=target,
-        measures=rates.membership(values[inside], values[~inside], seed),
-        counts={"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(releases)},
+        target=targets[0],
+        measures=rates.membership(values[inside], values[~inside], setup.config.seed),
+        counts={"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(found)},
         notes=tuple(notes),
-        **found,
+        **bounded,
     )
 
 
@@ -121,55 +109,28 @@ def ask_and_score(
         said = iter(answers[str(at)] for at in range(len(texts)))
         return score(candidates, [[next(said) for _ in own] for own in asked])
 
-    return finding_of(setup, values, notes)
+    return membership_finding(setup, values, notes)
 
 
-def finding_of(
-    setup: AttackSetup, values: Values, notes: Sequence[str] = (), releases: int = 1, shown: int | None = None
-) -> AttackFinding:
-    """The finding of ``releases`` releases, each from a private set of its own: other records, other randomness.
+def follows_the_count(setup: AttackSetup, target: Target) -> bool:
+    """Whether some release was calibrated to other sizes than the published ones: then one run bounds nothing."""
+    if target.mechanism.knob is None:
+        return False  # no noise that could follow
+    published: Mapping[Partition, int] = setup.sizes or {}
+    if not target.mechanism.by_label:
+        published = {None: sum(published.values())}
+    return any(
+        published.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
+    )
 
-    Where the mechanism shows records as they are: the finding of ``shown`` releases of a few members who are all shown.
-    """
-    if shows_records(setup.mechanism):
-        return shown_finding(setup, values, notes, shown)
-    targets: list[Target] = []
-    found: list[Scores] = []
+
+def _games(setup: AttackSetup, releases: int) -> Iterator[Game]:
     for number in range(releases):
         own = resampled(setup, number)
-        target, candidates = own.target(), own.candidates
-        found.append(scored(own, target, dict(zip(candidates, values(target, candidates), strict=True))))
-        targets.append(target)
-        if releases > 1:
-            setup.report(number + 1, releases, "releases")
-    return membership_finding(targets[0], found, setup.config.delta, setup.config.seed, notes)
+        yield own, own.target(), own.members, own.others
 
 
-def shown_finding(
-    setup: AttackSetup, values: Values, notes: Sequence[str] = (), releases: int | None = None
-) -> AttackFinding:
-    """The finding about a mechanism that shows records: releases of a few members who are all shown (`shown_groups`).
-
-    releases: how many, None for as many as the setup's own members make. Raises UsageError where there is none.
-    """
-    targets: list[Target] = []
-    found: list[Scores] = []
-    for target, members, others in shown_groups(setup, releases):
-        own = np.array(values(target, (*members, *others)), dtype=np.float64)
-        found.append(Scores(own, np.arange(len(own)) < len(members), np.zeros(len(own), dtype=bool)))
-        targets.append(target)
-        setup.report(len(found), releases or len(setup.members) // setup.config.shots, "releases")
-    if not found:
-        raise UsageError(
-            f"{setup.mechanism.name} shows {setup.config.shots} members in a release and there are too few of their"
-            " labels; raise --members and --others, or lower --shots."
-        )
-    return membership_finding(targets[0], found, setup.config.delta, setup.config.seed, [*notes, SHOWN], bound=False)
-
-
-def shown_groups(
-    setup: AttackSetup, releases: int | None = None
-) -> Iterator[tuple[Target, tuple[Record, ...], tuple[Record, ...]]]:
+def shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Game]:
     """Targets whose private set are as many members as they show, with these members and as many others.
 
     Each group has the labels of the shots, so that all of it is shown. Nobody is in two groups of one setup; more
@@ -182,7 +143,7 @@ def shown_groups(
             if made == releases:
                 return
             made += 1
-            yield own.make_target(members), members, others
+            yield own, own.make_target(members), members, others
 
 
 def resampled(setup: AttackSetup, number: int) -> AttackSetup:

@@ -17,13 +17,19 @@ Policy = Callable[[int, NoisyRelease], np.ndarray]
 class Observation:
     """A noisy release, and what it released."""
 
-    noisy_release: NoisyRelease
+    release: NoisyRelease
     released: np.ndarray
 
     @property
     def index(self) -> int:
         """What was chosen: the index, or the largest coordinate of a sum."""
-        return int(self.released.argmax() if self.noisy_release.kind == "gaussian" else self.released[0])
+        return int(self.released.argmax() if self.release.kind == "gaussian" else self.released[0])
+
+
+def stated(release: NoisyRelease) -> dict[str, object]:
+    """What is public about a release: everything but its values."""
+    named = {name: getattr(release, name) for name in ("kind", "bound", "scale", "count", "grid")}
+    return {"size": release.clean.shape, **named}
 
 
 @dataclass

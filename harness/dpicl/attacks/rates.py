@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtri
-from scipy.stats import rankdata
+from scipy.stats import binomtest, rankdata
 
-from dpicl.attacks.limits import CONFIDENCE, clopper_pearson_lower, clopper_pearson_upper
-from dpicl.attacks.lower_bounds import checked_runs, halves, score_thresholds
+from dpicl.attacks.audit_rules import score_thresholds
+from dpicl.attacks.limits import CONFIDENCE
+from dpicl.attacks.lower_bounds import checked_runs, halves
 from dpicl.attacks.results import Estimate
+from dpicl.core.errors import UsageError
 from dpicl.evaluation.intervals import wilson_interval
 
 #: The false positive rates at which `membership` reports the TPR (Carlini et al. 2022, "Membership Inference Attacks
@@ -48,7 +50,7 @@ def auc(members: ArrayLike, non_members: ArrayLike) -> Estimate:
     shrink to a point at an AUC of 0 or 1, but is too short for members of two kinds. The other has the estimated
     variance of DeLong, DeLong & Clarke-Pearson (1988), which sees those.
     """
-    inside, outside = checked_runs(members), checked_runs(non_members)
+    inside, outside = _scores(members), _scores(non_members)
     sizes = len(inside), len(outside)
     ranks = rankdata(np.concatenate([inside, outside]))
     placed_in = (ranks[: sizes[0]] - rankdata(inside)) / sizes[1]  # share of non-members below each member
@@ -66,15 +68,15 @@ def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float) -> Estima
     Equal scores fall on the same side, so the realised FPR may be lower. Clopper-Pearson intervals. With too few
     non-members for one false positive this is the TPR without any, and the note says what is known of the FPR.
     """
-    inside, outside = checked_runs(members), checked_runs(non_members)
+    inside, outside = _scores(members), _scores(non_members)
     allowed = math.floor(fpr * len(outside) + 1e-9)
     threshold = np.sort(outside)[::-1][allowed]
-    hits, alpha, note = int((inside > threshold).sum()), (1 - CONFIDENCE) / 2, ""
+    found, note = binomtest(int((inside > threshold).sum()), len(inside)), ""
     if not allowed:
-        upper = float(clopper_pearson_upper(0, len(outside), alpha))
+        upper = binomtest(0, len(outside)).proportion_ci(CONFIDENCE).high
         note = f"at no false positive among {len(outside)}: FPR below {upper:.2g}"
-    low, high = (limit(hits, len(inside), alpha) for limit in (clopper_pearson_lower, clopper_pearson_upper))
-    return Estimate(value=hits / len(inside), low=float(low), high=float(high), note=note)
+    low, high = found.proportion_ci(CONFIDENCE)
+    return Estimate(value=found.statistic, low=float(low), high=float(high), note=note)
 
 
 def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Estimate:
@@ -84,8 +86,8 @@ def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Esti
     other half gives the value, so it may be negative. The interval of the difference of two shares is Newcombe's
     (1998, Statistics in Medicine 17, 873-890, method 10), which stays inside [-1, 1].
     """
-    choosing_in, judging_in = halves(checked_runs(members), seed)
-    choosing_out, judging_out = halves(checked_runs(non_members), seed)
+    choosing_in, judging_in = halves(_scores(members), seed)
+    choosing_out, judging_out = halves(_scores(non_members), seed)
     tried = score_thresholds(choosing_in, choosing_out)
     gains = (choosing_in[:, None] > tried).mean(axis=0) - (choosing_out[:, None] > tried).mean(axis=0)
     best = int(np.argmax(np.abs(gains)))
@@ -97,6 +99,14 @@ def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Esti
     value = tpr - fpr
     low, high = value - math.hypot(tpr - in_low, out_high - fpr), value + math.hypot(in_high - tpr, fpr - out_low)
     return Estimate(value=value, low=low, high=high, note="threshold chosen on the other half")
+
+
+def _scores(candidates: ArrayLike) -> np.ndarray:
+    """float64[n]; raises UsageError for fewer than 4, for NaN and for more than one score a candidate."""
+    scores = checked_runs(np.asarray(candidates, dtype=np.float64))
+    if scores.ndim > 1:
+        raise UsageError("Each candidate has one score.")
+    return scores
 
 
 def _newcombe_end(value: float, end: float, members: int, others: int) -> float:

@@ -56,24 +56,20 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     return max(0.0, float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) - EPSILON_ERROR)
 
 
-def log_ratio(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.ndarray:
-    """The larger one of ln((TPR - delta)/FPR) and ln((TNR - delta)/FNR), elementwise; negative for a useless test."""
+def epsilon_of_rates(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.ndarray:
+    """Lower bound on the epsilon at delta of any mechanism with such a test, elementwise: the larger one of
+    ln((TPR - delta)/FPR) and ln((TNR - delta)/FNR), and 0 at least.
+
+    Both directions use the same two limits, so taking the larger one costs no confidence.
+    """
+    check_delta(delta)
     tpr, fpr = np.asarray(tpr_lower, dtype=np.float64), np.asarray(fpr_upper, dtype=np.float64)
 
     def one_way(gain: np.ndarray, loss: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(gain > delta, np.log(gain - delta) - np.log(loss), -np.inf)
 
-    return np.maximum(one_way(tpr, fpr), one_way(1 - fpr, 1 - tpr))
-
-
-def epsilon_of_rates(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.ndarray:
-    """Lower bound on the epsilon at delta of any mechanism with such a test: `log_ratio`, and 0 at least.
-
-    Both directions use the same two limits, so taking the larger one costs no confidence.
-    """
-    check_delta(delta)
-    return np.maximum(log_ratio(tpr_lower, fpr_upper, delta), 0.0)
+    return np.maximum(np.maximum(one_way(tpr, fpr), one_way(1 - fpr, 1 - tpr)), 0.0)
 
 
 def check_delta(delta: float) -> None:

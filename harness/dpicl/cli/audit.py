@@ -282,15 +282,14 @@ def _exact_row(result: AttackResult) -> list[str]:
 
 
 def _show_sampled(results: Sequence[AttackResult]) -> None:
-    columns = ("target ε", "claimed", "proved", "audited", "exact, these runs", "TPR", "FPR", "limits", "method")
+    columns = ("target ε", "claimed", "proved", "audited", "TPR", "FPR", "method")
     output.emit_table(columns, [_sampled_row(result) for result in results], title=_title(results[0]))
     first = results[0]
     assert first.bound is not None
     judged = first.bound.decision.trials_in if first.bound.decision else 0
     output.emit(
         f"audited: a lower bound at {first.bound.confidence:.0%} confidence over samples and noise; of"
-        f" {output.count(first.settings['runs'], 'run')} on each side {judged} judged, and the others chose the rule;"
-        " exact: if these runs were all that there is."
+        f" {output.count(first.settings['runs'], 'run')} on each side {judged} judged, and the others chose the rule."
     )
     for note in dict.fromkeys(note for result in results for note in result.notes):
         output.emit(f"note: {note}")
@@ -315,15 +314,12 @@ def _sampled_row(result: AttackResult) -> list[str]:
     bound, privacy = result.bound, result.privacy
     assert bound is not None and bound.decision is not None
     claimed = "-" if privacy.epsilon_claimed is None else rounded_up(privacy.epsilon_claimed)
-    plain = result.details.get("exact", {}).get("epsilon")
     return [
         f"{result.subject.epsilon:g}",
         claimed,
         rounded_up(privacy.epsilon_proved),
         rounded_down(bound.epsilon),
-        "-" if plain is None else rounded_down(float(plain)),
         f"{bound.decision.tpr:.3f}",
         f"{bound.decision.fpr:.3f}",
-        str(result.details["limits"]),
         bound.method,
     ]

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpicl.conformance.hostile_model import CERTAIN, ENDING, INFINITE, NAN
-from dpicl.conformance.transcript import Script, Shape
+from dpicl.conformance.transcript import Script
 from dpicl.core.vocabulary import Record
 from dpicl.data.task import Task
+from dpicl.privacy.release_hooks import NoisyRelease
 
 #: A word that no public text holds: it stands for what only records know.
 PLANTED = "zqxjkvwq"
@@ -100,7 +101,7 @@ def echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[
 def additions(
     task: Task, label: str, base: Sequence[Record], echoed: Sequence[str], words: Sequence[str], number: int
 ) -> list[Record]:
-    """Records of one label, each of which makes a neighbouring set of the base.
+    """Records of one label (or, without labels, of one output), each of which makes a neighbouring set of the base.
 
     echoed: public or released texts, of which some are copied. words: possible triggers.
     """
@@ -108,7 +109,7 @@ def additions(
     ordinary = task.train[int(generator.integers(len(task.train)))]
     word = "".join(generator.choice(list("abcdefghijklmnop"), size=8))
     texts = [f"{word} {ordinary.text}", f"{CERTAIN} {word}", f"{ENDING} {word}", f"{NAN} {word}"]
-    own = label if task.partitioned else ordinary.label
+    own = label or ordinary.label
     alike = [record for record in base if not task.partitioned or record.label == own]
     texts += [
         *list(dict.fromkeys(record.text for record in alike))[:TWINS],
@@ -133,17 +134,17 @@ def scripted(kind: str, seed: int) -> Script:
     """Noisy values that depend on nothing private. kind: 'random'; 'ties' (all coordinates equal, indices in order); or
     'whole' (few whole numbers, so many ties)."""
 
-    def script(number: tuple[int, int], shape: Shape) -> np.ndarray:
-        generator = np.random.default_rng((seed, *number))
-        if shape.kind == "choice":
-            order = np.arange(shape.shape[0]) if kind == "ties" else generator.permutation(shape.shape[0])
-            return order[: shape.count]
-        if shape.kind == "threshold":  # a private token sooner or later, and one whatever the kind
+    def script(number: tuple[int, int], release: NoisyRelease) -> np.ndarray:
+        generator, size = np.random.default_rng((seed, *number)), release.clean.shape
+        if release.kind == "choice":
+            order = np.arange(size[0]) if kind == "ties" else generator.permutation(size[0])
+            return order[: release.count]
+        if release.kind == "threshold":  # a private token sooner or later, and one whatever the kind
             return np.array([1 if kind == "ties" else int(generator.integers(2))])
         if kind == "ties":
-            return np.zeros(shape.shape)
+            return np.zeros(size)
         if kind == "whole":
-            return generator.integers(0, 6, size=shape.shape).astype(np.float64)
-        return generator.normal(0.0, max(shape.scale, 1.0), size=shape.shape)
+            return generator.integers(0, 6, size=size).astype(np.float64)
+        return generator.normal(0.0, max(release.scale, 1.0), size=size)
 
     return script

@@ -23,6 +23,7 @@ from dpicl.conformance.adversaries import (
     scripted,
 )
 from dpicl.conformance.bench import HIGH_EPSILON, Bench, Run, other_corpus
+from dpicl.conformance.dictionary import levels_of
 from dpicl.conformance.observed import Presence
 from dpicl.conformance.transcript import ObservedRelease, Transcript
 from dpicl.core.errors import one_line
@@ -79,7 +80,7 @@ class Pair:
     def observed_releases(self) -> list[tuple[ObservedRelease, ObservedRelease]]:
         """Releases of both runs side by side, as long as their shapes agree."""
         both = zip(self.without.observed_releases, self.with_it.observed_releases, strict=False)
-        return [(a, b) for a, b in both if a.clean.shape == b.clean.shape]
+        return [(a, b) for a, b in both if a.release.clean.shape == b.release.clean.shape]
 
     def holds(self, observed: ObservedRelease) -> bool:
         """Whether the sample that this release (of the run with the record) was charged to holds the record."""
@@ -124,14 +125,16 @@ class CheckEvidence:
 
     @cached_property
     def knobs(self) -> tuple[float, ...]:
-        """The calibrated one, that of a high epsilon, both ends, and one between (with less effort nothing is
-        calibrated for it)."""
+        """The calibrated one, that of a high epsilon, both ends, one between (with less effort nothing is calibrated
+        for it), and those that the mechanism's own code may tell from these."""
         knob = self.bench.mechanism.knob
         if knob is None:
             return (0.0,) * 5
         usual = self.bench.knob()
         other = self.bench.knob(epsilon=HIGH_EPSILON) if self.effort.epsilons else usual
-        return usual, other, knob.low, knob.high, math.sqrt(usual * (other if self.effort.epsilons else knob.low))
+        between = math.sqrt(usual * (other if self.effort.epsilons else knob.low))
+        known = (usual, other, knob.low, knob.high, between)
+        return *known, *levels_of(type(self.bench.mechanism), known)
 
     @cached_property
     def other_records(self) -> tuple[Record, ...]:
@@ -201,7 +204,8 @@ class CheckEvidence:
         base = list(bench.task.train)
         base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
         how = replace(self._conditions(number), records=base, **_dealt(number))
-        label = bench.shots[number % len(bench.shots)]
+        labels = bench.task.labels if bench.answers or not bench.task.partitioned else bench.shots
+        label = labels[number % len(labels)] if labels else ""
         without, pairs = bench.run(how), []
         echoed = [query.text for query in bench.queries] if bench.answers else []
         echoed += _texts(without)
@@ -216,7 +220,7 @@ class CheckEvidence:
     def _conditions(self, number: int) -> Run:
         """Of one round: its script, its knob, whether noise is secure, and whether shots are written at once."""
         script = scripted(("random", "whole")[number // 2 % 2], number)
-        knob = self.knobs[(number + number // 4) % len(self.knobs)]
+        knob = self.knobs[(number + number // len(self.knobs)) % len(self.knobs)]
         return Run(script=script, knob=knob, unseeded=number % 8 > 3, at_once=number % 3 == 0)
 
     def _one_label_changed(self, number: int) -> list[Pair]:

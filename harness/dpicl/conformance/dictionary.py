@@ -3,10 +3,12 @@ fuzzer calls a dictionary): its strings, what its regular expressions match, and
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, ModuleType
 
 from dpicl.conformance.patterns import matching
@@ -55,12 +57,15 @@ _MOST, _LONGEST = 60, 40
 #: How many of its patterns are used, and the longest; strings that mean something as a regular expression.
 _PATTERNS, _LONGEST_PATTERN = 20, 400
 _MEANS_A_PATTERN = re.compile(r"\\[bdswABDSWZ]|\[[^\]]+\]|[\w)\]][+*]|\{\d+(,\d*)?\}|^\^|\$$|\(\?")
+#: How many of its numbers are taken for values of its knob.
+_LEVELS = 7
 #: How many of its numbers are taken for lengths of texts, and which.
 _LENGTHS, _LENGTH = 12, range(3, 4000)
 
 
-#: A long text of different words.
+#: A long text of different words, and a word with one of everything that code may count.
 _WORDS = " ".join(f"w{number}" for number in range(1000))
+_COUNTED = "Aa1,.;:!?-@"
 
 
 def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
@@ -95,14 +100,24 @@ def _short_strings(cls: type[Mechanism]) -> dict[str, None]:
 
 def triggers_of(cls: type[Mechanism]) -> list[str]:
     """Texts that the mechanism's own code may look for: strings that it holds, what its patterns match, and texts of as
-    many characters, or words, as its numbers say, and of one more."""
+    many characters, or words, digits, commas and so on, as its numbers say, and of one more."""
     found = list(_found(cls))
     patterns = list(dict.fromkeys(pattern for value in found if (pattern := _pattern(value)) is not None))[:_PATTERNS]
     matched = [text for pattern in patterns for text in matching(pattern)]
     numbers = dict.fromkeys(value for value in found if type(value) is int and value in _LENGTH)
     lengths = [length for number in list(numbers)[:_LENGTHS] for length in (number, number + 1)]
-    long = [text for length in lengths for text in (_WORDS[:length], " ".join(["word"] * length))]
+    long = [text for length in lengths for text in (_WORDS[:length], " ".join([_COUNTED] * length))]
     return [*matched, *constants(cls), *long]
+
+
+def levels_of(cls: type[Mechanism], known: Sequence[float]) -> list[float]:
+    """Numbers between the least and the largest of the known ones, which are at least 0: one from each range into which
+    the numbers of the mechanism's own code divide it, and in which no known one is. Code that compares its knob with
+    them does one thing inside each."""
+    low, high = min(known), max(known)
+    numbers = {float(value) for value in _found(cls) if isinstance(value, int | float) and low < value < high}
+    ranges = itertools.pairwise([low, *sorted(numbers)[:_LEVELS], high])
+    return [math.sqrt(a * b) for a, b in ranges if not any(a <= each <= b for each in known)]
 
 
 def _pattern(value: object) -> re.Pattern[str] | None:
@@ -130,7 +145,7 @@ def _found(cls: type[Mechanism]) -> Iterator[object]:
 
 def _constants(value: object, module: str, depth: int = 4) -> Iterator[object]:
     """The strings, numbers and patterns in a value; code does not count as a level."""
-    if isinstance(value, str | int | re.Pattern):
+    if isinstance(value, str | int | float | re.Pattern):
         yield value
     elif depth or isinstance(value, CodeType):
         for part in _parts(value, module):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.conformance.transcript import Drawn, ObservedRelease, Script, Shape, Spend, Transcript
+from dpicl.conformance.transcript import Drawn, ObservedRelease, Script, Spend, Transcript
 from dpicl.core.seeds import NoiseSource, SecureNoise, current_shot
 from dpicl.core.vocabulary import Partition, Record
 from dpicl.privacy.private_set import Assigned
@@ -187,12 +188,11 @@ class ReleaseKeeper:
         self._transcript, self._given, self._script = transcript, given, script
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        shape, notes = Shape.of(noisy_release), self._transcript
-        clean = np.array(noisy_release.clean, dtype=np.float64)
-        shot = current_shot() or 0
+        notes, shot = self._transcript, current_shot() or 0
+        kept = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
         number = sum(each.shot == shot for each in notes.observed_releases)
-        released = draw() if self._script is None else self._script((shot, number), shape)
+        released = draw() if self._script is None else self._script((shot, number), kept)
         spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
-        notes.observed_releases.append(ObservedRelease(shape, clean, released.copy(), tuple(self._given), spend, shot))
+        notes.observed_releases.append(ObservedRelease(kept, released.copy(), tuple(self._given), spend, shot))
         self._given.clear()
         return released

@@ -16,26 +16,22 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextvars import ContextVar, copy_context
-from types import CellType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
+from types import CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from dpicl.conformance.observed import ObservedRecord
 from dpicl.core.plugins import is_harness
 
 _CACHED = type(functools.lru_cache(lambda: None))
-_CONTAINERS = (dict, list, tuple, set, frozenset, deque, MappingProxyType, CellType, MethodType, GeneratorType)
 #: What is set back.
 _CHANGING = (np.ndarray, MutableMapping, list, deque, set, CellType)
-#: Objects that are searched: more than any mechanism needs.
-_MOST = 200_000
 _PLAIN = (str, bytes, int, float, complex, type(None), type(Ellipsis), range, slice)
 #: What Python itself writes into a class.
 _PYTHONS = ("__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__", "__annotations__")
-#: Modules whose functions and classes a mechanism must leave as they are.
-_OTHERS = ("builtins", "math", "random", "numpy", "torch")
-_OTHER_PACKAGES = ("numpy.", "dp_accounting.", "scipy.special")
+#: Packages, and single modules, whose functions and classes a mechanism must leave as they are, besides the harness.
+_OTHER_PACKAGES = {*sys.stdlib_module_names, "numpy", "dp_accounting"}
+_OTHER_MODULES = ("torch", "scipy.special")
 
 
 class Checkpoint:
@@ -47,7 +43,7 @@ class Checkpoint:
     def __init__(self, modules: Mapping[str, ModuleType], mechanism: object, model: object) -> None:
         self._modules, self._mechanism = modules, mechanism
         self._model, self._models_own = model, frozenset(vars(model))
-        self._code = _other_code()
+        self._code, self._imported = _other_code(), {*sys.modules}
         reader = _Reader(modules)
         for _, value in self._places():
             reader.digest(value)
@@ -70,36 +66,15 @@ class Checkpoint:
         """Which name of other code is new, or does not mean what it meant, or something of the mechanism's own; None
         without one. (What was imported since may be new.)"""
         for place, value in _other_code().items():
-            new = place not in self._code and place.rpartition(".")[0] in _OTHERS and not isinstance(value, ModuleType)
-            changed = self._code.get(place, value) is not value
-            if new or changed or getattr(value, "__module__", None) in self._modules:
+            home, name = getattr(value, "__module__", None) or "", place.rpartition(".")[0]
+            if place not in self._code:
+                late = callable(value) and _is_python(home)  # Python imports some of its own names late
+                changed = name in self._imported and _is_python(name) and not (late or isinstance(value, ModuleType))
+            else:
+                changed = callable(self._code[place]) and self._code[place] is not value
+            if changed or home in self._modules:
                 return place
         return None
-
-    def holder_of(self, marker: str) -> str | None:
-        """The place that holds a private record now, or a text with this marker; None without one."""
-        seen = {id(self._model), id(self._mechanism)}
-        for place, root in self._places():
-            waiting = [root]
-            while waiting and len(seen) < _MOST:
-                value = waiting.pop()
-                text = value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else value
-                if isinstance(value, ObservedRecord) or (isinstance(text, str) and marker in text):
-                    return place
-                if id(value) not in seen and self._is_searched(value):
-                    seen.add(id(value))
-                    waiting.extend(gc.get_referents(value))
-        return None
-
-    def _is_searched(self, value: object) -> bool:
-        """Containers, what the mechanism's modules define, and what the harness gave to a run."""
-        if isinstance(value, _CONTAINERS) or type(value) is _CACHED:
-            return True
-        if isinstance(value, type | FunctionType):
-            return value.__module__ in self._modules
-        origin = type(value).__module__
-        known = origin in self._modules or is_harness(origin) or origin == "functools"
-        return known and not isinstance(value, ModuleType)
 
     def _places(self) -> Iterator[tuple[str, object]]:
         for module in self._modules.values():
@@ -153,7 +128,7 @@ class _Reader:
                 return name, list(value), False
             case bytearray() | memoryview():
                 return name, [bytes(value)], True
-            case CellType():
+            case CellType() | GeneratorType():
                 return name, gc.get_referents(value), True
             case MethodType():
                 return name, [value.__self__, value.__func__], True
@@ -240,18 +215,24 @@ def _refill(container: Any, content: Any) -> None:
             container.extend(content)
 
 
+def _is_python(module: str) -> bool:
+    """Whether it is one of Python's own, of numpy or torch, in which nobody else puts a name. (`sys` has the last
+    error.)"""
+    return module in ("numpy", "torch") or (module != "sys" and module.partition(".")[0] in sys.stdlib_module_names)
+
+
 def _other_code() -> dict[str, object]:
-    """'numpy.argmax' -> it, for what can be called in modules of others and in the classes of the harness, and for
-    every name of the best-known modules."""
+    """'numpy.argmax' -> it, for every public name of others' modules, and in the classes of the harness."""
     found: dict[str, object] = {}
     for name, module in list(sys.modules.items()):
-        if not isinstance(module, ModuleType) or ".conformance" in name:
-            continue
-        if name in _OTHERS or name.startswith(_OTHER_PACKAGES) or is_harness(name):
+        ours = is_harness(name) and ".conformance" not in name
+        if isinstance(module, ModuleType) and (
+            ours or name in _OTHER_MODULES or name.partition(".")[0] in _OTHER_PACKAGES
+        ):
             for key, value in list(vars(module).items()):
-                if callable(value) or name in _OTHERS:
+                if not key.startswith("__"):
                     found[f"{name}.{key}"] = value
-                if isinstance(value, type) and value.__module__ == name and is_harness(name):
+                if isinstance(value, type) and value.__module__ == name and ours:
                     own = [part for part, held in vars(value).items() if callable(held) or type(held) is property]
                     found |= {f"{name}.{key}.{part}": vars(value)[part] for part in own}
     return found

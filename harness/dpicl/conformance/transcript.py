@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from dpicl.attacks.observers import Observation, stated
 from dpicl.conformance.footprint import Footprint
 from dpicl.core.vocabulary import Partition
 from dpicl.privacy.events import EpsilonDeltaDpEvent
@@ -18,24 +19,7 @@ from dpicl.privacy.release_hooks import NoisyRelease, Permit
 
 #: What a noisy release gives instead of its noisy value: a function of its shot, its number there (0 and its number for
 #: answers), and of what is public about it.
-Script = Callable[[tuple[int, int], "Shape"], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What is public about a noisy release: everything but its input."""
-
-    kind: str
-    shape: tuple[int, ...]
-    bound: float
-    scale: float
-    count: int
-    grid: float
-
-    @classmethod
-    def of(cls, noisy_release: NoisyRelease) -> Shape:
-        bound, scale = float(noisy_release.bound), float(noisy_release.scale)
-        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count, noisy_release.grid)
+Script = Callable[[tuple[int, int], NoisyRelease], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -65,13 +49,10 @@ class Spend:
 
 
 @dataclass(frozen=True)
-class ObservedRelease:
-    """One noisy release. clean: its input. released: its output. noise: the values of each noise draw since the release
-    before. spend: number of the spend that its permit is from. shot: of demonstrations; else 0."""
+class ObservedRelease(Observation):
+    """noise: the values of each noise draw since the release before. spend: number of the spend that its permit is
+    from. shot: of demonstrations; else 0."""
 
-    shape: Shape
-    clean: np.ndarray
-    released: np.ndarray
     noise: tuple[np.ndarray, ...]
     spend: int | None
     shot: int = 0
@@ -115,7 +96,7 @@ class Transcript:
         """Everything that an outsider sees of a run with scripted releases: their shapes, the outcome, progress, kind
         of failure. What it prints and logs is in ``footprint``."""
         failure = type(self.error).__name__ if self.error else None
-        shapes = tuple(observed.shape for observed in self.observed_releases)
+        shapes = [stated(observed.release) for observed in self.observed_releases]
         return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
 
     def paid_delta(self, observed: ObservedRelease) -> float:

@@ -9,19 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpicl import (
-    Attack,
-    AttackFinding,
-    AttackSetup,
-    Mechanism,
-    Record,
-    Target,
-    Task,
-    membership_finding,
-    scored,
-    shown_finding,
-    shows_records,
-)
+from dpicl import Attack, AttackFinding, AttackSetup, Mechanism, Record, Target, Task, membership_finding
 
 
 @dataclass(frozen=True)
@@ -45,13 +33,9 @@ class MyAttack(Attack):
         return mechanism.skip(task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        # A mechanism that shows records as they are: each release is of a few members, who are all shown.
-        if shows_records(setup.mechanism):
-            return shown_finding(setup, self.scores)
-        # Any other: one release from all members, who were drawn at random, so that the scores bound epsilon.
-        target, candidates = setup.target(), setup.candidates
-        values = dict(zip(candidates, self.scores(target, candidates), strict=True))
-        return membership_finding(target, [scored(setup, target, values)], setup.config.delta, setup.config.seed)
+        # One release from members who were drawn at random, so that the scores bound epsilon; of a mechanism that shows
+        # records as they are several, each of a few members who are all shown.
+        return membership_finding(setup, self.scores)
 
     def scores(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         # Decide: one number a candidate; a larger one speaks for a member.

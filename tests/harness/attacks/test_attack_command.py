@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpicl.attacks.base import Attack, AttackFinding
-from dpicl.attacks.membership import membership_finding, scored
+from dpicl.attacks.membership import membership_finding
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ class Longest(Attack):
         return None
 
     def run(self, setup):
-        target = setup.target()
+        return membership_finding(setup, self.scores)
+
+    def scores(self, target, candidates):
         target.demonstrations()
-        score = {record: len(record.text) ** self.power for record in setup.candidates}
-        return membership_finding(target, [scored(setup, target, score)], setup.config.delta, setup.config.seed)
+        return [len(record.text) ** self.power for record in candidates]
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -68,23 +69,23 @@ def test_real_demonstrations_give_away_all_members(own, agnews, own_cache):
     assert SHOWN in result.notes
 
 
-def test_shown_groups_are_disjoint_and_of_the_released_labels(agnews, samsum, own_cache):
+def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own_cache):
     for task, shots in ((agnews, 4), (agnews, 6), (samsum, 3)):
         game = AttackSettings(attack=Gap(), task=task, model="copying", members=20, others=20, shots=shots)
         job = jobs_of(game, MECHANISMS, "real_demonstrations", [], {})[0]
         model = CopyingLM()
         setup = setup_of(job, model, bench_of(model))
-        groups = list(membership.shown_groups(setup))
+        groups = list(membership.shown_games(setup))
         assert len(groups) >= 1
-        for target, members, others in groups:
+        for _, target, members, others in groups:
             assert len(members) == len(others) == shots
             assert sorted(r.label for r in members) == sorted(r.label for r in others) or not task.partitioned
             assert {d.text for d in target.demonstrations()} == {record.text for record in members}
-        members = [record for _, group, _ in groups for record in group]
+        members = [record for _, _, group, _ in groups for record in group]
         assert len(set(members)) == len(members)
         assert set(members) <= set(setup.members)
-        assert {record for _, _, group in groups for record in group} <= set(setup.others)
-        assert len(list(membership.shown_groups(setup, 7))) == 7
+        assert {record for _, _, _, group in groups for record in group} <= set(setup.others)
+        assert len(list(membership.shown_games(setup, 7))) == 7
 
 
 @pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
@@ -252,8 +253,11 @@ def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cach
     assert len(setup.members) != 12 and membership.follows_the_count(setup, counted)
 
 
-def test_no_bound_without_coins():
-    scores = membership.Scores(np.arange(8.0), np.arange(8) < 4, np.zeros(8, dtype=bool))
-    finding = membership.membership_finding(None, [scores], 1e-5, 0)
+def test_no_bound_without_coins(agnews, own_cache):
+    """All members are in for sure where there is no other to draw."""
+    own = AttackSettings(attack=Gap(), task=agnews, model="copying", members=16, others=16, seed=3)
+    setup = setup_of(jobs_of(own, MECHANISMS, "zero_shot", [], {})[0], CopyingLM(), bench_of(CopyingLM()))
+    sure = dataclasses.replace(setup, canaries=frozenset())
+    finding = membership.membership_finding(sure, lambda target, candidates: range(len(candidates)))
     assert finding.bound is None
     assert FEW_COINS in finding.notes

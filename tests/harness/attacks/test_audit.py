@@ -31,7 +31,6 @@ from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.output_cache import OutputCache
-from tests.harness.helpers import refuse
 from tests.harness.parrot import Parrot
 from tests.samples import contents
 
@@ -89,7 +88,6 @@ class Blind(Parrot):
 def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(own_cache, news, sim, epsilon) -> None:
     result = audited(Parrot(**SMALL), news, sim, epsilon, question="lookup", runs=400)
     assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
-    assert float(result.details["exact"]["epsilon"]) <= result.privacy.epsilon_proved
     assert result.bound.decision.trials_in == 200
     assert result.privacy.queries == 1 and result.subject.members == 4
     if math.isfinite(epsilon):
@@ -273,18 +271,3 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
     words = ("audit", "leaky", "--plugin", plugin, "--task", "agnews", "--model", "sim", "--source", "synthetic")
     answer = dpicl(*words, "--epsilon", "0.5", "--question", "lookup", "--runs", "200", "--results", tmp_path)
     assert answer.code == 1
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--epsilon", "0"), "an epsilon above 0"),
-        (("--epsilon", "1", "--confidence", "1"), "between 0.5 and 1"),
-        (("--epsilon", "1", "--runs", "3"), "from 8"),
-        (("--epsilon", "1", "--access", "grey-box"), "Unknown access"),
-        (("--epsilon", "1", "--option", "slot=3"), "Unknown option of voting 'slot'"),
-    ],
-)
-def test_bad_flags_get_one_sentence(dpicl, tmp_path, flags, message) -> None:
-    refuse(dpicl("audit", "voting", "--task", "agnews", "--model", "sim", "--results", tmp_path, *flags), message)
-    assert not list(tmp_path.rglob("*.json"))

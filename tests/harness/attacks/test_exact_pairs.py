@@ -20,10 +20,10 @@ from dpicl.attacks.exact_pairs import (
     exact_epsilon,
     label_only,
     label_only_ceiling,
+    move,
     ordered_pair,
     require_same,
     sample_loss,
-    share_of_bound,
     winner_chances,
 )
 from dpicl.core.errors import UsageError
@@ -131,12 +131,14 @@ def test_the_first_question_of_a_round_stays_below_its_proof() -> None:
     assert 0 < exact_epsilon([sample_loss(1.0, [pair])], DELTA, proved) <= proved
 
 
-def test_shares_of_the_stated_bound() -> None:
-    assert share_of_bound(release("gaussian", 1, 0, bound=2.0), release("gaussian", 0, 0, bound=2.0)) == 0.5
-    moved, still = (1.0, -1.0, -math.inf), (0.0, 0.0, -math.inf)
-    assert share_of_bound(release("choice", *moved, bound=4.0), release("choice", *still, bound=4.0)) == 0.5
-    assert share_of_bound(release("choice", -math.inf), release("choice", 0.0)) == 0.0
-    assert share_of_bound(release("threshold", 0.2), release("threshold", 0.1)) == pytest.approx(0.1)
+def test_what_a_record_moves() -> None:
+    assert move(release("gaussian", 3, 0), release("gaussian", 0, 4)) == 5
+    assert move(release("choice", 1.0, -1.0, -math.inf), release("choice", 0.0, 0.0, -math.inf)) == 2
+    assert move(release("choice", -math.inf), release("choice", 0.0)) == 0.0
+    assert move(release("threshold", 0.2), release("threshold", 0.1)) == pytest.approx(0.1)
+    assert move(release("threshold", 0.1), release("threshold", 0.2)) == math.inf
+    for kind in ("gaussian", "choice", "threshold"):
+        assert move(release(kind, math.nan), release(kind, 0.0)) == math.inf
     assert distance(release("gaussian", 3.0, scale=2.0), release("gaussian", 0.0, scale=2.0)) == 1.5
     assert distance(release("gaussian", 3.0, scale=0.0), release("gaussian", 0.0, scale=0.0)) == math.inf
 

@@ -3,6 +3,7 @@
 import datetime
 import math
 import re
+import string
 import threading
 import zlib
 from contextvars import ContextVar
@@ -65,6 +66,14 @@ class BoundOfOneAtHighEpsilon(SoundVoting):
 
     def noisy(self, counts, sample, context):
         bound = 1.0 if context.knob < 1 else SIMPLEX_DIAMETER
+        return sample.spend(self.release(context.knob)).noisy_sum(counts, bound)
+
+
+class BoundOfOneAtSomeNoiseLevels(SoundVoting):
+    """Between two noise levels the sensitivity of one count is stated."""
+
+    def noisy(self, counts, sample, context):
+        bound = 1.0 if 7.5 < context.knob < 9.5 else SIMPLEX_DIAMETER
         return sample.spend(self.release(context.knob)).noisy_sum(counts, bound)
 
 
@@ -190,6 +199,14 @@ class SumsKeptForAnotherNoiseLevel(SoundVoting):
         return super().answer(query, sample, context)
 
 
+class CountsOnAnotherModule(SoundVoting):
+    """True counts are kept where nobody looks for them."""
+
+    def noisy(self, counts, sample, context):
+        string.kept = counts
+        return super().noisy(counts, sample, context)
+
+
 class LengthsOnTheModel(SoundTokens):
     """The longest record so far, on the one thing that every run has."""
 
@@ -275,6 +292,22 @@ class TwiceForACopyOfTheQuery(SoundOwnSlots):
 
     def answer(self, query, sample, context):
         more = [slot for slot in sample.slots if slot[0].text == query.text]
+        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+
+
+class TwiceForManyCommas(SoundOwnSlots):
+    """A record with more than seven commas counts twice."""
+
+    def answer(self, query, sample, context):
+        more = [slot for slot in sample.slots if slot[0].text.count(",") > 7]
+        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+
+
+class TwiceForTheLastLabel(SoundOwnSlots):
+    """A record of the last label counts twice."""
+
+    def answer(self, query, sample, context):
+        more = [slot for slot in sample.slots if slot[0].label == context.task.labels[-1]]
         return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
 
 

@@ -86,6 +86,10 @@ BROKEN = {
     "first_label_at_night": "seeds",
     "knob_of_the_first_label": "ledger",
     "knob_of_the_largest_label": "ledger",
+    "bound_of_one_at_some_noise_levels": "sensitivity",
+    "counts_on_another_module": "side-effects",
+    "twice_for_many_commas": "sensitivity",
+    "twice_for_the_last_label": "sensitivity",
 }
 OTHER_TASK = {"private_keyword_copied": "mit_g"}
 #: Those that only much evidence shows, and what an option turns on.
@@ -98,6 +102,8 @@ EFFORT = dict.fromkeys(
         "blank_after_a_postcode",
         "twice_for_a_diagnosis",
         "blank_after_a_length",
+        "bound_of_one_at_some_noise_levels",
+        "twice_for_many_commas",
     ),
     FULL,
 )
@@ -202,12 +208,6 @@ def sound(request):
 @pytest.mark.parametrize("check", [check for check in CHECKS if check != "audit"])
 def test_a_sound_twin_passes_the_same_check(sound, check):
     assert CHECKS[check](sound).status == "passed"
-
-
-def test_the_exact_audit_adds_up_what_neighbours_cost(broken):
-    """Twice the charged zCDP: a sum that moves by sqrt(2) in place of 1."""
-    verdict = CHECKS["audit"](CheckEvidence(set_up(broken("sensitivity_one_for_root_two"), "agnews", {}, seed=0)))
-    assert verdict.status == "failed" and "cost 2 times" in verdict.why
 
 
 @pytest.mark.slow

@@ -69,8 +69,9 @@ def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
     for run in evidence.runs:
         observed_releases = []
         for observed in run.observed_releases:
-            values = generator.laplace(0, observed.shape.scale / np.sqrt(2), observed.clean.size)
-            observed_releases.append(replace(observed, noise=(values,), released=observed.clean + values))
+            clean = observed.release.clean
+            values = generator.laplace(0, observed.release.scale / np.sqrt(2), clean.size)
+            observed_releases.append(replace(observed, noise=(values,), released=clean + values))
         forged.append(replace(run, observed_releases=observed_releases))
     evidence.runs = forged
     verdict = noise(evidence)

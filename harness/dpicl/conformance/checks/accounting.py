@@ -12,7 +12,7 @@ from dpicl.conformance.transcript import Transcript
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.privacy.decomposition import components
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
+from dpicl.privacy.events import flatten
 from dpicl.releasing.release import release
 
 
@@ -77,23 +77,3 @@ def _released(event: dp.DpEvent, label: str) -> set[dp.DpEvent]:
         inside = component.event if isinstance(component, dp.PoissonSampledDpEvent) else component
         found |= flatten(inside).keys()
     return found
-
-
-def charged_rho(event: dp.DpEvent) -> float:
-    """The zCDP rho of a spent event, all its components together; infinite without noise."""
-    total = 0.0
-    for component, count in flatten(event).items():
-        match component:
-            case dp.GaussianDpEvent():
-                total += count / (2 * component.noise_multiplier**2)
-            case BoundedRangeDpEvent():
-                total += count * component.epsilon**2 / 8
-            case LabelResponseDpEvent():  # pure
-                total += count * component.epsilon**2 / 2
-            case AboveThresholdDpEvent():
-                total += count * (3 * component.epsilon) ** 2 / 8
-            case dp.ZCDpEvent(xi=0.0):
-                total += count * component.rho
-            case dp.NonPrivateDpEvent():
-                total = math.inf
-    return total

@@ -31,8 +31,6 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
     secret = bench.run(Run(records=planted(bench.task.train, labels=not bench.task.partitioned)))
     if any(PLANTED in said for said in secret.footprint.said):
         return failed("It prints or logs a word that only a private record holds; say nothing of records.")
-    if place := bench.checkpoint.holder_of(PLANTED):
-        return failed(f"After a run {place} still holds private text; keep nothing between runs.")
     if problem := _left_behind(evidence):
         return failed(problem)
     return passed("no file, process or connection; what it prints does not depend on records; no record is kept")

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import softmax
 
+from dpicl.attacks.exact_pairs import chances, move
 from dpicl.conformance.checking import CheckEvidence, Pair, Verdict, failed, not_applicable, passed
-from dpicl.conformance.transcript import ObservedRelease
 from dpicl.core.messages import count
+from dpicl.privacy.release_hooks import NoisyRelease
 
 #: Rounding of sums of rows.
 _SLACK = 1e-9
 #: The kit's noise is secure, which makes failures of a choice likelier by less than this share; that is charged to the
 #: part of delta for floating point (dpicl.privacy.secure_release).
 _FAILURES = 1e-3
-#: What `move` measures.
+#: What `move` measures, by kind of release.
 _MEASURES = {"gaussian": "L2 norm", "choice": "range", "threshold": "a query, which may only rise"}
 
 
-def move(before: ObservedRelease, after: ObservedRelease) -> float:
-    """How far one record moves the input of a release: in L2, the range of the moves of all scores (choice), or how far
-    it raises a query (threshold), which is infinity where it lowers it."""
-    if before.shape.kind == "choice":
-        if any(np.isnan(each.clean).any() or np.isposinf(each.clean).any() for each in (before, after)):
-            return float("inf")
-        both = np.isfinite(before.clean) & np.isfinite(after.clean)  # see `betrayed` for the others
-        return float(np.ptp(after.clean[both] - before.clean[both])) if both.any() else 0.0
-    with np.errstate(invalid="ignore"):
-        difference = after.clean - before.clean
-    if not np.isfinite(difference).all():
-        return float("inf")
-    if before.shape.kind == "gaussian":
-        return float(np.linalg.norm(difference))
-    return float(difference[0]) if difference[0] >= -_SLACK else float("inf")
-
-
-def betrayed(before: ObservedRelease, after: ObservedRelease) -> float:
+def betrayed(before: NoisyRelease, after: NoisyRelease) -> float:
     """The probability, the larger one of both runs, of choosing what the other one cannot choose: a score of -infinity
     is no candidate (dpicl.privacy.limited_domain)."""
-    if before.shape.kind != "choice" or not before.shape.scale > 0:
+    if before.kind != "choice" or not before.scale > 0:
         return 0.0
-    chances = [softmax(each.clean / each.shape.scale) for each in (before, after)]
-    return float(max(chances[0][np.isneginf(after.clean)].sum(), chances[1][np.isneginf(before.clean)].sum()))
+    own, other = chances(before), chances(after)
+    return float(max(own[np.isneginf(after.clean)].sum(), other[np.isneginf(before.clean)].sum()))
 
 
 def sensitivity(evidence: CheckEvidence) -> Verdict:
@@ -53,11 +36,11 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
     compared, worst = 0, 0.0
     for pair in evidence.pairs:
         for before, after in pair.observed_releases:
-            moved, bound = move(before, after), before.shape.bound
+            moved, bound = move(after.release, before.release), before.release.bound
             if moved > bound * (1 + _SLACK) + _SLACK:
-                how = f"{moved:.4g} ({_MEASURES[before.shape.kind]})"
+                how = f"{moved:.4g} ({_MEASURES[before.release.kind]})"
                 return failed(f"One more record moved a release by {how}, not {bound:.4g}; bound each row by itself.")
-            lost, paid = betrayed(before, after), pair.with_it.paid_delta(after)
+            lost, paid = betrayed(before.release, after.release), pair.with_it.paid_delta(after)
             if lost > paid * (1 + _FAILURES):
                 return failed(f"A record decides what can be chosen ({lost:.2g}); delta = {paid:.2g} is charged.")
             compared, worst = compared + 1, max(worst, moved / bound if bound else 0.0)
@@ -85,7 +68,7 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
 def _moved_from_outside(pair: Pair) -> str | None:
     """What is wrong if a record moves releases whose sample does not hold it."""
     for before, after in pair.observed_releases:
-        if not pair.holds(after) and not np.array_equal(before.clean, after.clean, equal_nan=True):
+        if not pair.holds(after) and not np.array_equal(before.release.clean, after.release.clean, equal_nan=True):
             return "A record moved a release of a sample without it; make each release from its own sample alone."
     sampled = any(pair.added in sample.members for sample in pair.with_it.samples)
     if not sampled and pair.without.public != pair.with_it.public:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from dpicl.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.conformance.transcript import ObservedRelease, Transcript
-from dpicl.privacy.release_hooks import NoisyRelease, is_above, on_grid
+from dpicl.privacy.release_hooks import is_above, on_grid
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 
@@ -36,7 +36,7 @@ def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
     rounds: dict[int | None, np.ndarray] = {}
     for observed in run.observed_releases:
         yield from (
-            _wrong_answer(observed, rounds) if observed.shape.kind == "threshold" else _wrong_values(observed, seen)
+            _wrong_answer(observed, rounds) if observed.release.kind == "threshold" else _wrong_values(observed, seen)
         )
 
 
@@ -47,14 +47,8 @@ def _wrong_answer(observed: ObservedRelease, rounds: dict[int | None, np.ndarray
     if of_threshold:
         rounds.setdefault(observed.spend, of_threshold[0])
     explained = len(of_threshold) <= 1 and observed.spend in rounds and of_query.size == 1
-    if not explained or above(observed, rounds[observed.spend], of_query) != bool(observed.released[0]):
+    if not explained or is_above(observed.release, rounds[observed.spend], of_query)[0] != observed.released[0]:
         yield f"A query was compared without fresh noise of its own and of its round's threshold; {_SOURCE}."
-
-
-def above(observed: ObservedRelease, *gumbel: np.ndarray) -> bool:
-    """The answer with this noise."""
-    shape = observed.shape
-    return bool(is_above(NoisyRelease("threshold", observed.clean, shape.bound, shape.scale), *gumbel)[0])
 
 
 def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
@@ -65,32 +59,34 @@ def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
             yield f"The same noise was drawn for two releases, from a source that starts again; {_SOURCE}."
         seen.add(key)
         return
-    what = "A choice was made" if observed.shape.kind == "choice" else "A sum was released"
+    what = "A choice was made" if observed.release.kind == "choice" else "A sum was released"
     yield f"{what} without fresh noise of its own on every coordinate; {_SOURCE}."
 
 
 def _explains(observed: ObservedRelease) -> bool:
     values = observed.noise[0]
-    if values.size != observed.clean.size:
+    if values.size != observed.release.clean.size:
         return False
-    if observed.shape.kind == "gaussian":
-        added = on_grid(values, observed.shape.grid, observed.shape.scale).reshape(observed.clean.shape)
-        return bool(np.array_equal(observed.released, observed.clean + added))
-    if observed.shape.scale == 0:
+    if observed.release.kind == "gaussian":
+        added = on_grid(values, observed.release.grid, observed.release.scale).reshape(observed.release.clean.shape)
+        return bool(np.array_equal(observed.released, observed.release.clean + added))
+    if observed.release.scale == 0:
         return False
-    order = np.argsort(-(observed.clean / observed.shape.scale + values), kind="stable")
-    return order[: observed.shape.count].tolist() == observed.released.tolist()
+    order = np.argsort(-(observed.release.clean / observed.release.scale + values), kind="stable")
+    return order[: observed.release.count].tolist() == observed.released.tolist()
 
 
 def _distribution(evidence: CheckEvidence) -> Verdict:
     """Kolmogorov-Smirnov against the standard normal, and the standard Gumbel, distribution."""
     observed_releases = [observed for run in evidence.runs for observed in run.observed_releases]
     sums = [
-        (observed.released - observed.clean).ravel() / observed.shape.scale
+        (observed.released - observed.release.clean).ravel() / observed.release.scale
         for observed in observed_releases
-        if observed.shape.kind == "gaussian"
+        if observed.release.kind == "gaussian"
     ]
-    draws = [values for observed in observed_releases if observed.shape.kind != "gaussian" for values in observed.noise]
+    draws = [
+        values for observed in observed_releases if observed.release.kind != "gaussian" for values in observed.noise
+    ]
     said = []
     for values, law, name in ((sums, stats.norm, "N(0, 1)"), (draws, stats.gumbel_r, "Gumbel")):
         if not values:

@@ -35,7 +35,12 @@ def seeds(evidence: CheckEvidence) -> Verdict:
             if not _same(plain, bench.run()):
                 return failed("The same seeds give another run at another time of day; do not look at the clock.")
     first, second = plain.observed_releases[:1], other.observed_releases[:1]
-    if first and second and np.array_equal(first[0].released, second[0].released) and first[0].shape.kind == "gaussian":
+    if (
+        first
+        and second
+        and np.array_equal(first[0].released, second[0].released)
+        and first[0].release.kind == "gaussian"
+    ):
         return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")
     return passed("the same seeds, the same run; another noise seed, other noise")
 
@@ -66,11 +71,11 @@ def non_private(evidence: CheckEvidence) -> Verdict:
 
 
 def _clean(observed: ObservedRelease) -> bool:
-    if observed.noise or observed.shape.scale != 0:
+    clean, released = observed.release.clean, observed.released
+    if observed.noise or observed.release.scale != 0:
         return False
-    if observed.shape.kind == "gaussian":
-        return bool(np.array_equal(observed.released, observed.clean))
-    if observed.shape.kind == "threshold":
-        return bool(observed.released[0]) == bool(observed.clean[0] >= 0)
-    best = np.argsort(-observed.clean, kind="stable")[: observed.shape.count]
-    return best.tolist() == observed.released.tolist()
+    if observed.release.kind == "gaussian":
+        return bool(np.array_equal(released, clean))
+    if observed.release.kind == "threshold":
+        return bool(released[0]) == bool(clean[0] >= 0)
+    return np.argsort(-clean, kind="stable")[: observed.release.count].tolist() == released.tolist()
