@@ -6,8 +6,10 @@ import os
 import platform
 import resource
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from dpicl.core import git
 from dpicl.core.plugins import version_of
@@ -32,15 +34,11 @@ PACKAGES = (
 _GIT_SECONDS = 10.0
 
 
-def package_versions() -> dict[str, str]:
-    """Version of every fixed package that is installed."""
-    return dict(_versions())
-
-
 @lru_cache(maxsize=1)
-def _versions() -> dict[str, str]:
-    """Looked up once: that reads and parses a file for each, and every result names them."""
-    return {name: version for name in PACKAGES if (version := version_of(name)) is not None}
+def package_versions() -> Mapping[str, str]:
+    """Version of every fixed package that is installed. Looked up once: that reads and parses a file for each."""
+    found = {name: version for name in PACKAGES if (version := version_of(name)) is not None}
+    return MappingProxyType(found)
 
 
 @lru_cache(maxsize=1)

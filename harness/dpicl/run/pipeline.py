@@ -215,7 +215,7 @@ def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: 
         commit=commit,
         dirty=dirty,
         python=platform.python_version(),
-        packages=manifest.package_versions(),
+        packages=dict(manifest.package_versions()),
         model=Model.model_validate(identity, from_attributes=True),
         data=Data(
             fingerprint=WITHHELD if secure else task.fingerprint,

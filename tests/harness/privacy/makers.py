@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from dpicl.core.seeds import SeededNoise
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.privacy.events import parallel
+from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet, Sample
 
 SIZES = Sizes(records={"Sports": 30000, "World": 40000}, shots={"Sports": 1, "World": 1})
@@ -144,6 +146,18 @@ def paid(primitive: Any, noise: Any, times: int = 1, own_slots: int | None = Non
     slots of which each is a record's own."""
     slots: tuple[tuple[()], ...] = ((),) * (1 if own_slots is None else own_slots)
     return Sample(slots, dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=own_slots is not None)
+
+
+@dataclass(frozen=True)
+class Row:
+    text: str
+    label: str = "a"
+
+
+def private_set(texts: Sequence[str], ledger: Ledger | None = None, **more: Any) -> PrivateSet:
+    """Records of the class "a" with these texts, as many as are declared, seeded, and any budget."""
+    given: dict[str, Any] = {"sizes": {"a": len(texts)}, "sampling": seeded(1), "noise": seeded(), **more}
+    return PrivateSet([Row(text) for text in texts], ledger or Ledger(None, math.inf), **given)
 
 
 Pair = tuple[np.ndarray, np.ndarray]

@@ -3,7 +3,6 @@ what the private set charges and hands out for it."""
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.core.seeds import SecureNoise, Streams
+from dpicl.core.seeds import SecureNoise
 from dpicl.privacy.joining import Joining
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.sampling_schemes import JoiningScheme
 from dpicl.privacy.secure_release import MOST_ROWS
 from tests.examples import examples
+from tests.harness.privacy.makers import private_set
 
 SLOTS, USES, THRESHOLD = 3, 2, 0.5
 
@@ -104,22 +104,13 @@ def test_likeness_at_the_threshold_is_rounded_alike_whoever_else_is_there():
             assert others.index(at) in [member for slot in found for member in slot]
 
 
-@dataclass(frozen=True)
-class Row:
-    text: str
-    label: str = "a"
-
-
 def embed(texts, name):
     """One direction a first letter; nothing for an empty text."""
     return np.array([[float(text[:1] == letter) for letter in "ab"] for text in texts]).reshape(len(texts), 2)
 
 
-def private_set(texts, ledger, **options):
-    sampling, noise = Streams(0).source("sampling"), Streams(0).source("noise")
-    rows = [Row(text) for text in texts]
-    sizes = {None: max(len(rows), 1)}
-    return PrivateSet(rows, ledger, sizes=sizes, sampling=sampling, noise=noise, **{"embed": embed, **options})
+def joined_set(texts, ledger, **more):
+    return private_set(texts, ledger, **{"sizes": {None: max(len(texts), 1)}, "embed": embed, **more})
 
 
 def scheme(uses=2, slots=2):
@@ -133,7 +124,7 @@ GAUSS = dp.GaussianDpEvent(3.0)
 def test_the_stream_is_charged_r_times_whatever_it_asks_and_every_query_has_its_release(uses, queries, charged):
     allowance = dp.SelfComposedDpEvent(GAUSS, charged)
     ledger = Ledger(allowance, 1.0)
-    sample_of = scheme(uses).sampler(private_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
+    sample_of = scheme(uses).sampler(joined_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
     assert ledger.event() == (allowance if charged > 1 else GAUSS) == scheme(uses).event(GAUSS, 3, queries)
     seen = []
     for number in range(min(queries, 6)):
@@ -151,28 +142,28 @@ def test_nothing_is_read_before_it_is_charged():
         pytest.fail("records were embedded")
 
     for allowance in (dp.GaussianDpEvent(3.0), dp.SelfComposedDpEvent(dp.GaussianDpEvent(4.0), 2)):
-        private = private_set(["a1"], Ledger(allowance, 1.0), embed=unread)
+        private = joined_set(["a1"], Ledger(allowance, 1.0), embed=unread)
         with pytest.raises(BudgetExceeded):
             scheme(2).sampler(private, GAUSS, 5)
 
 
 def test_more_queries_than_were_charged_numbers_that_count_nothing_and_sets_without_embedding_are_refused():
-    sample_of = scheme().sampler(private_set(["a1"], Ledger(None, math.inf)), GAUSS, 1)
+    sample_of = scheme().sampler(joined_set(["a1"], Ledger(None, math.inf)), GAUSS, 1)
     sample_of("a")
     with pytest.raises(BudgetExceeded):
         sample_of("a")
     wanted = {"threshold": 0.5, "uses": 1, "embedding": "any", "releases": GAUSS, "times": 1}
     for wrong in ({"uses": 0}, {"uses": 2.5}, {"times": 0}):
         with pytest.raises(UsageError):
-            private_set(["a1"], Ledger(None, math.inf)).joining_slots(2, **{**wanted, **wrong})
+            joined_set(["a1"], Ledger(None, math.inf)).joining_slots(2, **{**wanted, **wrong})
     with pytest.raises(PluginError):
-        private_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **wanted)
+        joined_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **wanted)
     with pytest.raises(UsageError):
         JoiningScheme(2, 4, 1.5, 2, "any")
 
 
 def test_a_closed_sample_and_a_closed_set_give_no_record():
-    private = private_set(["a1", "a2"], Ledger(None, math.inf))
+    private = joined_set(["a1", "a2"], Ledger(None, math.inf))
     sample_of = scheme().sampler(private, GAUSS, 3)
     first = sample_of("a")
     second = sample_of("b")
@@ -184,7 +175,7 @@ def test_a_closed_sample_and_a_closed_set_give_no_record():
 
 
 def test_a_set_without_records_answers_too():
-    assert sum(map(len, scheme().sampler(private_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots)) == 0
+    assert sum(map(len, scheme().sampler(joined_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots)) == 0
 
 
 def test_with_secure_noise_there_are_no_more_slots_than_its_margins_are_for():

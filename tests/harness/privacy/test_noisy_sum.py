@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Record
 from dpicl.privacy.primitives import NoisySum
@@ -82,13 +82,6 @@ def test_close_to_the_plain_sum():
     weights = np.random.default_rng(1).normal(size=(200, 3)) / 10
     assert summed(vectors, None, NoisySum(1.0)).clean == pytest.approx(vectors.sum(axis=0)[None], abs=1e-3)
     assert summed(vectors, weights, NoisySum(1.0)).clean == pytest.approx(weights.T @ vectors, abs=0.05)
-
-
-def test_shared_slots_are_refused():
-    noisy = NoisySum(1.0)
-    sample = Sample([records(2)], noisy.event, streams(0).source("noise"))
-    with pytest.raises(PluginError):
-        noisy.release(np.ones((1, 2)), sample)
 
 
 @pytest.mark.parametrize("radius", [5e-324, 1e-310, 1.7e308, math.nan])

@@ -12,15 +12,15 @@ from hypothesis.extra.numpy import arrays
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.core.exact_noise import step_of
 from dpicl.core.seeds import SecureNoise, SeededNoise, Streams
-from dpicl.data.splits import Record
 from dpicl.privacy.events import bounded_range, bounded_range_choice, gaussian
 from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import PrivateSet, Sample
+from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import Permit, in_steps
 from dpicl.privacy.secure_release import sum_margin
 from tests.examples import examples
+from tests.harness.privacy.makers import Row, private_set
 
-RECORDS = [Record(f"text {i}", "a") for i in range(12)]
+TEXTS = [f"text {i}" for i in range(12)]
 
 
 class Scales(SeededNoise):
@@ -37,13 +37,6 @@ class Scales(SeededNoise):
     def gumbel(self, size):
         self.asked.append(("gumbel", 1.0))
         return super().gumbel(size)
-
-
-def private_set(noise=None, observer=None):
-    ledger = Ledger(None, math.inf)
-    noise = noise or SeededNoise(lambda shot: np.random.default_rng(0))
-    sampling = SeededNoise(lambda shot: np.random.default_rng(1))
-    return PrivateSet(RECORDS, ledger, sizes={"a": 12}, sampling=sampling, noise=noise, observer=observer)
 
 
 def sampler(private, releases=None, times=3):
@@ -112,7 +105,7 @@ def test_secure_noise_reaches_every_release():
 
 
 def test_a_sample_closes_when_its_sampler_draws_again():
-    drawing = sampler(private_set())
+    drawing = sampler(private_set(TEXTS))
     first = drawing.draw()
     (record, *_) = [record for slot in first.slots for record in slot]
     assert record.text.startswith("text")
@@ -126,7 +119,7 @@ def test_a_sample_closes_when_its_sampler_draws_again():
 
 
 def test_a_set_that_is_closed_gives_nothing_any_more():
-    private = private_set()
+    private = private_set(TEXTS)
     drawing = sampler(private)
     sample = drawing.draw()
     sample.spend(gaussian(1.0)).noisy_sum(np.zeros(2), 1.0)
@@ -153,7 +146,7 @@ def test_a_set_that_is_closed_gives_nothing_any_more():
 def test_a_permit_ends_with_the_sample_that_it_was_charged_for(release, use, argument, end):
     """Kept, it made a release that looks at several samples from the charge of one, or after the run."""
     noise = Scales()
-    private = private_set(noise)
+    private = private_set(TEXTS, noise=noise)
     drawing = sampler(private, releases=release)
     kept = drawing.draw().spend(release)
     {"draw": drawing.draw, "close the sampler": drawing.close, "close the set": private.close}[end]()
@@ -164,7 +157,7 @@ def test_a_permit_ends_with_the_sample_that_it_was_charged_for(release, use, arg
 
 
 def test_several_permits_of_one_sample_are_used_in_any_order_while_it_is_open():
-    private = private_set()
+    private = private_set(TEXTS)
     sample = sampler(private, releases=dp.SelfComposedDpEvent(gaussian(1.0), 2)).draw()
     first, second = sample.spend(gaussian(1.0)), sample.spend(gaussian(1.0))
     for permit in (second, first):
@@ -173,7 +166,7 @@ def test_several_permits_of_one_sample_are_used_in_any_order_while_it_is_open():
 
 
 def test_slots_and_samples_cannot_be_changed():
-    sample = sampler(private_set()).draw()
+    sample = sampler(private_set(TEXTS)).draw()
     assert isinstance(sample.slots, tuple) and all(isinstance(slot, tuple) for slot in sample.slots)
     record = next(record for slot in sample.slots for record in slot)
     for change in (
@@ -204,11 +197,10 @@ def reachable(thing, depth=6, seen=None):
 
 def test_what_a_mechanism_holds_names_no_record_no_ledger_and_no_noise():
     noise = Scales()
-    private = private_set(noise)
+    private = private_set(TEXTS, noise=noise)
     drawing = sampler(private)
     found = list(reachable([private, drawing, drawing.draw(), Streams(0).public]).values())
-    assert not any(each in RECORDS for each in found if isinstance(each, Record))
-    assert not any(isinstance(each, Ledger | SeededNoise | Streams) for each in found)
+    assert not any(isinstance(each, Row | Ledger | SeededNoise | Streams) for each in found)
 
 
 @pytest.mark.parametrize("name", ["noise", "sampling"])
