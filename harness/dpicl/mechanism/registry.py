@@ -13,7 +13,16 @@ from types import ModuleType
 
 from dpicl import models
 from dpicl.core.errors import PluginError, unknown
-from dpicl.core.plugins import P, Pluggable, Registered, classes_of, module_of, registered, source_hash, theirs
+from dpicl.core.plugins import (
+    P,
+    Pluggable,
+    Registered,
+    classes_of,
+    module_of,
+    registered,
+    source_hash,
+    wrap_plugin_errors,
+)
 from dpicl.core.vocabulary import Knob
 from dpicl.data import config as task_config
 from dpicl.mechanism.bases import Mechanism
@@ -43,8 +52,8 @@ def register(cls: type[Mechanism]) -> Registered[Mechanism]:
     Raises PluginError for a class that is no complete mechanism, or has the name of another one.
     """
     missing = ", ".join(sorted(cls.__abstractmethods__))
-    if lacking := f"lacks {missing}" if missing else _lacking(cls):
-        raise PluginError(f"Mechanism class {cls.__name__} {lacking}.")
+    if problem := f"lacks {missing}" if missing else _class_problem(cls):
+        raise PluginError(f"Mechanism class {cls.__name__} {problem}.")
     _here[cls] = Registered(cls, HERE, source_hash(cls))
     return load_mechanisms()[cls.name]
 
@@ -81,12 +90,13 @@ def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> 
             " a folder with a task.yaml."
         )
     module, digest = module_of(path)
-    with theirs(f"Plugin {path} cannot be used"):
+    with wrap_plugin_errors(f"Plugin {path} cannot be used"):
         models.add(module, f"plugin {path}", digest)
         classes = of_module(module)
         if not classes_of(module, Pluggable) and not models.loaders_of(module):
             raise PluginError(
-                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/add-a-mechanism.md."
+                f"Plugin {path} defines no mechanism, attack or model{_why_no_mechanism(module)};"
+                " see docs/add-a-mechanism.md."
             )
     return [Registered(cls, f"plugin {path}", digest) for cls in classes]
 
@@ -95,12 +105,12 @@ def mechanisms_of(module: ModuleType) -> list[type[Mechanism]]:
     """The complete mechanism classes that a module itself defines, with what every table and run asks a class for."""
     own = classes_of(module, Mechanism)  # type: ignore[type-abstract]
     for cls in own:
-        if lacking := _lacking(cls):
-            raise PluginError(f"Mechanism class {cls.__name__} in {module.__name__} {lacking}.")
+        if problem := _class_problem(cls):
+            raise PluginError(f"Mechanism class {cls.__name__} in {module.__name__} {problem}.")
     return own
 
 
-def _lacking(cls: type[Mechanism]) -> str:
+def _class_problem(cls: type[Mechanism]) -> str:
     """What is wrong with the attributes of a mechanism's class, or ""."""
     if not hasattr(cls, "name") or not hasattr(cls, "knob"):
         return "needs `name` and `knob`"
@@ -117,7 +127,7 @@ def _lacking(cls: type[Mechanism]) -> str:
     return ""
 
 
-def _nearly(module: ModuleType) -> str:
+def _why_no_mechanism(module: ModuleType) -> str:
     """Why a class that looks like a mechanism is none, for the error message."""
     for cls in classes_of(module, Mechanism, abstract=True):  # type: ignore[type-abstract]
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))

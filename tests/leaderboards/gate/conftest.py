@@ -15,7 +15,7 @@ import pytest
 
 from dpicl.core import git as project_git
 from dpicl.leaderboards.gate.case import Case, Request
-from dpicl.leaderboards.gate.checks import made_checks
+from dpicl.leaderboards.gate.checks import run_checks
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import Examination, examine, known_suites
 from dpicl.leaderboards.gate.findings import Finding
@@ -86,7 +86,7 @@ class World:
 
     def finding(self, check: str, **more: Any) -> Finding:
         """What one check finds, made alone."""
-        (found,) = made_checks(Case(read_contents(self.folder), self.request(**more)), [check])
+        (found,) = run_checks(Case(read_contents(self.folder), self.request(**more)), [check])
         return found
 
     def status(self, check: str, **more: Any) -> tuple[str, str]:

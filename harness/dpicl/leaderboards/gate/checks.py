@@ -65,7 +65,7 @@ CHECKS = (
 )
 
 
-def made_checks(case: Case, names: Iterable[str] = ()) -> Iterator[Finding]:
+def run_checks(case: Case, names: Iterable[str] = ()) -> Iterator[Finding]:
     """The finding of each check (of these names; none: of all), made as it is asked for."""
     outside = False
     for one in CHECKS:

@@ -12,7 +12,7 @@ from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import code, rerun
 from dpicl.leaderboards.gate.card import README
 from dpicl.leaderboards.gate.case import Case, Request
-from dpicl.leaderboards.gate.checks import CHECKS, finding_of, made_checks
+from dpicl.leaderboards.gate.checks import CHECKS, finding_of, run_checks
 from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.leaderboards.gate.findings import Finding, Outcome, fault
 from dpicl.leaderboards.gate.report import Examination, lines_of
@@ -33,7 +33,7 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
         case = Case(contents, request, others)
         if contents.plugin is not None and not code.reason_not_to_run(contents, request.run_code):
             request.announce(code.announcement(contents))
-        findings = [*made_checks(case)]
+        findings = [*run_checks(case)]
         seed: int | None = None
         cells: list[RerunCell] = []
         if request.rerun:
@@ -68,7 +68,7 @@ def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
     """The first sentence of the cheap checks, or ""; for the board. Never raises."""
     try:
         case = Case(contents, Request(suites, cheap=True))
-        found = made_checks(case, [one.name for one in CHECKS if one.cheap])
+        found = run_checks(case, [one.name for one in CHECKS if one.cheap])
         return next((finding.why for finding in found if finding.status == "failed"), "")
     except Exception as error:  # one submission never stops anybody's board
         return fault(error)
