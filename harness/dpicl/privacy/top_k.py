@@ -51,6 +51,6 @@ class NoisyTopK:
         counts the first. Raises PluginError for own_slots where the sample has shared ones or not one slot a row.
         """
         check_slots(rows, self.own_slots, sample)
-        counts = np.where(np.isfinite(rows), rows, 0.0).clip(0.0, 1.0).sum(axis=0)
+        counts = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64).clip(0.0, 1.0).sum(axis=0)
         choices = dp.SelfComposedDpEvent(bounded_range_choice(self.range_epsilon), self.count)
         return sample.spend(choices).noisy_choice(counts, self.width)

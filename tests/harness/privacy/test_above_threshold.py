@@ -232,7 +232,7 @@ def test_one_more_value_raises_the_query_by_at_most_its_bound_and_never_lowers_i
         permit_round = Permit.threshold_round
         try:
             Permit.threshold_round = lambda self, threshold, bound: lambda h: seen.append(h) or True
-            primitive.start(sample(primitive, Watching(), slots=len(rows)))(np.array(rows, dtype=float))
+            primitive.start(sample(primitive, Watching(), slots=len(rows)))(np.array(rows, dtype=np.float32))
         finally:
             Permit.threshold_round = permit_round
         return seen[-1]

@@ -152,6 +152,13 @@ def test_one_record_moves_a_release_by_at_most_what_is_stated_whatever_rows_hold
         assert use.moved(without, with_it) <= use.bound * (1 + 1e-9)
 
 
+def test_rows_in_float32_are_summed_in_float64():
+    """Rounding moved a sum of shares by more than the stated bound."""
+    rows = np.array([[0, 1, 0, 0], [0, 1 / 3, 0, 0]], dtype=np.float32)
+    use = RELEASES["top k, own slots"]
+    assert use.moved(rows, [*rows, np.array([0, 1, 1, 1], dtype=np.float32)]) <= use.bound
+
+
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_stated_bound_is_reached_and_its_noise_is_what_was_charged(name):
     use = RELEASES[name]
