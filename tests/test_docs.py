@@ -198,7 +198,7 @@ def test_what_a_page_shows_runs(stranger, dpicl, capfd, monkeypatch, page):
     monkeypatch.setattr(
         models, "load", lambda name, *more, **how: load("sim" if name == "embedded" else name, *more, **how)
     )
-    for name in ("evaluate", "audit", "check", "release", "answer", "answer_from"):
+    for name in ("evaluate", "audit", "check", "release", "answer"):
         function = getattr(package, name)
         small = {key: SMALL_PYTHON[key] for key in SMALL_PYTHON.keys() & inspect.signature(function).parameters}
         monkeypatch.setattr(package, name, partial(function, **small))
