@@ -74,11 +74,6 @@ def models_folder() -> Path:
     return cache_folder() / "models"
 
 
-def calibration_folder() -> Path:
-    """The folder of calibrated answers."""
-    return cache_folder() / "calibration"
-
-
 def private_folder() -> Path:
     """The folder for what must never leave this machine (a secret key, budgets, which private set a result was made
     from). Its owner alone may read it.

@@ -194,7 +194,7 @@ def folder_hash(*folders: Path, keep: Callable[[Path], bool] = lambda path: "__p
 
 def module_of(path: Path) -> tuple[ModuleType, str]:
     """(a plugin file as a module, sha256 of its content). Raises PluginError naming the file and the reason."""
-    with wrap_plugin_errors(f"Plugin {path} cannot be read"):
+    with as_plugin_error(f"Plugin {path} cannot be read"):
         digest = hashlib.sha256(content_of(path)).hexdigest()
     name = f"{MODULE}{digest[:16]}"
     return sys.modules.get(name) or _import_file(name, path), digest
@@ -215,7 +215,7 @@ def _import_file(name: str, path: Path) -> ModuleType:
     before = {*sys.modules, name}
     sys.modules[name] = module  # dataclasses look their own module up by name
     try:
-        with wrap_plugin_errors(f"Plugin {path} fails to import"):
+        with as_plugin_error(f"Plugin {path} fails to import"):
             spec.loader.exec_module(module)
             _check_alone(path, [sys.modules[each] for each in sys.modules.keys() - before])
     except BaseException:
@@ -225,7 +225,7 @@ def _import_file(name: str, path: Path) -> ModuleType:
 
 
 @contextmanager
-def wrap_plugin_errors(failure: str) -> Iterator[None]:
+def as_plugin_error(failure: str) -> Iterator[None]:
     """Raises PluginError for whatever somebody's code raises while it is loaded or looked at; Ctrl-C alone passes."""
     try:
         yield

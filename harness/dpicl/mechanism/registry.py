@@ -13,16 +13,7 @@ from types import ModuleType
 
 from dpicl import models
 from dpicl.core.errors import PluginError, unknown
-from dpicl.core.plugins import (
-    P,
-    Pluggable,
-    Registered,
-    classes_of,
-    module_of,
-    registered,
-    source_hash,
-    wrap_plugin_errors,
-)
+from dpicl.core.plugins import P, Pluggable, Registered, as_plugin_error, classes_of, module_of, registered, source_hash
 from dpicl.core.vocabulary import Knob
 from dpicl.data import config as task_config
 from dpicl.mechanism.bases import Mechanism
@@ -90,7 +81,7 @@ def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> 
             " a folder with a task.yaml."
         )
     module, digest = module_of(path)
-    with wrap_plugin_errors(f"Plugin {path} cannot be used"):
+    with as_plugin_error(f"Plugin {path} cannot be used"):
         models.add(module, f"plugin {path}", digest)
         classes = of_module(module)
         if not classes_of(module, Pluggable) and not models.loaders_of(module):

@@ -22,7 +22,7 @@ from dp_accounting import dp_event as dp
 from dpicl.core import json_text
 from dpicl.core.errors import UnsupportedEvent
 from dpicl.core.files import put_whole
-from dpicl.core.paths import calibration_folder
+from dpicl.core.paths import cache_folder
 from dpicl.core.vocabulary import Knob
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import from_json, to_json
@@ -35,7 +35,7 @@ DEFAULT = Path("default")
 
 def folder(where: Path | None) -> Path | None:
     """The folder meant: DEFAULT is `calibration` in the user's cache folder; None stores nothing."""
-    return calibration_folder() if where == DEFAULT else where
+    return cache_folder() / "calibration" if where == DEFAULT else where
 
 
 def key(name: str, knob: Knob, middle: dp.DpEvent, epsilon: float, delta: float, mode: str) -> str:

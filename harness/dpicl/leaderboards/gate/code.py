@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpicl.core.errors import DpiclError
-from dpicl.core.plugins import wrap_plugin_errors
+from dpicl.core.plugins import as_plugin_error
 from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
@@ -59,7 +59,7 @@ def events_check(case: Case) -> Outcome:
     """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
     if reason := reason_not_to_run(case.contents, case.request.run_code):
         raise NotChecked(f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
-    with wrap_plugin_errors("The mechanism's `events` fails"):
+    with as_plugin_error("The mechanism's `events` fails"):
         answers = events_of(case.results.values(), plugins(case.contents))
     wrong = f"its ledger is not what the mechanism declares for these sizes and this noise; {RESEND}"
     problems = by_sentence(

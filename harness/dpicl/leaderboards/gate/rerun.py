@@ -22,7 +22,7 @@ import numpy as np
 
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
-from dpicl.core.plugins import wrap_plugin_errors
+from dpicl.core.plugins import as_plugin_error
 from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.code import plugins, trust_caveat
@@ -94,7 +94,7 @@ def rerun(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
     cells = []
     for one in chosen:
         case.request.announce(f"running {one.cell}")
-        with wrap_plugin_errors(f"The re-run of {one.cell} fails"):
+        with as_plugin_error(f"The re-run of {one.cell} fails"):
             cells.append(compared(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
     return cells
 
