@@ -21,7 +21,6 @@ from typing import Any
 
 from benchmarks._report import main, report
 from dpicl.engines.local import make_engine
-from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import Job
 from dpicl.plan.selection import select
 
@@ -67,11 +66,7 @@ test_records: 4
 train_records: 60
 mechanisms: [{{name: sleeper}}]
 """
-ENGINES: dict[str, EngineSettings] = {
-    "inline": EngineSettings(),
-    "local": EngineSettings(),
-    "ray": EngineSettings(address="local", cpus=1),
-}
+ENGINES: dict[str, dict[str, Any]] = {"inline": {}, "local": {}, "ray": {"address": "local", "cpus": 1}}
 
 
 def run() -> dict[str, Any]:
@@ -98,7 +93,7 @@ def run() -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _run(folder: Path, name: str, settings: EngineSettings) -> tuple[float, float, float, int]:
+def _run(folder: Path, name: str, settings: dict[str, Any]) -> tuple[float, float, float, int]:
     """(seconds of work, seconds that they took, seconds before the first one began, cells done)."""
     plugins = (folder / "sleeper.py",)
     selection = select(str(folder / "suite.yaml"), folder / name, plugins)
@@ -107,7 +102,7 @@ def _run(folder: Path, name: str, settings: EngineSettings) -> tuple[float, floa
     os.environ["DPICL_SCHEDULING"] = str(begun)
     start = time.time()
     job = Job(selection.reference, folder / name, plugins)
-    make_engine(name, 1, settings).run(selection.cells, job, lambda event: None)
+    make_engine(name, 1, **settings).run(selection.cells, job, lambda event: None)
     results = selection.store.load_all()[0]
     work = sum(sum(result.cost.seconds.values()) for result in results)
     last = max(selection.store.path(result.cell).stat().st_mtime for result in results)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpicl.api.parameters import Verb, parameters
+from dpicl.api.verbs import Verb, parameters
 from dpicl.cli.commands import CONFIG, JSON, load
 from dpicl.program import VERBS
 
@@ -66,7 +66,7 @@ def _rows(name: str) -> Iterator[tuple[str, str]]:
     verb: Verb = vars(function)["verb"]
     for each in parameters(function).values():
         if not each.flag.hidden:
-            value = "" if each.positional or each.flag.switch else f" {each.placeholder}"
+            value = "" if each.positional or each.switch else f" {each.placeholder}"
             needed = " (required)" if (each.required and not each.positional) or each.name in verb.needs else ""
             yield f"`{_cell(each.written + value)}`", _cell(each.flag.help) + needed
     yield "`--config FILE`", _cell(CONFIG)

@@ -92,12 +92,12 @@ def test_a_plugin_file_is_a_mechanism(tmp_path):
         ({"task": "agnew"}, "agnews"),
         ({"model": "y"}, "embedded"),
         ({"epsilon": -1}, "above 0"),
-        ({"epsilon": "much"}, "above 0"),
-        ({"epsilon": True}, "above 0"),
+        ({"epsilon": "much"}, "must be a number"),
+        ({"epsilon": True}, "must be a number"),
         ({"epsilon": []}, "one or more"),
         ({"seeds": 1.5}, "whole number"),
-        ({"seeds": 10**30}, "whole number"),
-        ({"shots": 0}, "whole number"),
+        ({"seeds": 10**30}, "at most"),
+        ({"shots": 0}, "at least 1"),
         ({"options": [1]}, "dictionary"),
         ({"plugins": 3}, "path"),
         ({"results": 3}, "path"),
@@ -128,7 +128,7 @@ def test_skipped_cells_are_notes():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"nois": 1}, {"noise": 1e300}, {"noise": 1.2, "sensitivity": 0}, {"noise": "1"}, {"noise": 1, "steps": 1.5}],
+    [{"nois": 1}, {"noise": 1e300}, {"noise": 1.2, "sensitivity": 0}, {"noise": "much"}, {"noise": 1, "steps": 1.5}],
 )
 def test_account_names_the_argument_that_does_not_fit(wrong):
     with pytest.raises(dpicl.UsageError) as refused:

@@ -12,9 +12,10 @@ import sys
 import pytest
 
 from dpicl.api import lists
-from dpicl.api.parameters import parameters
+from dpicl.api.verbs import parameters
 from dpicl.cli.commands import load
-from dpicl.cli.output import duration, plain
+from dpicl.core.json_text import plain
+from dpicl.core.messages import duration
 from dpicl.program import VERBS, build, parse
 from tests.harness.helpers import PLUGIN, refuse
 

@@ -19,7 +19,6 @@ from dpicl.engines import local as engines
 from dpicl.engines import worker
 from dpicl.engines.dispatch import TRIES
 from dpicl.engines.local import Inline, Local, make_engine
-from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import CellProgress, Done, Job, Worker
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
@@ -281,7 +280,7 @@ def test_ray_that_is_not_installed_says_how_to_get_it(monkeypatch):
 
 def test_an_empty_address_is_no_reason_to_run_here(job):
     pytest.importorskip("ray")
-    engine = make_engine("ray", 1, EngineSettings(address=""))
+    engine = make_engine("ray", 1, address="")
     with pytest.raises(UsageError, match="HOST:PORT"):
         engine.run([make_result().cell], job, lambda event: pytest.fail("nothing was to be done"))
 

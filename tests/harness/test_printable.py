@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpicl.cli import output
+from dpicl.core.messages import message
 from dpicl.core.printable import printable
 from dpicl.results.schema import to_text
+from dpicl.tables.document import text_table
 from tests.leaderboards.factory import make_result
 
 EVIL = "\x1b[2J\x1b]0;title\x07\r\u202eabc\ud800\x9b31m\u2028"
@@ -31,9 +33,8 @@ def test_colours_stay_in_a_styled_text_and_nothing_else_does():
 
 
 def test_answers_messages_and_tables_are_safe(capfd):
-    output.emit(EVIL)
-    output.message(EVIL)
-    output.emit_table(["name"], [[EVIL]], title=EVIL)
+    output.emit([EVIL, text_table(["name"], [[EVIL]], title=EVIL)])
+    message(EVIL)
     said = capfd.readouterr()
     assert harmless(said.out) and harmless(said.err)
     assert "⟨U+202E⟩" in said.out and "⟨U+202E⟩" in said.err
@@ -52,25 +53,12 @@ def test_messages_about_damaged_files_are_safe_also_in_their_names(dpicl, sim_su
     assert "damaged" in answer.err and harmless(answer.err) and harmless(answer.out)
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_a_long_table_looks_the_same_however_it_is_laid_out(columns, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    rows = [["漢字" * (i % 3), f"row{i}", "voté", f"{i / 7:.3f}", "\x1b[31m" if i == 3 else ""] for i in range(120)]
-    shown = []
-    for long in (100, 10**9):
-        monkeypatch.setattr(output, "_LONG", long)
-        output.emit_table(["model", "task", "a head", "ε", "x"], rows)
-        shown.append([line.rstrip() for line in capsys.readouterr().out.splitlines()])
-    assert shown[0] == shown[1]
-    assert len(shown[0]) >= 121
-
-
 def test_a_table_breaks_no_word_where_all_longest_words_have_room(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    output.emit_table(["name", "about"], [["embedding_centroids", "noisy means of the classes " * 4]])
+    output.emit([text_table(["name", "about"], [["embedding_centroids", "noisy means of the classes " * 4]])])
     assert "embedding_centroids" in capsys.readouterr().out
-    output.emit_table(["name", "about"], [["n" * 35, "m" * 35]])  # no room for both: nothing is lost
+    output.emit([text_table(["name", "about"], [["n" * 35, "m" * 35]])])  # no room for both: nothing is lost
     shown = capsys.readouterr().out
     assert shown.count("n") == 35 + 1 and shown.count("m") == 35 + 1

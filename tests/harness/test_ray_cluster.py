@@ -16,7 +16,6 @@ import pytest
 
 from dpicl.core.errors import UsageError
 from dpicl.engines.local import make_engine
-from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import Job
 from dpicl.results.schema import SuiteReference
 from dpicl.results.store import Store
@@ -182,7 +181,7 @@ def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
     [({"cpus": 4}, "--cpus"), ({"gpus": 1}, "--gpus")],
 )
 def test_what_no_node_holds_is_refused(cluster, tmp_path, settings, word):
-    engine = make_engine("ray", None, EngineSettings(address=cluster.address, **settings))
+    engine = make_engine("ray", None, address=cluster.address, **settings)
     job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)
     with pytest.raises(UsageError, match=word):
         engine.run([make_result().cell], job, lambda event: pytest.fail("nothing can run"))
@@ -193,4 +192,4 @@ def test_an_address_without_a_cluster_is_named(tmp_path, address):
     pytest.importorskip("ray")
     job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)
     with pytest.raises(UsageError, match="address"):
-        make_engine("ray", None, EngineSettings(address=address)).run([make_result().cell], job, print)
+        make_engine("ray", None, address=address).run([make_result().cell], job, print)

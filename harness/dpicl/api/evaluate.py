@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Annotated
 
 from dpicl.api import parameters as p
 from dpicl.api.tables import Results
@@ -28,7 +29,7 @@ SUITE = "python"
 
 @p.checked
 def evaluate(
-    mechanism: GivenMechanism | Sequence[GivenMechanism],
+    mechanism: Annotated[GivenMechanism | Sequence[GivenMechanism], p.OneMechanism],
     *,
     task: p.SomeNames,
     model: p.SomeNames = "embedded",
@@ -43,7 +44,7 @@ def evaluate(
     options: p.Options | None = None,
     plugins: p.Plugins = (),
     results: p.OnePath | None = None,
-    engine: p.Text = "inline",
+    engine: str = "inline",
     workers: p.Count | None = None,
     progress: bool = True,
 ) -> Results:

@@ -7,39 +7,37 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from dpicl.api.parameters import Flag, read_number, verb
-from dpicl.cli import call, output
+from dpicl.api.parameters import Flag, verb
+from dpicl.cli import call
+from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, one_line
+from dpicl.core.field_types import Number, Whole
 from dpicl.privacy import time_limit
 from dpicl.reaccounting.settings import FAMILIES, Setting
 from dpicl.reaccounting.table import reaccount
+from dpicl.tables.document import notes, text_table
 
 T = TypeVar("T")
 #: Seconds that the accountants look for an answer.
 _SECONDS = 300.0
-#: The setting itself says which numbers it takes.
-Number = Annotated[float, Flag(read=read_number)]
-Whole = Annotated[int, Flag(read=lambda text: int(text) if text.isdecimal() and len(text) < 18 else text)]
 Family = Annotated[str, Flag(f"what one release is: {', '.join(FAMILIES)} (default: gaussian)", metavar="F")]
 
 
-def _show(answer: dict[str, Any], given: Mapping[str, Any]) -> None:
-    """One line for each accounting: its number, whether it is a bound, the theorem and the neighbours."""
-    for name, about in answer["about"].items():
-        value = answer[name]
-        if value is None:
-            continue
-        note = f"{about['bound']}; {about['theorem']}; {about['neighbours']}"
-        if isinstance(value, dict):
-            shown = f"{value['estimate']:.4f}, between {value['low']:.4f} and {value['upper']:.4f}"
-        else:
-            shown = "infinity" if math.isinf(value) else f"{value:.4f}"
-        output.emit(f"{name:<20}  epsilon = {shown} ({note})")
-    for note in answer["notes"]:
-        output.emit(f"note: {note}")
+def _answer(found: dict[str, Any], given: Mapping[str, Any]) -> Answer:
+    """Each accounting: its number, whether it is a bound, of which neighbours, and by which theorem."""
+    made = {name: about for name, about in found["about"].items() if found[name] is not None}
+    rows = [[name, _epsilon(found[name]), about["bound"], about["neighbours"]] for name, about in made.items()]
+    said = [*(f"{name}: {about['theorem']}" for name, about in made.items()), *found["notes"]]
+    return Answer(found, [text_table(["accounting", "ε", "bound", "neighbours"], rows), *notes(said)])
 
 
-@verb("dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", show=_show)
+def _epsilon(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{value['estimate']:.4f}, between {value['low']:.4f} and {value['upper']:.4f}"
+    return "∞" if math.isinf(value) else f"{value:.4f}"
+
+
+@verb("dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", answer=_answer)
 def account(
     *,
     delta: Annotated[Number, Flag(metavar="D")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from dpicl.api import parameters as p
 from dpicl.attacks import store
@@ -14,17 +14,17 @@ from dpicl.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSettings, 
 from dpicl.attacks.power import CONTROLS, powers
 from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import AttackResult
-from dpicl.cli import output
-from dpicl.cli.attack_table import emit_results, headline
+from dpicl.cli.attack_table import headline, shown_results
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.messages import message
+from dpicl.core.messages import count, duration, message
 from dpicl.core.paths import DEFAULT_RESULTS
 from dpicl.core.plugins import Registered
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
 from dpicl.mechanism.options import option_types, shared_out
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
+from dpicl.plan.suite import OptionChange
 from dpicl.run.workbench import Workbench
 
 Skipped = dict[str, str]
@@ -32,7 +32,7 @@ Skipped = dict[str, str]
 
 @p.verb("dpicl attack likelihood --task dbpedia --mechanism tang --mechanism prism --epsilon 1 --epsilon 8")
 def attack(
-    name: Annotated[p.Text, p.Flag(metavar="NAME")],
+    name: Annotated[str, p.Flag(metavar="NAME")],
     *,
     task: p.Task | None = None,
     mechanism: p.Rows = (),
@@ -108,7 +108,7 @@ def _selected(
     mechanisms: dict[str, Registered],
     asked: Sequence[str],
     epsilons: list[float],
-    options: Sequence[tuple[str | None, str, Any]],
+    options: Sequence[OptionChange],
     ends: bool,
 ) -> tuple[list[AttackJob], Skipped]:
     """The jobs in the order of the table, with the reference baselines first and last; and who is left out, and why."""
@@ -162,7 +162,7 @@ def _made(
         store.write(folder, result)
         results.append(result)
         made += 1
-        seconds = output.duration(sum(result.cost.seconds.values()))
+        seconds = duration(sum(result.cost.seconds.values()))
         message(f"[{number}/{len(jobs)}] {job}: {headline(result)} in {seconds}")
     return results, made, failed
 
@@ -199,9 +199,5 @@ def _answer(
         }
         for each in results
     ]
-
-    def show() -> None:
-        emit_results(results, known)
-        output.emit(f"{output.count(len(results), 'result')} in {folder / store.ATTACKS}")
-
-    return Answer({"attack": name, "made": made, "skipped": skipped, "results": rows}, show, code)
+    shown = [*shown_results(results, known), f"{count(len(results), 'result')} in {folder / store.ATTACKS}"]
+    return Answer({"attack": name, "made": made, "skipped": skipped, "results": rows}, shown, code)

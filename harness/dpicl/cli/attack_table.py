@@ -1,14 +1,14 @@
-"""Attack results as a table for people."""
+"""Attack results for people: what the attack can find at all, a row a result, and which proved epsilon is refuted."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dpicl.attacks.power import NO_POWER, Power
 from dpicl.attacks.results import AttackResult, Estimate
-from dpicl.cli import output
 from dpicl.core.messages import rounded_down, rounded_up
+from dpicl.tables.document import Block, notes, text_table
 
 #: Headings of measures and counts in the table.
 _TITLES = {
@@ -23,46 +23,44 @@ _TITLES = {
 _COUNTS = ("texts", "unexplained_addresses", "unexplained_phones")
 
 
-def emit_results(results: Sequence[AttackResult], known: Mapping[str, Power]) -> None:
-    """What the attack can find at all, one row a result, what a reader must know of them, and which proved epsilon they
-    refute. known: id of a result -> the power of its attack."""
-    for said in dict.fromkeys(str(known[result.id]) for result in results if result.id in known):
-        output.emit(said)
+def shown_results(results: Sequence[AttackResult], known: Mapping[str, Power]) -> Iterator[Block | str]:
+    """known: id of a result -> the power of its attack."""
+    yield from dict.fromkeys(str(known[result.id]) for result in results if result.id in known)
     several = len({(r.subject.model, r.subject.task) for r in results}) > 1
     names = list(dict.fromkeys(name for result in results for name in result.measures))
     counts = [] if "auc" in names else [name for name in _COUNTS if name in results[0].counts]
     shown = [name for name in names if not name.startswith("baseline_")]
-    columns = ["mechanism", "epsilon", "proved", *(_TITLES.get(name, name) for name in (*shown, *counts))]
     bounds = any(result.bound for result in results)
     rows = []
     for result in results:
-        row = [result.subject.mechanism, f"{result.subject.epsilon:g}", _number(result.privacy.epsilon_proved)]
+        row = [result.subject.model, result.subject.task] if several else []
+        row += [result.subject.mechanism, f"{result.subject.epsilon:g}", _number(result.privacy.epsilon_proved)]
         row += [_measured(result, name, known.get(result.id)) for name in shown]
         row += [str(result.counts.get(name, "-")) for name in counts]
         row += [rounded_down(result.bound.epsilon, 3) if result.bound else "-"] if bounds else []
-        rows.append([*([result.subject.model, result.subject.task] if several else []), *row])
-    columns += ["audited epsilon"] if bounds else []
-    output.emit_table([*(["model", "task"] if several else []), *columns], rows)
-    for note in _notes(results):
-        output.emit(f"note: {note}.")
+        rows.append(row)
+    heads = [*(["model", "task"] if several else []), "mechanism", "epsilon", "proved"]
+    heads += [*(_TITLES.get(name, name) for name in (*shown, *counts)), *(["audited epsilon"] if bounds else [])]
+    yield text_table(heads, rows, keep=4 if several else 2)
+    yield from notes(f"{note}." for note in _notes(results))
     for result in results:
         if result.bound and result.bound.epsilon > result.privacy.epsilon_proved:
-            output.emit(f"{result.subject.mechanism}: the proved epsilon is refuted; look at it with `dpicl check`.")
+            yield f"{result.subject.mechanism}: the proved epsilon is refuted; look at it with `dpicl check`."
 
 
 def _notes(results: Sequence[AttackResult]) -> list[str]:
     """What a reader of the table must know; what does not hold for all of it names the mechanisms."""
-    notes: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for result in results:
         own = [f"{_TITLES.get(name, name)}: {each.note}" for name, each in result.measures.items() if each.note]
         if (bound := result.bound) is not None:
             own.append(f"audited epsilon: a lower bound at confidence {bound.confidence:g}, delta {bound.delta:g}")
         for note in (*own, *result.notes):
-            notes.setdefault(note, []).append(result.subject.mechanism)
+            found.setdefault(note, []).append(result.subject.mechanism)
     everybody = {result.subject.mechanism for result in results}
     return [
         note if set(names) == everybody else f"{', '.join(dict.fromkeys(names))}: {note}"
-        for note, names in notes.items()
+        for note, names in found.items()
     ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from dpicl.api import parameters as p
 from dpicl.api.tables import Audits, failure
@@ -17,10 +19,12 @@ from dpicl.attacks.audit_settings import AuditSettings
 from dpicl.attacks.exact_audit import exact_audit, reason_against
 from dpicl.attacks.exact_runs import Asked, Deal, ExactJob
 from dpicl.attacks.results import ATTAINED, Access, AttackResult
-from dpicl.cli import output
+from dpicl.cli import call
+from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import message, rounded_down, rounded_up
+from dpicl.core.field_types import Number
+from dpicl.core.messages import count, message, rounded_down, rounded_up
 from dpicl.core.paths import DEFAULT_RESULTS
 from dpicl.core.vocabulary import model_name, silent
 from dpicl.data.task import Task
@@ -31,6 +35,7 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.selection import Selection, select, selection_of
 from dpicl.plan.suite import Changes, make_suite
 from dpicl.run.workbench import Workbench
+from dpicl.tables.document import Block, notes, text_table
 
 #: The suite of cells that one mechanism makes up.
 _SUITE = "python"
@@ -50,19 +55,21 @@ _EXACT_COLUMNS = (
 )
 
 
-def _show(results: Audits, given: Mapping[str, Any]) -> None:
-    if given.get("exact"):
-        _show_exact(results.items, results.notes)
-    else:
-        _show_sampled(results.items)
+def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
+    """A row an audit, what the columns mean, and which proved epsilon is refuted."""
+    documents = [result.model_dump(mode="json") for result in found]
+    blocks = _exact_blocks(found) if given.get("exact") else _sampled_blocks(found)
+    said = dict.fromkeys([*(note for result in found for note in result.notes), *found.notes])
+    refuted = [
+        f"FAILED: {own.mechanism} on {own.task} at epsilon = {own.epsilon:g}: {reason}; the mechanism does not do what"
+        f" its events say. `dpicl check {own.mechanism}` looks for the reason."
+        for own, reason in ((result.subject, failure(result)) for result in found)
+        if reason
+    ]
+    return Answer(documents, [*blocks, *notes(said), *notes(refuted, "flag")], found.code)
 
 
-@p.verb(
-    "dpicl audit voting --task agnews --epsilon 1 --access white-box",
-    show=_show,
-    document=lambda results, given: [result.model_dump(mode="json") for result in results],
-    defaults={"results": DEFAULT_RESULTS},
-)
+@p.verb("dpicl audit voting --task agnews --epsilon 1 --access white-box", answer=_answer)
 def audit(
     mechanism: Annotated[GivenMechanism | None, p.OneMechanism] = None,
     *,
@@ -76,10 +83,10 @@ def audit(
     test_records: p.Limit | None = None,
     access: Access = "white-box",
     question: Literal["inquiry", "lookup"] = "inquiry",
-    runs: Annotated[int, p.whole(8)] = 200,
+    runs: Annotated[p.Count, Field(ge=8)] = 200,
     noise_resamples: Annotated[p.Count, p.Flag(metavar="R")] = 50,
-    records: Annotated[int | None, p.whole(2)] = None,
-    confidence: p.Confidence = 0.95,
+    records: Annotated[p.Count, Field(ge=2)] | None = None,
+    confidence: Annotated[Number, Field(ge=0.5, lt=1), p.Flag(metavar="C")] = 0.95,
     delta: p.Delta = 1e-5,
     model: p.Model = "embedded",
     source: p.SourceName = "auto",
@@ -87,8 +94,6 @@ def audit(
     results: p.Results | None = None,
     options: p.Options | None = None,
     plugins: p.Plugins = (),
-    train_records: Annotated[p.Count | None, p.HIDDEN] = None,
-    covered_queries: Annotated[p.Count | None, p.HIDDEN] = None,
     shots: Annotated[p.Shots, p.HIDDEN] = 4,
     progress: Annotated[bool, p.HIDDEN] = True,
 ) -> Audits:
@@ -113,22 +118,17 @@ def audit(
     noise_resamples: noise resamples of a run that has no formula (default: 50).
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
-    covered_queries: Q that the epsilon of an exactly audited answer mechanism covers; None: what is asked.
-    train_records: of an exact audit, of a class; None: all.
     """
-    if exact:
-        if access != "white-box" or records is not None:
-            raise UsageError(
-                "An exact audit sees the noisy releases of the row's own records; leave --access and --records out."
-            )
-    else:
-        if suite is not None:
-            raise UsageError(
-                "--suite goes with --exact, which audits the rows of a suite; add --exact, or leave it out."
-            )
-        given = {"--queries": queries != "own", "--other-records": other_records != "alone", "--copies": copies > 1}
-        if alone := [flag for flag, is_given in given.items() if is_given]:
-            raise UsageError(f"{alone[0]} goes with --exact, which audits one canary; add --exact, or leave it out.")
+    if results is None and call.COMMAND.get():  # a program may keep nothing
+        results = DEFAULT_RESULTS
+    if exact and (access != "white-box" or records is not None):
+        raise UsageError(
+            "An exact audit sees the noisy releases of the row's own records; leave --access and --records out."
+        )
+    given = {"--suite": suite is not None, "--queries": queries != "own", "--other-records": other_records != "alone"}
+    given |= {"--copies": copies > 1, "--limit": test_records is not None}
+    if not exact and (alone := [flag for flag, is_given in given.items() if is_given]):
+        raise UsageError(f"{alone[0]} goes with --exact; add --exact, or leave it out.")
     adversary, files = (other_records, queries, copies), p.as_list(plugins)
     if suite is not None:
         if options:
@@ -154,8 +154,6 @@ def audit(
             "delta": delta,
             "shots": shots,
             "test_records": test_records or _ASKED_RECORDS,
-            "train_records": train_records,
-            "queries": covered_queries,
             "tasks": [task],
             "mechanisms": [{"name": owner.name, "options": own}],
         }
@@ -187,18 +185,33 @@ def audit(
 def _exact(
     selection: Selection, adversary: tuple[Deal, Asked, int], results: Path | str | None, progress: bool
 ) -> Audits:
-    """Raises UsageError where no row can be audited."""
-    cells, skipped = _rows(selection, adversary[1])
-    made, failed = _audited_rows(selection, cells, adversary, results, progress)
-    notes = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
+    """Each audit is written as soon as it is there. Raises UsageError where no row can be audited."""
+    tell = message if progress else lambda text: None
+    bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
+    cells, skipped = _rows(selection, bench, adversary[1])
+    for cell in cells:
+        job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
+        try:
+            there = None if results is None else store.stored(Path(results), job.attempt, message, job.task)
+            if there is None:
+                tell(f"dpicl: {job}")
+                report = count_progress() if progress else silent
+                there = exact_audit(job, bench.model(cell.model), bench.outputs(), report)
+                if results is not None:
+                    tell(f"dpicl: {store.write(Path(results), there)}")
+            made.append(there)
+        except UsageError as error:
+            failed.append(f"{job}: {error}")
+            tell(f"dpicl: {failed[-1]}")
+    left_out = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not made:
-        raise UsageError("; ".join([*failed, *notes]) or f"No row of {selection.asked} has noise to be audited.")
-    return Audits(made, (*(f"failed: {each}" for each in failed), *notes))
+        raise UsageError("; ".join([*failed, *left_out]) or f"No row of {selection.asked} has noise to be audited.")
+    return Audits(made, (*(f"failed: {each}" for each in failed), *left_out))
 
 
-def _rows(selection: Selection, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
+def _rows(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
     """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
-    bench, first, skipped = Workbench(selection.mechanisms), dict[tuple[object, ...], Cell](), dict[str, str]()
+    first, skipped = dict[tuple[object, ...], Cell](), dict[str, str]()
     for cell in selection.cells:
         reason = reason_against(bench.mechanism(cell), Task.without_records(cell.task), cell.epsilon, asked)
         if reason is not None:
@@ -210,52 +223,14 @@ def _rows(selection: Selection, asked: Asked) -> tuple[list[Cell], dict[str, str
     return list(first.values()), skipped
 
 
-def _audited_rows(
-    selection: Selection,
-    cells: Sequence[Cell],
-    adversary: tuple[Deal, Asked, int],
-    results: Path | str | None,
-    progress: bool,
-) -> tuple[list[AttackResult], list[str]]:
-    """(every audit, what could not be made and why). Each is written as soon as it is there."""
-    tell = message if progress else lambda text: None
-    bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
-    for cell in cells:
-        job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
-        try:
-            there = None if results is None else store.stored(Path(results), job.attempt, message, job.task)
-            if there is None:
-                tell(f"dpicl: {job}")
-                report = count_progress() if progress else silent
-                there = exact_audit(job, bench.model(cell.model), bench.outputs(), report)
-                if results is not None:
-                    tell(f"dpicl: {store.write(Path(results), there)}")
-        except UsageError as error:
-            failed.append(f"{job}: {error}")
-            tell(f"dpicl: {failed[-1]}")
-            continue
-        made.append(there)
-    return made, failed
-
-
-def _show_exact(results: Sequence[AttackResult], notes: Sequence[str]) -> None:
-    """One row an audit, what the columns mean, and which proved epsilon is refuted."""
-    output.emit_table(_EXACT_COLUMNS, [_exact_row(result) for result in results])
-    output.emit(
+def _exact_blocks(found: Audits) -> list[Block]:
+    meaning = (
         f"audited: {ATTAINED}, without sampling error (of several copies: beside what group privacy proves); share: of"
         " what is proved; of the bound: root mean square over releases of how far the canary moves one, as a share of"
         " the move (sum) or range (choice) that is paid for; label only: the same where only the winner of every vote"
         " is seen."
     )
-    for note in dict.fromkeys([*(note for result in results for note in result.notes), *notes]):
-        output.emit(f"note: {note}")
-    for result in results:
-        if reason := failure(result):
-            own = result.subject
-            output.emit(
-                f"FAILED: {own.mechanism} on {own.task} at epsilon = {own.epsilon:g}: {reason}; the mechanism does not"
-                f" do what its events say. `dpicl check {own.mechanism}` looks for the reason."
-            )
+    return [text_table(_EXACT_COLUMNS, map(_exact_row, found), keep=3), *notes([meaning])]
 
 
 def _exact_row(result: AttackResult) -> list[str]:
@@ -281,24 +256,16 @@ def _exact_row(result: AttackResult) -> list[str]:
     ]
 
 
-def _show_sampled(results: Sequence[AttackResult]) -> None:
+def _sampled_blocks(found: Audits) -> list[Block]:
     columns = ("target ε", "claimed", "proved", "audited", "TPR", "FPR", "method")
-    output.emit_table(columns, [_sampled_row(result) for result in results], title=_title(results[0]))
-    first = results[0]
+    first = found[0]
     assert first.bound is not None
     judged = first.bound.decision.trials_in if first.bound.decision else 0
-    output.emit(
+    meaning = (
         f"audited: a lower bound at {first.bound.confidence:.0%} confidence over samples and noise; of"
-        f" {output.count(first.settings['runs'], 'run')} on each side {judged} judged, and the others chose the rule."
+        f" {count(first.settings['runs'], 'run')} on each side {judged} judged, and the others chose the rule."
     )
-    for note in dict.fromkeys(note for result in results for note in result.notes):
-        output.emit(f"note: {note}")
-    for result in results:
-        if reason := failure(result):
-            output.emit(
-                f"FAILED: epsilon = {result.subject.epsilon:g}: {reason}; the mechanism does not do what its events"
-                f" say. `dpicl check {result.subject.mechanism}` looks for the reason."
-            )
+    return [text_table(columns, map(_sampled_row, found), _title(first)), *notes([meaning])]
 
 
 def _title(result: AttackResult) -> str:
@@ -306,7 +273,7 @@ def _title(result: AttackResult) -> str:
     options = " ".join(f"{name}={value}" for name, value in subject.options.items())
     return (
         f"{subject.mechanism} on {subject.task} ({subject.source}), {result.access}, {model_name(subject.model)},"
-        f" {output.count(subject.members, 'record')}, δ = {subject.delta:g}; {options}"
+        f" {count(subject.members, 'record')}, δ = {subject.delta:g}; {options}"
     )
 
 

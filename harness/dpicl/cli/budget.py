@@ -8,13 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from dpicl.api.parameters import Delta, Epsilon, Flag, OnePath, Text, verb
-from dpicl.cli import output
+from dpicl.api.parameters import Delta, Epsilon, Flag, OnePath, verb
+from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.files import put_whole
 from dpicl.core.json_text import plain
 from dpicl.core.messages import rounded_up
 from dpicl.own.budget import document, read_standings, set_limit
+from dpicl.tables.document import Block, notes, text_table
+
+_SETS = ["private set", "releases", "sum of epsilons", "sum of deltas", "limit", "epsilon together", "delta"]
+_RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta"]
+_MEANING = (
+    "The limit applies to the sums, which hold even where a release was chosen after looking at an earlier one. epsilon"
+    " together (composition) holds only if the settings of all releases were chosen beforehand."
+)
 
 
 def _row(each: dict[str, Any]) -> list[str]:
@@ -29,47 +37,33 @@ def _row(each: dict[str, Any]) -> list[str]:
     ]
 
 
-def _show(found: list[dict[str, Any]], given: Mapping[str, Any]) -> None:
+def _release(entry: dict[str, Any]) -> list[str]:
+    made = [str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")]
+    return [entry["when"], *made, rounded_up(entry["epsilon"]), f"{entry['delta']:g}"]
+
+
+def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
+    document = {"private_sets": found}
     if not found:
-        output.emit("Nothing was released with secure noise on this machine.")
-        return
-    columns = ["private set", "releases", "sum of epsilons", "sum of deltas", "limit", "epsilon together", "delta"]
-    output.emit_table(columns, [_row(each) for each in found])
+        return Answer(document, ["Nothing was released with secure noise on this machine."])
+    blocks: list[Block] = [text_table(_SETS, map(_row, found))]
     for each in found if given.get("private_set") is not None else ():
-        charges = [entry for entry in each["entries"] if entry["kind"] == "charge"]
-        output.emit("")
-        output.emit_table(
-            ["when", "mechanism", "task", "model", "epsilon", "delta"],
-            [
-                [
-                    entry["when"],
-                    *(str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")),
-                    rounded_up(entry["epsilon"]),
-                    f"{entry['delta']:g}",
-                ]
-                for entry in charges
-            ],
-        )
-    output.emit(
-        "\nThe limit applies to the sums, which hold even where a release was chosen after looking at an earlier one."
-        " epsilon together (composition) holds only if the settings of all releases were chosen beforehand."
-    )
-    for each in found:
-        if each["total_epsilon"] is not None and each["sum_epsilon"] >= each["total_epsilon"]:
-            name = each["private_set"]
-            output.emit(
-                f"{name}: the limit is spent, so nothing more will be released;"
-                f" `dpicl budget --private-set {shlex.quote(name)} --total-epsilon E --raise` raises it."
-            )
+        blocks.append(text_table(_RELEASES, [_release(one) for one in each["entries"] if one["kind"] == "charge"]))
+    spent = [
+        f"{each['private_set']}: the limit is spent, so nothing more will be released; `dpicl budget --private-set"
+        f" {shlex.quote(each['private_set'])} --total-epsilon E --raise` raises it."
+        for each in found
+        if each["total_epsilon"] is not None and each["sum_epsilon"] >= each["total_epsilon"]
+    ]
+    return Answer(document, [*blocks, *notes([_MEANING, *spent])])
 
 
 @verb(
     "dpicl budget --private-set tickets --export tickets.json",
-    show=_show,
-    document=lambda found, given: {"private_sets": found},
+    answer=_answer,
 )
 def budget(
-    private_set: Annotated[Text | None, Flag(name="--private-set", metavar="NAME")] = None,
+    private_set: Annotated[str | None, Flag(name="--private-set", metavar="NAME")] = None,
     *,
     total_epsilon: Epsilon | None = None,
     delta: Delta | None = None,

@@ -10,14 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dpicl.api.parameters import Models, Tasks, as_list, verb
-from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.core.errors import ResultError, require_known
 from dpicl.core.locks import abandoned, folder_bytes, remove_abandoned
+from dpicl.core.messages import count
 from dpicl.core.paths import models_folder
 from dpicl.data.task import list_tasks
 from dpicl.releasing.output_cache import Collection, collections, outputs_folder
 from dpicl.releasing.output_cache import clear as clear_outputs
+from dpicl.tables.document import Block, text_table
 
 
 @verb("dpicl cache --clear --task samsum")
@@ -39,23 +40,19 @@ def cache(
         removed, freed = clear_outputs(tasks=tasks, models=models), 0
         if not tasks and not models:
             with _readable():
-                freed = sum(map(remove_abandoned, _places()))
-        return Answer({"removed": removed, "abandoned_bytes": freed}, lambda: _show_cleared(removed, freed))
+                freed = remove_abandoned(models_folder())
+        said = [f"Removed {count(removed, 'output')}."]
+        said += [f"Removed {freed / 1e6:.1f} MB that killed processes had left."] if freed else []
+        return Answer({"removed": removed, "abandoned_bytes": freed}, said)
     held = [one for one in collections() if one.task in (tasks or [one.task]) and one.model in (models or [one.model])]
     with _readable():
-        left = {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
+        left = {path: folder_bytes(path) for path in abandoned(models_folder())}
     found = [{"path": path, "bytes": size} for path, size in left.items()]
     document = {"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found}
-    return Answer(document, lambda: _show(held, left))
+    return Answer(document, _shown(held, left))
 
 
-def _show_cleared(removed: int, freed: int) -> None:
-    output.emit(f"Removed {output.count(removed, 'output')}.")
-    if freed:
-        output.emit(f"Removed {freed / 1e6:.1f} MB that killed processes had left.")
-
-
-def _show(held: Sequence[Collection], left: Mapping[Path, int]) -> None:
+def _shown(held: Sequence[Collection], left: Mapping[Path, int]) -> Iterator[Block | str]:
     rows = [
         [
             one.model,
@@ -68,21 +65,16 @@ def _show(held: Sequence[Collection], left: Mapping[Path, int]) -> None:
         for one in held
     ]
     if held:
-        output.emit_table(["model", "task", "what", "outputs", "size", "newest"], rows)
+        yield text_table(["model", "task", "what", "outputs", "size", "newest"], rows)
         about = "readable by you alone; derived from private records. Clear: dpicl cache --clear"
-        output.emit(f"In {outputs_folder()}, {about}")
+        yield f"In {outputs_folder()}, {about}"
     else:
-        output.emit("The cache of model outputs is empty.")
+        yield "The cache of model outputs is empty."
     if left:
-        output.emit(
-            f"Killed processes left {output.count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
+        yield (
+            f"Killed processes left {count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
             f" {', '.join(map(str, left))}. Remove: dpicl cache --clear"
         )
-
-
-def _places() -> list[Path]:
-    """Where temporary folders are made."""
-    return [models_folder()]
 
 
 @contextmanager

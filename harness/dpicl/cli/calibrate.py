@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from dpicl.api import parameters as p
-from dpicl.cli import output
 from dpicl.cli.account import accounted
+from dpicl.cli.output import Answer
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import rounded_down, rounded_up
@@ -25,44 +25,39 @@ from dpicl.privacy.calibration import Calibration, slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import loose
 from dpicl.releasing.release import calibrate_mechanism, per_query_epsilon
+from dpicl.tables.document import notes, text_table
 
 
-def _show(answer: dict[str, Any], given: Mapping[str, Any]) -> None:
-    proved = "proved" if answer["mode"] == "proved" else "by the authors' accounting"
-    if answer["knob"] is None:
-        output.emit(
-            f"{answer['mechanism']} has no knob: epsilon = {rounded_up(answer['epsilon_upper'])} whatever the target."
-        )
-        return
-    output.emit(
-        f"{answer['mechanism']} on {answer['task']}: {answer['knob']} = {answer['noise']:.6g}"
-        f" for epsilon = {answer['epsilon']:g} at delta = {answer['delta']:.3g}"
-        f" ({proved}: {rounded_up(answer['epsilon_upper'], 5)}, neighbours:"
-        f" {answer['neighbours'].replace('/', ' or ')})"
-    )
-    if len(set(answer["noise_by_label"].values())) > 1:
-        own = ", ".join(f"{label} {value:.6g}" for label, value in answer["noise_by_label"].items())
-        output.emit(f"of each label, whose epsilon is the same: {own}")
-    output.emit(f"options: {' '.join(f'{name}={value}' for name, value in answer['options'].items())}")
-    smallest = min(answer["sizes"].values())
-    if answer["epsilon_per_query"] is not None:
-        alone = f"one of them alone is proved to cost epsilon = {rounded_up(answer['epsilon_per_query'])}"
-        output.emit(f"records: {smallest}; queries: {answer['queries']}, {alone}")
+def _answer(found: dict[str, Any], given: Mapping[str, Any]) -> Answer:
+    proved = "proved" if found["mode"] == "proved" else "by the authors' accounting"
+    if found["knob"] is None:
+        cost = rounded_up(found["epsilon_upper"])
+        return Answer(found, [f"{found['mechanism']} has no knob: epsilon = {cost} whatever the target."])
+    by_label, smallest = found["noise_by_label"], min(found["sizes"].values())
+    facts = {
+        found["knob"]: f"{found['noise']:.6g}",
+        "ε": f"{found['epsilon']:g} at δ = {found['delta']:.3g} ({proved}: {rounded_up(found['epsilon_upper'], 5)})",
+        "neighbours": found["neighbours"].replace("/", " or "),
+        "of each label": ", ".join(f"{label} {value:.6g}" for label, value in by_label.items()),
+        "options": " ".join(f"{name}={value}" for name, value in found["options"].items()),
+    }
+    if len(set(by_label.values())) < 2:
+        del facts["of each label"]
+    if found["epsilon_per_query"] is not None:
+        facts |= {"records": str(smallest), "queries": str(found["queries"])}
+        facts["one query alone"] = f"proved to cost epsilon = {rounded_up(found['epsilon_per_query'])}"
     else:
-        groups = f"{len(answer['sizes'])} groups, the smallest of {smallest}"
-        output.emit(f"records: {groups}; shots: {sum(answer['shots'].values())}")
-    if answer["slack"] is not None:
-        lower = answer["epsilon_upper"] / answer["slack"]
-        output.emit(
-            f"slack: {answer['slack']:.3f} (some mechanism with these events costs epsilon = {rounded_down(lower)})"
-        )
-    for name, value in answer["accountants"].items():
-        output.emit(f"  {name}: {value}")
-    for note in answer["notes"]:
-        output.emit(f"note: {note}")
+        facts["records"] = f"{len(found['sizes'])} groups, the smallest of {smallest}"
+        facts["shots"] = str(sum(found["shots"].values()))
+    if found["slack"] is not None:
+        lower = rounded_down(found["epsilon_upper"] / found["slack"])
+        facts["slack"] = f"{found['slack']:.3f} (some mechanism with these events costs epsilon = {lower})"
+    facts |= {f"  {name}": str(value) for name, value in found["accountants"].items()}
+    table = text_table([found["mechanism"], f"on {found['task']}"], facts.items())
+    return Answer(found, [table, *notes(found["notes"])])
 
 
-@p.verb("dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000", show=_show)
+@p.verb("dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000", answer=_answer)
 def calibrate(
     mechanism: Annotated[GivenMechanism, p.OneMechanism],
     *,

@@ -10,40 +10,32 @@ from typing import Annotated, Any
 
 from dpicl.api import parameters as p
 from dpicl.api.tables import Findings
-from dpicl.cli import apart, output
+from dpicl.cli import apart
+from dpicl.cli.output import Answer
 from dpicl.conformance.kit import CheckFinding, check_mechanism
 from dpicl.core.errors import ResultError
-from dpicl.core.messages import message
+from dpicl.core.messages import count, message
 from dpicl.mechanism import checked
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.registry import load_plugin
+from dpicl.tables.document import Block, text_table
 
 
-def _show(found: Findings, given: Mapping[str, Any]) -> None:
+def _answer(found: Findings, given: Mapping[str, Any]) -> Answer:
+    documents, shown = [], list[Block | str]()
     for name, (tasks, findings) in found.own.items():
-        output.emit_table(["check", "", "seen"], [[f.check, f.status, f.why] for f in findings], title=name)
         failures = sum(finding.status == "failed" for finding in findings)
-        end = f"{output.count(failures, 'check')} failed" if failures else "all checks passed"
-        output.emit(f"{name}: {end}{' on ' if tasks else ''}{', '.join(tasks)}")
-
-
-def _document(found: Findings, given: Mapping[str, Any]) -> dict[str, Any]:
-    documents = [
-        {
-            "mechanism": name,
-            "ok": all(finding.status != "failed" for finding in findings),
-            "tasks": tasks,
-            "checks": [asdict(finding) for finding in findings],
-        }
-        for name, (tasks, findings) in found.own.items()
-    ]
-    return {"ok": found.ok, "seed": found.seed, "mechanisms": documents}
+        checks = [asdict(finding) for finding in findings]
+        documents.append({"mechanism": name, "ok": not failures, "tasks": tasks, "checks": checks})
+        shown.append(text_table(["check", "", "seen"], [[f.check, f.status, f.why] for f in findings], name))
+        end = f"{count(failures, 'check')} failed" if failures else "all checks passed"
+        shown.append(f"{name}: {end}{' on ' if tasks else ''}{', '.join(tasks)}")
+    return Answer({"ok": found.ok, "seed": found.seed, "mechanisms": documents}, shown, 0 if found.ok else 1)
 
 
 @p.verb(
     "dpicl check voting --task agnews",
-    show=_show,
-    document=_document,
+    answer=_answer,
     apart=lambda given: apart.SILENCE_SECONDS,  # whatever a plug-in does to its process, it passes only by a verdict
 )
 def check(

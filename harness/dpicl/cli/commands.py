@@ -1,34 +1,40 @@
 """Makes the commands of `dpicl` from the annotated functions of its verbs, by typer.
 
 Of the two libraries that do this, typer shows the program's help in .2 s of CPU and cyclopts in .7 s; both read only
-annotations of their own, so a flag reaches typer as text, and dpicl.api.parameters reads and checks it.
+annotations of their own, so a flag reaches typer as text, and dpicl.api.verbs reads and checks it.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import json
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 import typer.core
 
-from dpicl.api.parameters import Parameter, Verb, parameters
-from dpicl.cli import meanings, output
+from dpicl.cli import output
 from dpicl.cli.apart import run_apart
 from dpicl.core.errors import UsageError, require_known, unknown
 from dpicl.core.messages import capitalized, message
+
+if TYPE_CHECKING:
+    from dpicl.api.verbs import Parameter, Verb
 
 #: Name -> (module:function, what it does).
 Verbs = Mapping[str, tuple[str, str]]
 JSON = "one JSON document on stdout, messages on stderr"
 CONFIG = "YAML file with parameters, by the names of their flags; flags that are given win"
+#: (command, former name of a flag) -> its name; taken for one more release.
+_RENAMED = {
+    ("run", "--again"): "--rerun-stale",
+    ("audit", "--deal"): "--other-records",
+    ("audit", "--asked"): "--queries",
+}
 
 
 @dataclass(frozen=True)
@@ -52,20 +58,12 @@ class Call:
 
     def _run(self) -> int:
         found = inspect.unwrap(self.function)(**self.given)  # its arguments were checked where they were read
-        answer = found if isinstance(found, output.Answer) else self._answer(found)
+        answer = found if isinstance(found, output.Answer) else self.verb.answer(found, self.given)
         if self.json:
             output.emit_json(answer.document)
         else:
-            answer.show()
+            output.emit(answer.shown)
         return answer.code
-
-    def _answer(self, found: Any) -> output.Answer:
-        show, document = self.verb.show, self.verb.document
-        assert show is not None
-        code = getattr(found, "code", 0 if getattr(found, "ok", True) else 1)
-        return output.Answer(
-            found if document is None else document(found, self.given), lambda: show(found, self.given), code
-        )
 
 
 def load(place: str) -> Callable[..., Any]:
@@ -89,7 +87,7 @@ def build(verbs: Verbs, wanted: Collection[str], description: str, epilog: str, 
 
     def root(shown: Annotated[bool, typer.Option("--version", help="show the version", is_eager=True)] = False) -> None:
         if shown:
-            output.emit(f"dpicl {version()}")
+            output.emit([f"dpicl {version()}"])
             raise typer.Exit
 
     app.callback(invoke_without_command=True)(root)
@@ -124,17 +122,16 @@ def _not_loaded() -> None:
 
 
 def _add(owner: typer.Typer, name: str, last: str, function: Callable[..., Any], help: str) -> None:
+    from dpicl.api.verbs import parameters  # and pydantic, which `dpicl --help` does without
+
     known = parameters(function)
     verb: Verb = vars(function)["verb"]
 
     def call(context: typer.Context, **texts: Any) -> Call:
         as_json = texts.pop("json")
-        given = {**(verb.defaults or {}), **_config(texts.pop("config"), name, known)}
-        for key, text in texts.items():
-            if text not in (None, False, [], ()):
-                given[key] = (
-                    True if text is True else _read(known[key], [text] if isinstance(text, str) else text, name)
-                )
+        written = _config(texts.pop("config"), name, known)
+        written |= {key: text for key, text in texts.items() if text not in (None, False, [], ())}
+        given = {key: _checked(known[key], text, name) for key, text in written.items()}
         if verb.rest:
             given[verb.rest] = list(context.args)
         for each in known.values():
@@ -162,9 +159,9 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 def _typed(each: Parameter, verb: Verb) -> inspect.Parameter:
     """A parameter as typer takes it: a switch, a text, or several texts."""
     flag, kind, default = each.flag, str | None, None
-    if flag.switch:
+    if each.switch:
         kind, default = bool, False  # type: ignore[assignment]
-    elif flag.gather is not None:
+    elif flag.several:
         kind, default = list[str], []  # type: ignore[assignment]
     offered = None if flag.complete is None else _offering(flag.complete)
     if each.positional:
@@ -173,7 +170,7 @@ def _typed(each: Parameter, verb: Verb) -> inspect.Parameter:
         needed = " (required)" if each.required or each.name in verb.needs else ""
         about = typer.Option(
             each.written,
-            metavar=None if flag.switch else each.placeholder,
+            metavar=None if each.switch else each.placeholder,
             help=flag.help + needed,
             autocompletion=offered,
             show_default=False,
@@ -194,15 +191,15 @@ def _offering(complete: Callable[[], Iterable[str]] | str) -> Callable[[str], li
     return offer
 
 
-def _read(each: Parameter, texts: Sequence[str], name: str) -> Any:
+def _checked(each: Parameter, written: Any, name: str) -> Any:
     try:
-        return each.parsed(texts)
+        return each.checked(written)
     except ValueError as error:
         raise UsageError(f"Argument {each.written} {error}; see `dpicl {name} --help`.") from None
 
 
 def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict[str, Any]:
-    """The parameters of a file, as if each had been written as a flag."""
+    """The parameters of a file: parameter -> what is written there."""
     if path is None:
         return {}
     from dpicl.core import strict_yaml
@@ -216,38 +213,18 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
     for key, value in data.items():
         word = str(key).replace("_", "-").lower()
         require_known(f"parameter of `dpicl {name}` in {path}", [word], flags)
-        each = flags[word]
-        if each.flag.switch:
-            if not isinstance(value, bool):
-                raise UsageError(f"{path}: {word} must be true or false.")
-            found[each.name] = value
-        elif value is not None:
-            found[each.name] = _read(each, list(_words(value)), name)
+        if value is not None:
+            found[flags[word].name] = value
     return found
 
 
-def _words(value: Any) -> Iterator[str]:
-    """A value of YAML as it would be written on the command line."""
-    if isinstance(value, dict):
-        yield from (f"{key}={word}" for key, one in value.items() for word in _words(one))
-    elif isinstance(value, list):
-        yield from (word for one in value for word in _words(one))
-    elif isinstance(value, str):
-        yield value
-    else:
-        yield "inf" if value == math.inf else json.dumps(value)
-
-
 def parse(program: Any, argv: Sequence[str], verbs: Verbs) -> Call | None:
-    """Reads a command line; None where help or the version was shown. Raises UsageError, with the command or flag that
-    is meant for one that there is not."""
+    """Reads a command line; None where help or the version was shown. Raises UsageError."""
     firsts = list(dict.fromkeys(name.partition(" ")[0] for name in verbs))
     if not argv:
         raise UsageError("A command is missing; see `dpicl --help`.")
     if not argv[0].startswith("-") and argv[0] not in firsts:
-        raise _meant("command", argv[0], firsts, meanings.COMMANDS)
-    if said := meanings.GONE.get(" ".join(argv[:2])):
-        raise UsageError(said)
+        raise unknown("command", argv[0], firsts)
     try:
         found = program.main(args=list(argv), prog_name="dpicl", standalone_mode=False)
     except typer.TyperException as error:
@@ -269,23 +246,13 @@ def _explain(error: typer.TyperException, argv: Sequence[str]) -> NoReturn:
                 f"'{written}' is not a flag of dpicl itself (--help and --version are); a command's flags follow it, as"
                 " in `dpicl run SUITE --epsilon 1`, and `dpicl COMMAND --help` lists them."
             ) from None
-        raise _meant("flag", name, [*flags, "--help"], meanings.FLAGS) from None
+        raise unknown("flag", name, [*flags, "--help"]) from None
     said = error.format_message().rstrip(".").replace("Missing argument", "Missing")
     raise UsageError(f"{capitalized(said)}; see `{path} --help`.") from None
 
 
-def _meant(kind: str, name: str, known: Sequence[str], meanings: Mapping[str, str]) -> UsageError:
-    """`unknown`, with what somebody means who writes the name: a name of ours, or a sentence."""
-    meaning = meanings.get(name.lower(), "")
-    if meaning in known:
-        return UsageError(f"Unknown {kind} '{name}'. Did you mean '{meaning}'? Known: {', '.join(sorted(known))}.")
-    if " " in meaning:
-        return UsageError(f"Unknown {kind} '{name}'. {meaning} Known: {', '.join(sorted(known))}.")
-    return unknown(kind, name, known)
-
-
 def spoken(argv: Sequence[str], verbs: Verbs) -> list[str]:
-    """The command line with what other programs, or earlier versions, call a flag in our words."""
+    """The command line with `help` and `version` as flags, and flags by their present names."""
     words = list(argv)
     if words[:1] == ["help"]:
         return [*words[1:2], "--help"] if words[1:2] and words[1] in verbs else ["--help"]
@@ -297,7 +264,7 @@ def spoken(argv: Sequence[str], verbs: Verbs) -> list[str]:
 def _renamed(word: str, command: str) -> str:
     """A word of the command line with the present name of a flag that had another one, which is said on stderr."""
     flag, equals, value = word.partition("=")
-    if not (name := meanings.RENAMED.get((command, flag))):
+    if not (name := _RENAMED.get((command, flag))):
         return word
     message(f"dpicl: {flag} is now called {name}; the old name will go in the next release.")
     return name + equals + value

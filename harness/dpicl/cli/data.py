@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from dpicl.api import parameters as p
-from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.core.errors import DataError, UsageError
 from dpicl.core.messages import message
@@ -18,6 +18,7 @@ from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.tables import SUFFIXES, fields_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.scaffold.own_task import own_spec
+from dpicl.tables.document import Block, text_table
 
 _PRIVATE = "These are counts of private records: for you, and not for publication."
 #: Labels of which a table has the numbers; JSON has all.
@@ -27,7 +28,7 @@ _SEED = 0
 
 @p.verb("dpicl data train.csv --test test.csv --labels 0=billing,1=refund")
 def data(
-    what: Annotated[str | Path, p.Flag(metavar="TASK_OR_FILE", read=str)],
+    what: Annotated[str | Path, p.Flag(metavar="TASK_OR_FILE")],
     *,
     source: p.SourceName = "auto",
     plugins: p.Plugins = (),
@@ -63,7 +64,7 @@ def data(
         found, counts = task_counts(name, source)
         source = found  # type: ignore[assignment]
     document = {"what": name, "source": source, "ok": counts.good, **asdict(counts)}
-    return Answer(document, lambda: _show(name, source, counts), 0 if counts.good else 1)
+    return Answer(document, _shown(name, source, counts), 0 if counts.good else 1)
 
 
 def _is_file(name: str) -> bool:
@@ -106,23 +107,22 @@ def summary(name: str) -> str:
     return f"local records: {numbers}{dropped}"
 
 
-def _show(name: str, source: str, counts: DataCounts) -> None:
+def _shown(name: str, source: str, counts: DataCounts) -> Iterator[Block | str]:
     columns = ["", "records", "labels", "words (5%, median, 95%, longest)", "repeated", "wrong"]
-    output.emit_table(columns, [_row(each) for each in counts.splits], f"{name}, {source} records")
+    yield text_table(columns, map(_row, counts.splits), f"{name}, {source} records")
     for each in counts.splits:
         if each.labels:
-            output.emit(f"{each.split}: {_labels(each)}")
+            yield f"{each.split}: {_labels(each)}"
         for what, lines in each.faults.items():
-            output.emit(f"{each.split}, {each.unit} {ranges(lines, None)}: {what}")
+            yield f"{each.split}, {each.unit} {ranges(lines, None)}: {what}"
         if each.contradicting:
-            output.emit(f"{each.split}, {each.unit} {ranges(each.contradicting)}: repeated with another label")
+            yield f"{each.split}, {each.unit} {ranges(each.contradicting)}: repeated with another label"
     if counts.leaks:
         unit = counts.splits[0].unit
-        output.emit(f"train, {unit} {ranges(counts.leaks)}: in the test records too; these are dropped from train")
+        yield f"train, {unit} {ranges(counts.leaks)}: in the test records too; these are dropped from train"
     if any(each.repeated for each in counts.splits):
-        output.emit("Repeated records are dropped: the first of them stays.")
-    for problem in counts.problems:
-        output.emit(f"Problem: {problem}.")
+        yield "Repeated records are dropped: the first of them stays."
+    yield from (f"Problem: {problem}." for problem in counts.problems)
     message(_PRIVATE)
 
 

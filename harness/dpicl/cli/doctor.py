@@ -16,11 +16,11 @@ from pathlib import Path
 
 from dpicl import models
 from dpicl.api.parameters import Results, verb
-from dpicl.cli import output
 from dpicl.cli.data import summary
 from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError
 from dpicl.core.extras import install
+from dpicl.core.messages import count
 from dpicl.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.core.plugins import version_of
 from dpicl.data.config import list_tasks, load_config, source_spec
@@ -29,6 +29,7 @@ from dpicl.data.sources import resolve
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import embeddings
 from dpicl.results import manifest
+from dpicl.tables.document import text_table
 
 #: A run of the quick suite writes less; the embedded model's cache takes about half of it.
 _LEAST_FREE_GB = 2.0
@@ -54,14 +55,10 @@ def doctor(*, results: Results = DEFAULT_RESULTS) -> Answer:
     """
     checks = examine(Path(results))
     good = all(check.ok for check in checks)
-
-    def show() -> None:
-        rows = [["ok" if check.ok else "MISSING", check.name, check.found, check.remedy] for check in checks]
-        output.emit_table(["", "what", "found", "to change it"], rows)
-        output.emit("Everything that the default run needs is there." if good else "Something is missing; see above.")
-
+    rows = [["ok" if check.ok else "MISSING", check.name, check.found, check.remedy] for check in checks]
+    end = "Everything that the default run needs is there." if good else "Something is missing; see above."
     document = {"ok": good, "checks": [asdict(check) for check in checks]}
-    return Answer(document, show, 0 if good else 1)
+    return Answer(document, [text_table(["", "what", "found", "to change it"], rows), end], 0 if good else 1)
 
 
 def examine(results: Path = DEFAULT_RESULTS) -> list[Check]:
@@ -86,9 +83,7 @@ def _software() -> Iterator[Check]:
 
 def _processor() -> Iterator[Check]:
     machine = manifest.machine()
-    yield Check(
-        "processor", True, f"{machine.cpu}, {output.count(machine.cores, 'core')}, {machine.memory_mb / 1024:.1f} GB"
-    )
+    yield Check("processor", True, f"{machine.cpu}, {count(machine.cores, 'core')}, {machine.memory_mb / 1024:.1f} GB")
     try:
         import torch
     except ModuleNotFoundError:
@@ -118,20 +113,14 @@ def _metrics() -> Iterator[Check]:
     """METEOR matches synonyms of WordNet, which nltk downloads apart; without it the metric is left out."""
     if version_of("nltk") is None:
         return
-    there = _wordnet()
-    remedy = "" if there else "python -m nltk.downloader wordnet"
-    yield Check("WordNet", True, "found" if there else "missing (METEOR is left out)", remedy)
-
-
-def _wordnet() -> bool:
-    """Whether nltk finds WordNet, unpacked or as the zip file that its downloader writes."""
     import nltk
 
-    for place in ("corpora/wordnet", "corpora/wordnet.zip/wordnet/"):
+    there = False
+    for place in ("corpora/wordnet", "corpora/wordnet.zip/wordnet/"):  # unpacked, or as its downloader writes it
         with suppress(LookupError):
-            nltk.data.find(place)
-            return True
-    return False
+            there |= bool(nltk.data.find(place))
+    remedy = "" if there else "python -m nltk.downloader wordnet"
+    yield Check("WordNet", True, "found" if there else "missing (METEOR is left out)", remedy)
 
 
 def _mechanisms() -> Iterator[Check]:

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from dpicl import models
-from dpicl.api.parameters import Count, Flag, Text, verb
-from dpicl.cli import output
+from dpicl.api.parameters import Count, Flag, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
@@ -18,6 +17,7 @@ from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.models.ginc import prepared
 from dpicl.models.weights import file_sha256
+from dpicl.tables.document import text_table
 
 #: Numbers of demonstrations that `shots` looks at.
 SHOTS = (0, 1, 2, 4, 8)
@@ -32,7 +32,7 @@ def ginc(
     step: Literal["prepare", "shots"],
     *,
     size: Literal["small", "4", "12", "16"] = "small",
-    device: Annotated[Text | None, Flag(metavar="D")] = None,
+    device: Annotated[str | None, Flag(metavar="D")] = None,
     test_records: Count | None = None,
     draws: Count | None = None,
 ) -> Answer:
@@ -51,7 +51,7 @@ def ginc(
     folder = prepared(size, models.device_of(device), train=True)
     digest = file_sha256(folder / "model.safetensors")
     document = {"size": size, "folder": folder, "sha256": digest}
-    return Answer(document, lambda: output.emit(f"{folder}\nsha256 {digest}"))
+    return Answer(document, [str(folder), f"sha256 {digest}"])
 
 
 def _shots(size: str, device: str | None, test_records: int | None, draws: int) -> Answer:
@@ -69,6 +69,5 @@ def _shots(size: str, device: str | None, test_records: int | None, draws: int) 
         repeated = evaluate(task, model, [nothing] * shots).scores["acc"]
         numbers = {"accuracy": float(np.mean(scores)), "deviation": float(np.std(scores)), "repeated": repeated}
         rows.append({"shots": shots, **numbers})
-    table = [[str(row.pop("shots")), *(f"{value:.3f}" for value in row.values())] for row in map(dict, rows)]
-    heads = ["shots", "accuracy", "std over draws", "one symbol repeated"]
-    return Answer(rows, lambda: output.emit_table(heads, table))
+    table = [[str(row["shots"]), *(f"{row[key]:.3f}" for key in numbers)] for row in rows]
+    return Answer(rows, [text_table(["shots", "accuracy", "std over draws", "one symbol repeated"], table)])

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dpicl.api import lists
 from dpicl.api.parameters import Plugins, verb
-from dpicl.cli import output
+from dpicl.cli.output import Answer
+from dpicl.tables.document import text_table
 
 #: What a table leaves to JSON, so that its lines stay short.
 _IN_JSON = {
-    "mechanisms": ("knob", "options", "published", "origin"),
+    "attacks": ("source",),
+    "mechanisms": ("knob", "options", "published", "source", "origin"),
     "suites": ("mechanisms",),
     "tasks": ("lm_eval", "version"),
 }
 
 
-def _show(rows: Sequence[dict[str, Any]], given: Mapping[str, Any]) -> None:
-    columns = [each for each in (rows[0] if rows else ["name"]) if each not in _IN_JSON.get(given["kind"], ())]
-    output.emit_table(columns, [[_text(row[column]) for column in columns] for row in rows])
-
-
-@verb("dpicl list mechanisms", show=_show)
+@verb("dpicl list mechanisms")
 def listing(
     kind: Literal["tasks", "mechanisms", "attacks", "models", "suites"],
     *,
     plugins: Plugins = (),
-) -> list[dict[str, Any]]:
-    """Everything of a kind that there is, a dictionary each.
+) -> Answer:
+    """Everything of a kind that there is.
 
     kind: what to list.
     """
     listed = getattr(lists, f"list_{kind}")
     rows: list[dict[str, Any]] = listed() if kind == "suites" else listed(plugins)
-    return rows
+    columns = [each for each in (rows[0] if rows else ["name"]) if each not in _IN_JSON.get(kind, ())]
+    return Answer(rows, [text_table(columns, ([_text(row[column]) for column in columns] for row in rows))])
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,6 @@ from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 from dpicl.api import parameters as p
-from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.data.config import load_config, task_folders
@@ -40,7 +39,7 @@ _REFUSED = {
 def lm_eval(
     words: Annotated[Sequence[str], p.HIDDEN] = (),
     *,
-    mechanism: Annotated[p.Text, p.OneMechanism, p.Flag(metavar="M")],
+    mechanism: Annotated[str, p.OneMechanism, p.Flag(metavar="M")],
     epsilon: p.Epsilon,
     delta: p.Delta = 1e-5,
     model: p.Model = "embedded",
@@ -71,7 +70,7 @@ def lm_eval(
     if code:
         raise UsageError("lm-evaluation-harness refused these words; its own message is above.")
     document, end = json.JSONDecoder().raw_decode(said.getvalue().lstrip())
-    return Answer(document, lambda: output.emit(said.getvalue().lstrip()[end:]))
+    return Answer(document, [said.getvalue().lstrip()[end:]])
 
 
 def _started(own: list[str], rest: list[str]) -> int:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dpicl import models
-from dpicl.api.parameters import Flag, LabelField, Labels, OnePath, Text, TextField, as_labels, verb
+from dpicl.api.parameters import Flag, LabelField, Labels, OnePath, TextField, as_labels, verb
 from dpicl.attacks.registry import load_attacks
-from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.core import paths
 from dpicl.core.errors import UsageError
@@ -50,7 +49,7 @@ _NEXT_OWN = (
 @verb("dpicl new mechanism noisy_vote --kind answers")
 def new(
     what: Literal["mechanism", "task", "attack", "model", "suite"],
-    name: Annotated[Text, Flag(metavar="NAME")],
+    name: Annotated[str, Flag(metavar="NAME")],
     *,
     kind: Literal["demonstrations", "answers", "prepared"] | None = None,
     train: Annotated[OnePath | None, Flag(name="--from")] = None,
@@ -99,13 +98,9 @@ def new(
     places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": folder}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}
     commands = [command.format(name=name, **quoted) for command in following]
-
-    def show() -> None:
-        output.emit(f"Wrote {', '.join(map(str, files))}")
-        for number, command in enumerate(commands):
-            output.emit(f"{'Next:' if number == 0 else '     '} {command}")
-
-    return Answer({"kind": what, "name": name, "files": files, "next": commands, **more}, show)
+    shown = [f"{'     ' if number else 'Next:'} {command}" for number, command in enumerate(commands)]
+    document = {"kind": what, "name": name, "files": files, "next": commands, **more}
+    return Answer(document, [f"Wrote {', '.join(map(str, files))}", *shown])
 
 
 def _taken(kind: str) -> Iterable[str]:

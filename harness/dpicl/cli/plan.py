@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Unpack
 
-from dpicl.api.parameters import Cells, Flag, SuiteName, read_number, verb
+from dpicl.api.parameters import Cells, Flag, SuiteName, verb
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
 from dpicl.cli.selecting import Shard, selected
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import message, suite_command
+from dpicl.core.field_types import Number
+from dpicl.core.messages import count, duration, message
 from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
@@ -23,8 +24,10 @@ from dpicl.plan.costs import Costs
 from dpicl.plan.headroom import Headroom, headrooms
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
+from dpicl.plan.suite import Changes
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
+from dpicl.tables.document import Block, Column, Table, make_table, notes, text_table
 
 
 @verb("dpicl plan quick --epsilon 1")
@@ -32,8 +35,8 @@ def plan(
     suite: SuiteName,
     *,
     shard: Shard | None = None,
-    detect: Annotated[float | None, Flag(metavar="DIFFERENCE", read=read_number)] = None,
-    power: Annotated[float | None, Flag(metavar="P", read=read_number)] = None,
+    detect: Annotated[Number | None, Flag(metavar="DIFFERENCE")] = None,
+    power: Annotated[Number | None, Flag(metavar="P")] = None,
     **cells: Unpack[Cells],
 ) -> Answer:
     """What `run` would do: cells, which of them are done, what the rest costs. Or, with `detect`, how much is needed.
@@ -88,27 +91,28 @@ def plan(
         ],
     }
 
-    def show() -> None:
-        shown = [cell for cell in selection.cells if cell.id not in left_out]
-        _plan_table(shown, status, {key: value.tokens for key, value in estimates.items()})
-        time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
+    def shown() -> Iterator[Block | str]:
+        cells = [cell for cell in selection.cells if cell.id not in left_out]
+        yield _plan_table(cells, status, {key: value.tokens for key, value in estimates.items()})
+        time_text = "time unknown until a cell has run" if total is None else f"about {duration(total)}"
         which = " with the stale ones" if found.stale else ""
         cost = f" ({tokens / 1e6:,.3g} million tokens{which}, {time_text} in one process)" if missing else ""
-        cells, stale = output.count(len(selection.cells), "cell"), f", {len(found.stale)} stale" if found.stale else ""
+        stale = f", {len(found.stale)} stale" if found.stale else ""
         fitting = f", {len(left_out)} skipped" if left_out else ""
         to_do = len(found.missing) - len(left_out)
-        output.emit(f"\n{cells}: {len(found.there)} done{stale}{fitting}, {to_do} to do{cost}.")
-        _headroom_table(headroom)
+        every = count(len(selection.cells), "cell")
+        yield f"{every}: {len(found.there)} done{stale}{fitting}, {to_do} to do{cost}."
+        yield from _headroom_table(headroom)
         for name, tasks, reason in _reasons(selection.cells, left_out):
-            output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
+            yield f"Skipped: {name} on {', '.join(tasks)}: {reason}"
         if found.stale:
-            output.emit(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
-            output.emit(f"Next: {stale_advice(str(suite))}.")
+            yield f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)})."
+            yield f"Next: {stale_advice(str(suite))}."
             return
         run = shlex.join(["dpicl", "run", *call.words(str(suite))])
-        output.emit(untuned(selection) or f"Next: {run if missing else selection.command('board')}")
+        yield untuned(selection) or f"Next: {run if missing else selection.command('board')}"
 
-    return Answer(document, show)
+    return Answer(document, shown())
 
 
 def untuned(selection: Selection) -> str:
@@ -116,9 +120,9 @@ def untuned(selection: Selection) -> str:
     selected = {cell.label for cell in selection.cells}
     if not (rows := [row for row in selection.suite.untuned if row in selected]):
         return ""
-    command = suite_command("tune", selection.asked, plugins=selection.plugins, results=selection.store.results)
+    command = replace(selection, changes=Changes()).command("tune")
     named = ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
-    return f"Run `{command}` first: it chooses the options of {output.count(len(rows), 'row')} ({named})."
+    return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({named})."
 
 
 def stale_advice(suite: str) -> str:
@@ -147,9 +151,9 @@ def _sizes(selection: Selection, results: Sequence[Result], detect: float, power
         and (cell.task, cell.model, cell.label, cell.epsilon) in wanted
     ]
     if results and not own:
-        message(f"{output.count(len(results), 'result')} with other suite settings, model or options left out.")
-    own, notes = select_current(own, Fingerprints(download=False))
-    for note in notes:
+        message(f"{count(len(results), 'result')} with other suite settings, model or options left out.")
+    own, left_out = select_current(own, Fingerprints(download=False))
+    for note in left_out:
         message(note)
     found = sizing.tables(own, detect, power)
     if without := {cell.task: None for cell in selection.cells if cell.task not in {table.task for table in found}}:
@@ -161,35 +165,37 @@ def _sizes(selection: Selection, results: Sequence[Result], detect: float, power
         "power": power,
         "tables": [asdict(table) for table in found],
     }
-    return Answer(document, lambda: _show_sizes(found, detect, power))
+    return Answer(
+        document, [text_table(_SIZES, map(_size_row, found), keep=3), *notes([_sizes_meaning(found, detect, power)])]
+    )
 
 
-def _show_sizes(found: Sequence[sizing.Table], detect: float, power: float) -> None:
-    rows = []
-    for table in found:
-        deviations = (table.variances.by_seed, table.variances.by_document, table.variances.rest)
-        now, needed = table.now, table.needed
-        rows.append(
-            [
-                table.model,
-                table.task + ("" if table.notion == RECORD_CENTRAL.name else f" ({table.notion})"),
-                f"{table.epsilon:g}",
-                str(table.rows),
-                *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
-                f"{now.seeds} × {now.documents}",
-                f"{now.detects:.3f}" if now.detects < 1 else "none",
-                f"{needed.seeds} × {needed.documents}" if needed else "more than 100 seeds",
-                output.duration(needed.seconds) if needed else "",
-            ]
-        )
-    columns = ["model", "task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "MDE", "needs", "costs"]
-    output.emit_table(columns, rows)
+_SIZES = ("model", "task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "MDE", "needs", "costs")
+
+
+def _size_row(table: sizing.Table) -> list[str]:
+    deviations = (table.variances.by_seed, table.variances.by_document, table.variances.rest)
+    now, needed = table.now, table.needed
+    return [
+        table.model,
+        table.task + ("" if table.notion == RECORD_CENTRAL.name else f" ({table.notion})"),
+        f"{table.epsilon:g}",
+        str(table.rows),
+        *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
+        f"{now.seeds} × {now.documents}",
+        f"{now.detects:.3f}" if now.detects < 1 else "none",
+        f"{needed.seeds} × {needed.documents}" if needed else "more than 100 seeds",
+        duration(needed.seconds) if needed else "",
+    ]
+
+
+def _sizes_meaning(found: Sequence[sizing.Table], detect: float, power: float) -> str:
     made_from = {f"{table.task}: {table.source}": None for table in found}
-    output.emit(
-        f"\nRecords: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of"
-        f" {detect:g} between any two rows of a table with probability {power:g}, at a family-wise error of"
-        f" {1 - LEVEL:.2g}. Costs are of one process, all rows. MDE: what the results at hand find as often."
-        " sd: of the difference of two rows, by seed, by test record, and what is left."
+    return (
+        f"Records: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of {detect:g} between"
+        f" any two rows of a table with probability {power:g}, at a family-wise error of {1 - LEVEL:.2g}. Costs are of"
+        " one process, all rows. MDE: what the results at hand find as often. sd: of the difference of two rows, by"
+        " seed, by test record, and what is left."
     )
 
 
@@ -202,7 +208,7 @@ def _reasons(cells: Sequence[Cell], left_out: Mapping[str, str]) -> list[tuple[s
     return [(row, list(tasks), reason) for (row, reason), tasks in groups.items()]
 
 
-def _headroom_table(found: Sequence[Headroom]) -> None:
+def _headroom_table(found: Sequence[Headroom]) -> Iterator[Block]:
     """What real demonstrations gain over public ones, so far."""
     if not found:
         return
@@ -219,30 +225,36 @@ def _headroom_table(found: Sequence[Headroom]) -> None:
     ]
     where = sum(one.development for one in found)
     which = "development seeds" if where == len(found) else "the rows' seeds" if not where else "both kinds of seeds"
-    output.emit(f"\nHeadroom, from public to real demonstrations, on {which}:")
-    columns = ["task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards"]
-    output.emit_table([*(["model"] if several else []), *columns], rows)
+    heads = ["task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards"]
+    title = f"Headroom, from public to real demonstrations, on {which}"
+    yield text_table([*(["model"] if several else []), *heads], rows, title)
 
 
-def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str, int]) -> None:
+def _plan_table(cells: Sequence[Cell], status: Mapping[str, str], tokens: Mapping[str, int]) -> Table:
     groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
-    stale = "stale" in status.values()
-    shown = {"model": len({key[0] for key in groups}) > 1, "source": len({key[2] for key in groups}) > 1}
-    rows = [
-        [
-            *([model] if shown["model"] else []),
-            task,
-            *([source] if shown["source"] else []),
-            label,
-            "∞" if math.isinf(epsilon) else f"{epsilon:g}",
-            str(len(own)),
-            str(sum(status.get(cell.id) == "present" for cell in own)),
-            *([str(sum(status.get(cell.id) == "stale" for cell in own))] if stale else []),
-            f"{sum(tokens[cell.id] for cell in own) / 1e6:.2f} M",
-        ]
-        for (model, task, source, label, epsilon), own in groups.items()
+
+    def number(wanted: str) -> Callable[[list[Cell]], int]:
+        return lambda own: sum(status.get(cell.id) == wanted for cell in own)
+
+    def differs(name: str) -> bool:
+        return len({getattr(cell, name) for cell in cells}) > 1
+
+    names = [("model", "model"), ("task", "task"), ("source", "source"), ("label", "mechanism")]
+    columns = [
+        Column(name, head, lambda own, name=name: getattr(own[0], name), wide=True)  # type: ignore[misc]
+        for name, head in names
+        if name in ("task", "label") or differs(name)
     ]
-    columns = [name for name in ("model", "task", "source", "mechanism") if shown.get(name, True)]
-    output.emit_table([*columns, "ε", "cells", "done", *(["stale"] if stale else []), "tokens"], rows)
+    named = len(columns) + 1
+    columns += [
+        Column("epsilon", "ε", lambda own: own[0].epsilon, lambda value: "∞" if math.isinf(value) else f"{value:g}"),
+        Column("cells", "cells", len),
+        Column("done", "done", number("present")),
+        *([Column("stale", "stale", number("stale"))] if "stale" in status.values() else []),
+        Column(
+            "tokens", "tokens", lambda own: sum(tokens[cell.id] for cell in own), lambda value: f"{value / 1e6:.2f} M"
+        ),
+    ]
+    return make_table("cells", columns, groups.values(), keep=named)

@@ -5,22 +5,24 @@ What is released costs privacy, and is charged before it is made.
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
+from pydantic import Field
+
 from dpicl import models
 from dpicl.api import parameters as p
 from dpicl.cli import call, output
+from dpicl.cli.output import Answer
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import capitalized, message, rounded_up
+from dpicl.core.field_types import Number
+from dpicl.core.messages import capitalized, count, message, rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
 from dpicl.data.in_memory import as_table
@@ -35,7 +37,7 @@ from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, sav
 from dpicl.own.state import answers_from, public_task, read_state, require_same
 
 #: A file or a folder; in a program also a DataFrame, a dataset, a list of dictionaries or of (text, label).
-Data = Annotated[Any, p.Flag(read=Path)]
+Data = Any
 
 
 class Own(TypedDict, total=False):
@@ -44,7 +46,7 @@ class Own(TypedDict, total=False):
     data: Annotated[Data, p.Flag("CSV, JSON Lines, JSON, Excel or Parquet; all of it is private", metavar="FILE")]
     labels: p.Labels
     task: Annotated[p.Task, p.Flag("a known task with its labels and prompts, instead of --labels")]
-    text_is: Annotated[p.Text, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")]
+    text_is: Annotated[str, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")]
     text_field: p.TextField
     label_field: p.LabelField
     public: Annotated[Data, p.Flag("records that everybody may know, where a task needs some", metavar="FILE")]
@@ -65,15 +67,15 @@ class Own(TypedDict, total=False):
     options: p.Options
     plugins: p.Plugins
     total_epsilon: Annotated[
-        float,
-        p.within(0, math.inf),
+        Number,
+        Field(gt=0, allow_inf_nan=False),
         p.Flag(
             "private records: refuse what would bring the sum over releases of one set above this; stays in force",
             metavar="E",
         ),
     ]
     seed: p.Seed
-    private_set: Annotated[p.Text, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")]
+    private_set: Annotated[str, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")]
     noise: Annotated[p.Noise, p.Flag("secure (default); seeded is for trying on public records, and not private")]
     out: Annotated[p.OnePath, p.Flag("the released file; its card goes beside it")]
 
@@ -84,58 +86,51 @@ _TABLES = ("data", "public", "public_test")
 _WITH_STATE = {"model", "text_field", "options", "plugins", "out"}
 
 
-def _show_made(made: PrivateRelease, given: Mapping[str, Any]) -> None:
-    budgets = _budgets(made)
+def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
+    budgets = [stands for _, stands in read_standings() if stands.private_set in made.charged_to]
+    document = {"out": given["out"], "card": made.card, "budgets": [asdict(each) for each in budgets]}
+    return Answer(document, _shown(made, given, budgets))
+
+
+def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[SetStanding]) -> Iterator[str]:
     privacy, out = made.card["privacy"], Path(given["out"])
     if not made.card["private"]:
         message(f"dpicl: {made.card['warning']}")
-    count = output.count(len(made.answers), "answer") if made.queries else output.count(len(made.prompt.texts), "text")
-    what = f"The state of {made.card['mechanism']}" if made.state is not None else count
-    output.emit(
+    texts = count(len(made.answers), "answer") if made.queries else count(len(made.prompt.texts), "text")
+    what = f"The state of {made.card['mechanism']}" if made.state is not None else texts
+    yield (
         f"{what} in {out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
         f" delta = {privacy['delta']:g}; card: {out.with_name(f'{out.stem}.card.md')}"
     )
     if made.card["utility"] is None:
-        output.emit(f"{capitalized(NOT_MEASURED)}.")
+        yield f"{capitalized(NOT_MEASURED)}."
     if made.state is not None:
         words = ["dpicl", "answer", str(given["mechanism"]), "--state", str(out), "--queries", "FILE"]
-        words += [
-            word
-            for name, value in (given.get("options") or {}).items()
-            for word in ("--option", f"{name.rpartition('.')[2]}={value}")
-        ]
+        for name, value in (given.get("options") or {}).items():
+            words += ["--option", f"{name.rpartition('.')[2]}={value}"]
         words += [] if given.get("model", "embedded") == "embedded" else ["--model", given["model"]]
         words += [word for plugin in p.as_list(given.get("plugins", ())) for word in ("--plugin", str(plugin))]
-        output.emit(f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}")
+        yield f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}"
     if "state_sha256" in made.card:
-        output.emit("Nothing was charged: the answers follow from what was released before.")
+        yield "Nothing was charged: the answers follow from what was released before."
     declared = sum(made.card["manifest"]["data"]["sizes"].values())
     for each in budgets:
         limit = "" if each.limit is None else f" of {each.limit:g}"
-        output.emit(
-            f"Private set '{each.private_set}': {output.count(each.releases, 'release')}, epsilon in all ="
+        yield (
+            f"Private set '{each.private_set}': {count(each.releases, 'release')}, epsilon in all ="
             f" {rounded_up(each.sum_epsilon)}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
             f" {each.private_set}"
         )
         if each.releases > 1 and (said := large_delta(each.sum_delta, declared)):
-            output.emit(f"All releases of '{each.private_set}' together: {said}.")
+            yield f"All releases of '{each.private_set}' together: {said}."
         if each.releases == 1:
-            output.emit(f"This budget is new; it is kept in {private_folder()}")
-
-
-def _budgets(made: PrivateRelease) -> list[SetStanding]:
-    return [stands for _, stands in read_standings() if stands.private_set in made.charged_to]
-
-
-def _document(made: PrivateRelease, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"out": given["out"], "card": made.card, "budgets": [asdict(each) for each in _budgets(made)]}
+            yield f"This budget is new; it is kept in {private_folder()}"
 
 
 @p.verb(
     "dpicl release tang --data tickets.csv --labels billing,technical,refund --size 100 --epsilon 1 --delta 1e-6 --out"
     " demos.jsonl",
-    show=_show_made,
-    document=_document,
+    answer=_answer,
     needs=("data", "epsilon", "out"),
 )
 def release(
@@ -169,8 +164,7 @@ def release(
     "dpicl answer embedding_centroids --data tickets.csv --labels billing,technical,refund --size 100 --queries new.txt"
     " --epsilon 1 --delta 1e-6 --out answers.jsonl\n"
     "dpicl answer embedding_centroids --state desk.json --queries new.txt --out answers.jsonl",
-    show=_show_made,
-    document=_document,
+    answer=_answer,
     needs=("out",),
 )
 def answer(
@@ -237,7 +231,7 @@ def _saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") 
         return save_release(made, out, format)
     except UnsavedRelease as error:
         if call.COMMAND.get():
-            output.emit(error.release.text(format))
+            output.emit([error.release.text(format)])
             output.emit_json(error.release.card)
         raise
 
@@ -262,7 +256,7 @@ def _job(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: s
         allow_large_delta=bool(own.get("allow_large_delta")),
     )
     options = p.options_of(given.name, own.get("options"))
-    return ReleaseJob.checked(given, records, own.get("model") or "embedded", config, own.get("size") or [], options)
+    return ReleaseJob.checked(given, records, own.get("model") or "embedded", config, own.get("size"), options)
 
 
 def _given_of(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: str) -> Given:
@@ -277,33 +271,8 @@ def _made(job: ReleaseJob, own: Own, asked: Sequence[Query] = ()) -> PrivateRele
     assert data is not None  # `_job` checked it
     default = re.sub(r"[^A-Za-z0-9_.-]", "_", data.stem).lstrip("_.-")[:80] or "records"
     payer = ChargeTo(own.get("private_set"), default, own.get("total_epsilon"))
-    out = own.get("out")
-    with _stages():
-        return job.run(data, public, payer, asked, out=None if out is None else Path(out), public_test=test)
-
-
-class _Stages(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        message(record.getMessage())
-
-
-@contextmanager
-def _stages() -> Iterator[None]:
-    """Inside, a command says on stderr what its release is doing."""
-    log, shown = logging.getLogger("dpicl.own.job"), _Stages()
-    if not call.COMMAND.get():
-        yield
-        return
-    level = log.level
-    log.addHandler(shown)
-    log.setLevel(logging.INFO)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.removeHandler(shown)
-        log.setLevel(level)
-        log.propagate = True
+    tell = message if call.COMMAND.get() else lambda text: None
+    return job.run(data, public, payer, asked, tell=tell, out=own.get("out"), public_test=test)
 
 
 def _asked_queries(given: Any, own: OwnRecords) -> list[Query]:

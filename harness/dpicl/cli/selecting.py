@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from dpicl.api.parameters import Cells, Flag, as_list, folder_of, option_changes
 from dpicl.plan.selection import Selection, select, shard
-from dpicl.plan.suite import Changes, OptionChange
+from dpicl.plan.suite import Changes
 
 
 def _shard(value: Any) -> tuple[int, int]:
@@ -43,6 +43,6 @@ def selected(suite: str | Path, cells: Cells, part: Any = None) -> Selection:
         source=cells.get("source"),
         test_records=cells.get("test_records"),
     )
-    options = [OptionChange(*item) for item in option_changes(cells.get("options"))]
+    options = option_changes(cells.get("options"))
     found = select(str(suite), folder_of(cells), as_list(cells.get("plugins") or ()), changes, options)
     return found if part is None else replace(found, cells=shard(found.cells, *part))

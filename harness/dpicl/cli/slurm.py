@@ -10,11 +10,12 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Unpack
 
-from dpicl.api.parameters import Cells, Count, Flag, SuiteName, each, folder_of, pairs, verb, whole
-from dpicl.cli import call, output
+from dpicl.api.parameters import Cells, Count, Flag, Natural, SuiteName, each, folder_of, verb
+from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.cli.selecting import selected
 from dpicl.core.errors import UsageError
+from dpicl.core.messages import count
 from dpicl.core.printable import printable
 from dpicl.data.local import data_folder
 from dpicl.plan.selection import shard
@@ -54,9 +55,9 @@ def slurm(
     shards: Count = 4,
     workers: Count | None = None,
     cpus: Count = 2,
-    gpus: Annotated[int, whole(0)] = 0,
+    gpus: Natural = 0,
     minutes: Count = 60,
-    sbatch: Annotated[Sequence[str], Flag(metavar="NAME=VALUE", check=each(_sbatch), gather=pairs(str))] = (),
+    sbatch: Annotated[Sequence[str], each(_sbatch, divided=False), Flag(metavar="NAME=VALUE")] = (),
     **cells: Unpack[Cells],
 ) -> Answer:
     """The script of a job array that runs a suite, a part of it in each job. Raises UsageError for too many parts.
@@ -71,8 +72,7 @@ def slurm(
     selection = selected(suite, cells)
     if shards > len(selection.cells):
         raise UsageError(
-            f"{output.count(len(selection.cells), 'cell')} cannot be divided into {shards} shards; give a smaller"
-            " --shards."
+            f"{count(len(selection.cells), 'cell')} cannot be divided into {shards} shards; give a smaller --shards."
         )
     sizes = [len(shard(selection.cells, number, shards)) for number in range(1, shards + 1)]
     options = {
@@ -88,7 +88,7 @@ def slurm(
             "A path or a flag of the script has a character that is not shown; give the folder another name."
         )
     document = {"cells": len(selection.cells), "shards": sizes, "script": script}
-    return Answer(document, lambda: output.emit(script.rstrip("\n")))
+    return Answer(document, [script])
 
 
 def _script(options: Mapping[str, str], suite: str, results: Path, shards: int, cores: int, minutes: int) -> str:

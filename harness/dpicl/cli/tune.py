@@ -9,13 +9,15 @@ from typing import Any, Literal
 
 from dpicl.api.evaluate import run_selection
 from dpicl.api.parameters import Count, Limit, Plugins, Results, Rows, Shots, SuiteName, Tasks, as_list, verb
-from dpicl.cli import call, output
+from dpicl.cli import call
+from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.plan.selection import select, selection_of, task_facts
 from dpicl.plan.suite import Changes, load_suite
 from dpicl.plan.suite_rows import Tuned
 from dpicl.plan.tuning import choose_settings, require_writable, tuning_suite, write_choice
+from dpicl.tables.document import text_table
 
 
 @dataclass(frozen=True)
@@ -26,20 +28,20 @@ class Tuning:
     path: Path
 
 
-def _show(found: Tuning, given: Mapping[str, Any]) -> None:
+def _answer(found: Tuning, given: Mapping[str, Any]) -> Answer:
     rows = []
     for row, tuned in found.tuned.rows.items():
         for place, one in enumerate(tuned.settings):
             said = ", ".join(f"{name} = {value}" for name, value in one.options.items())
             rows.append([row if place == 0 else "", said, f"{one.score:.3f}", "chosen" if place == 0 else ""])
-    output.emit_table(["row", "setting", "score", ""], rows)
-    output.emit(f"\nWritten to {found.path}. Scores are means over {', '.join(found.tuned.records)}.")
+    end = f"Written to {found.path}. Scores are means over {', '.join(found.tuned.records)}."
+    document = {**found.tuned.model_dump(mode="json"), "file": found.path}
+    return Answer(document, [text_table(["row", "setting", "score", ""], rows), end])
 
 
 @verb(
     "dpicl tune record --engine local",
-    show=_show,
-    document=lambda found, given: {**found.tuned.model_dump(mode="json"), "file": found.path},
+    answer=_answer,
 )
 def tune(
     suite: SuiteName,

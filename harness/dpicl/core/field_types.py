@@ -47,3 +47,38 @@ def parse_number(text: str) -> float:
     if math.isinf(parts[0]) and not re.fullmatch(r"\s*[-+]?inf(inity)?\s*", above, re.IGNORECASE):
         raise ValueError("too large for a number")
     return parts[0] / parts[1] if slash else parts[0]
+
+
+def number(value: Any) -> Any:
+    """A float from a number or from a text like '1/30000'; other values are left to the schema."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    if isinstance(value, str):
+        try:
+            return parse_number(value)
+        except ValueError:
+            raise ValueError("must be a number (a decimal, or a fraction such as 1/30000)") from None
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError("must be a whole number")
+    return value
+
+
+def _positive(value: float) -> float:
+    if not value > 0:
+        raise ValueError("must be an epsilon above 0 ('inf' or .inf for no privacy)")
+    return value
+
+
+#: What people write in a suite, on the command line or in a program: texts are numbers too.
+Number = Annotated[float, BeforeValidator(number)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
+TargetEpsilon = Annotated[Number, AfterValidator(_positive)]
+TargetDelta = Annotated[Number, Field(gt=0, lt=1)]
+#: Records, shots, queries, runs: no data set and no service has more, and every number made from them stays exact.
+Quantity = Annotated[Whole, Field(ge=1, le=10**9)]
+Shots = Annotated[Quantity, Field(le=10_000)]

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-import shlex
 import sys
-from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from pathlib import Path
 
-from dpicl.core.paths import DEFAULT_RESULTS
 from dpicl.core.printable import printable, shortened
 
 
@@ -48,26 +44,6 @@ def _rounded(bound: float, digits: int, way: str) -> str:
         return "infinity" if bound > 0 else f"{bound:g}"
     exact = Decimal(repr(float(bound)))
     return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), way).normalize():f}"
-
-
-def suite_command(
-    command: str,
-    suite: str,
-    *,
-    source: str | None = None,
-    limit: int | None = None,
-    models: Sequence[str] = (),
-    plugins: Sequence[Path | str] = (),
-    results: Path | str = DEFAULT_RESULTS,
-) -> str:
-    """`dpicl board SUITE` (or another command) with the flags that say what was asked for."""
-    words = ["dpicl", *command.split(), suite]
-    words += [] if source is None else ["--source", source]
-    words += [] if limit is None else ["--limit", str(limit)]
-    words += [word for model in models for word in ("--model", model)]
-    words += [word for plugin in plugins for word in ("--plugin", str(plugin))]
-    words += [] if Path(results) == DEFAULT_RESULTS else ["--results", str(results)]
-    return shlex.join(words)
 
 
 def count(number: int, noun: str) -> str:

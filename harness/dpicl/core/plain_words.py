@@ -18,7 +18,15 @@ _MUST = {
     **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "must be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
     "string_type": "must be a text",
+    "path_type": "must be a path",
     "string_pattern_mismatch": "has characters that do not belong here; use letters, digits and . _ + = -",
+}
+#: Type of a problem -> the words of its limit, and what pydantic calls that.
+_LIMITS = {
+    "greater_than": ("above", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("below", "lt"),
+    "less_than_equal": ("at most", "le"),
 }
 #: What a schema adds to a place where a value may be of several types.
 _TYPES = ("int", "str", "float", "bool", "constrained-str", "constrained-int", "[key]")
@@ -80,6 +88,9 @@ def problem_words(problem: Mapping[str, Any]) -> str:
             return f"is empty; it {said}, or leave the key out"
         if isinstance(given, list | tuple | Mapping) and kind.endswith("_type"):
             return f"{said}, not {'keys with values' if isinstance(given, Mapping) else 'a list'}"
+    elif kind in _LIMITS:
+        words, limit = _LIMITS[kind]
+        said = f"must be {words} {limits[limit]:,}"
     elif kind == "literal_error":
         said = f"must be {limits.get('expected', 'another word')}"
     elif kind in ("too_short", "too_long"):
@@ -91,8 +102,7 @@ def problem_words(problem: Mapping[str, Any]) -> str:
         return f"needs {least} characters"
     else:
         message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-        said = (message[0].lower() + message[1:]).removeprefix("input should ").replace("be greater", "must be greater")
-        said = said.replace("be less", "must be less") if said.startswith("be less") else said
+        said = (message[0].lower() + message[1:]).removeprefix("input should ")
     if isinstance(given, bool) and kind == "string_type":
         return f"{said}, and YAML reads yes, no, on, off, true and false as truth values; put it in quotes"
     if isinstance(given, int | float) and kind == "string_type":

@@ -12,14 +12,15 @@ from itertools import groupby
 from typing import Protocol
 
 from dpicl.core.cell import Cell
-from dpicl.core.errors import UsageError
+from dpicl.core.errors import UsageError, require_known
 from dpicl.core.together import together
 from dpicl.engines.dispatch import Dispatcher
 from dpicl.engines.processes import Processes
 from dpicl.engines.ray_engine import Ray, import_ray
-from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import AT_ONCE, Job, Recorder, Report, Worker
 from dpicl.results.manifest import cores
+
+ENGINES = ("inline", "local", "ray")
 
 
 class Engine(Protocol):
@@ -62,16 +63,25 @@ class Local:
         Dispatcher(pool, cells, job, report, wait_for_locks).run()
 
 
-def make_engine(name: str, workers: int | None, settings: EngineSettings | None = None) -> Engine:
+def make_engine(
+    name: str,
+    workers: int | None,
+    *,
+    address: str | None = None,
+    cpus: int | None = None,
+    gpus: int | None = None,
+) -> Engine:
     """The engine of a name; workers: None means one worker for two cores (local), or what the cluster holds (Ray).
 
-    Raises UsageError for an engine or a setting that there is not.
+    address, cpus, gpus: fields of `Ray`. Raises UsageError for an engine that there is not, and for what it has not.
     """
-    settings = settings or EngineSettings()
-    settings.check(name)
+    require_known("engine", [name], ENGINES)
+    settings = {"address": address, "cpus": cpus, "gpus": gpus}
     if name == "ray":
         import_ray()
-        return Ray(workers, settings)
+        return Ray(workers, address, cpus, gpus)
+    if given := [flag for flag, value in settings.items() if value is not None]:
+        raise UsageError(f"--{given[0]} goes with --engine ray, not with '{name}'; leave it out.")
     if name == "local":
         return Local(workers or max(1, cores() // 2))
     if workers not in (None, 1):

@@ -23,7 +23,6 @@ from dpicl.core.messages import count
 from dpicl.core.plugins import version_of
 from dpicl.core.together import together
 from dpicl.engines.dispatch import POLL_SECONDS, Dispatcher, WorkerLost, make_portable
-from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import AT_ONCE, Job, Outcome, Report, Worker, limit_threads
 from dpicl.results import manifest
 
@@ -39,13 +38,15 @@ _FOLDERS = ("DPICL_DATA", "DPICL_CACHE", "HF_HOME", "HF_HUB_CACHE")
 @dataclass(frozen=True)
 class Ray:
     """Tasks on a Ray cluster, or on a local one that is started here. workers: tasks at once; None: as many as the
-    cluster holds."""
+    cluster holds. address: of the cluster. cpus, gpus: of each worker; None leaves the choice to it."""
 
     workers: int | None = None
-    settings: EngineSettings = field(default_factory=EngineSettings)
+    address: str | None = None
+    cpus: int | None = None
+    gpus: int | None = None
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
-        with connected(self.settings.address) as ray:
+        with connected(self.address) as ray:
             Dispatcher(_RayTasks(ray, self, job), cells, job, report, wait_for_locks).run()
 
 
@@ -56,10 +57,10 @@ class _RayTasks:
 
     def __init__(self, ray: Any, engine: Ray, job: Job) -> None:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        gpus = engine.settings.gpus
-        self.gpus = int(any(node.get("GPU", 0) for node in nodes)) if gpus is None else gpus
+        gpus = any(node.get("GPU", 0) for node in nodes)
+        self.gpus = int(gpus) if engine.gpus is None else engine.gpus
         most = max((int(node.get("CPU", 0)) for node in nodes), default=0)
-        self.cpus = engine.settings.cpus or max(1, min(_CPUS, most))
+        self.cpus = engine.cpus or max(1, min(_CPUS, most))
         places = sum(_places(node, self.cpus, self.gpus) for node in nodes)
         if not places:
             asked = count(self.cpus, "CPU") + (f" and {count(self.gpus, 'GPU')}" if self.gpus else "")

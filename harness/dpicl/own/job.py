@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, ModelError, UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.vocabulary import Query
+from dpicl.data.config import classes
 from dpicl.data.in_memory import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism
@@ -22,15 +22,14 @@ from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
 from dpicl.own.card import PrivacyCard, card, card_json, card_markdown
-from dpicl.own.records import OwnRecords, declared_sizes, load_own, read_public
+from dpicl.own.records import OwnRecords, load_own, read_public
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.utility import Utility, measure
-from dpicl.releasing.release import NewRelease, release
+from dpicl.plan.expand import sizes_of
+from dpicl.releasing.release import Charger, NewRelease, release
 from dpicl.results.schema import Manifest
 from dpicl.run.pipeline import manifest_of
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,17 @@ class ReleaseJob:
         own: OwnRecords,
         model: str,
         config: ReleaseConfig,
-        size: Any,
+        size: int | Mapping[str, int] | None,
         options: Mapping[str, Any] | None,
     ) -> ReleaseJob:
         """Raises UsageError for what does not fit."""
         task = own.config()
-        sizes = declared_sizes(size, task)
+        try:
+            sizes = sizes_of(size, classes(task))
+        except ValueError as error:
+            raise UsageError(
+                f"The declared sizes do not fit the labels: {error} (--size N or --size LABEL=N)."
+            ) from None
         if config.secure and sizes is None:
             raise UsageError(
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
@@ -80,42 +84,49 @@ class ReleaseJob:
         payer: ChargeTo,
         queries: Sequence[Query] = (),
         *,
+        tell: Callable[[str], None],
         out: Path | str | None,
         public_test: Table | None = None,
     ) -> PrivateRelease:
         """Loads records and model, and releases. The place of the output, and with secure noise the whole release but
         without a record, are tried before anything is charged: what fails then says why; later it costs its epsilon.
-        Each stage is a line of this module's log, at level INFO.
 
-        queries: none for demonstrations and for the state of a prepared mechanism. public_test: public records on which
-        the utility is measured before.
+        queries: none for demonstrations and for the state of a prepared mechanism. tell: takes a line for each stage.
+        public_test: public records on which the utility is measured before.
         """
         if out is not None:
             try_places(Path(out))
-        _log.info("loading the records and %s", self.model)
+        tell(f"loading the records and {self.model}")
         task = load_own(self.own, data, self.sizes, self.config.secure, public)
         model = models.load(self.model, dtype="float32" if self.config.secure else None)
         manifest = manifest_of(task, model, self.config.secure, self.given.registered.plugin_hash)
         utility = None
         if public_test is not None:
-            _log.info("measuring the utility on public records")
+            tell("measuring the utility on public records")
             utility = measure(self.mechanism, task, read_public(public_test, self.own), model, self.config, queries)
-            _log.info(utility.sentence)
+            tell(utility.sentence)
         if self.config.secure:
-            _log.info("trying the release without a record")
+            tell("trying the release without a record")
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": self.config.accounted_delta}
             trial = self.config.model_copy(update=settings)
-            rehearsal = self._released(replace(task, train=()), trial, model, manifest, payer, queries, utility)
+            rehearsal = self._released(replace(task, train=()), trial, model, manifest, None, queries, utility)
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
             if rehearsal.state is not None:
                 require_readable(self.mechanism, rehearsal.state)
             model.verify_unchanged()
         else:
-            _log.info("releasing")
+            tell("releasing")
+
+        def pay(new: NewRelease) -> tuple[str, ...]:
+            tell(f"charging epsilon = {rounded_up(new.epsilon)} at delta = {new.delta:g}")
+            names = charge(task.train, new, payer)
+            tell(f"charged to {', '.join(map(repr, names)) or 'no private set'}; releasing")
+            return names
+
         try:
-            return self._released(task, self.config, model, manifest, payer, queries, utility)
+            return self._released(task, self.config, model, manifest, pay, queries, utility)
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None
 
@@ -125,16 +136,10 @@ class ReleaseJob:
         config: ReleaseConfig,
         model: LanguageModel,
         manifest: Manifest,
-        payer: ChargeTo,
+        pay: Charger | None,
         queries: Sequence[Query],
         utility: Utility | None,
     ) -> PrivateRelease:
-        def pay(new: NewRelease) -> tuple[str, ...]:
-            _log.info("charging epsilon = %s at delta = %g", rounded_up(new.epsilon), new.delta)
-            names = charge(task.train, new, payer)
-            _log.info("charged to %s; releasing", ", ".join(map(repr, names)) or "no private set")
-            return names
-
         made = release(self.mechanism, task, model, config, queries, charge=pay)
         own_card = _noting_a_change(card(self.mechanism, self.options, task, made, manifest, config, utility), model)
         state = None

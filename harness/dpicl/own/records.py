@@ -17,7 +17,7 @@ from dpicl.core.errors import DataError, UsageError
 from dpicl.core.strict_yaml import read
 from dpicl.core.vocabulary import Query, Record
 from dpicl.data.concealed import concealed
-from dpicl.data.config import classes, load_config, source_spec
+from dpicl.data.config import load_config, source_spec
 from dpicl.data.in_memory import Table
 from dpicl.data.reading import SourceSpec, read_records
 from dpicl.data.tables import UnreadableContent, fields_of, open_table, require_file
@@ -106,27 +106,6 @@ def load_own(
 def read_public(data: Table, own: OwnRecords) -> list[Record]:
     """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
     return read_records(data, own.spec(data)).checked()
-
-
-def declared_sizes(given: Sequence[tuple[str | None, int]], config: Mapping[str, Any]) -> dict[str, int] | None:
-    """n of every class ('' without classes), from one number for all or a number for each label; None for none given.
-
-    Raises UsageError for numbers that do not fit the labels.
-    """
-    labels = classes(config)
-    if not given:
-        return None
-    if len(given) == 1 and given[0][0] is None:
-        return dict.fromkeys(labels or [""], given[0][1])
-    named = {label: number for label, number in given if label is not None}
-    if set(named) != set(labels) or len(named) < len(given):
-        form = (
-            f"--size N for all classes, or {' '.join(f'--size {label}=N' for label in labels)}"
-            if labels
-            else "--size N"
-        )
-        raise UsageError(f"The declared sizes do not fit the labels; write {form}.")
-    return {label: named[label] for label in labels}
 
 
 def queries_of(path: Path, own: OwnRecords) -> list[Query]:

@@ -64,18 +64,24 @@ def _models_of(suite: Suite, position: int, task: str) -> list[str]:
 
 
 def declared_sizes(suite: Suite, task: str, classes: Sequence[str]) -> dict[str, int] | None:
-    """n of every class ('' without classes) that the suite declares; None where it declares none.
+    """As `sizes_of`, what the suite declares. Raises UsageError for sizes that do not fit the classes."""
+    try:
+        return sizes_of(suite.sizes.get(task), classes)
+    except ValueError as error:
+        raise suite.error(("sizes", task), f"the declared sizes do not fit the classes of {task}: {error}.") from None
 
-    Raises UsageError for sizes that do not fit the classes.
+
+def sizes_of(declared: int | Mapping[str, int] | None, classes: Sequence[str]) -> dict[str, int] | None:
+    """n of every class ('' without classes), from one number for all or a number for each; None where none is declared.
+
+    Raises ValueError, with what is needed, for numbers that do not fit the classes.
     """
-    declared: int | dict[str, int] | None = suite.sizes.get(task)
-    form = f"{{{task}: {{{', '.join(f'{label}: N' for label in classes)}}}}}" if classes else f"{{{task}: N}}"
     if declared is None:
         return None
     if isinstance(declared, int):
         return dict.fromkeys(classes or [""], declared)
     if set(declared) != set(classes):
-        raise suite.error(("sizes", task), f"the declared sizes do not fit the classes of {task}; write {form}.")
+        raise ValueError(f"give one number, or one for each of {', '.join(classes)}" if classes else "give one number")
     return {label: declared[label] for label in classes}
 
 

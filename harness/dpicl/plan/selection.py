@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,8 +10,7 @@ from pathlib import Path
 from dpicl import models
 from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
-from dpicl.core.messages import suite_command
-from dpicl.core.paths import find_suite
+from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.plugins import Registered
 from dpicl.data.config import classes, source_spec
 from dpicl.data.sources import resolve
@@ -41,16 +41,13 @@ class Selection:
 
     def command(self, name: str) -> str:
         """`dpicl NAME` on the same suite, source, limit, models, plug-ins and folder."""
-        said = self.changes
-        return suite_command(
-            name,
-            self.asked,
-            source=said.source,
-            limit=said.test_records,
-            models=said.models,
-            plugins=self.plugins,
-            results=self.store.results,
-        )
+        said, results = self.changes, self.store.results
+        flags: list[tuple[str, object]] = [("--source", said.source), ("--limit", said.test_records)]
+        flags += [("--model", model) for model in said.models]
+        flags += [("--plugin", plugin) for plugin in self.plugins]
+        flags += [("--results", None if results == DEFAULT_RESULTS else results)]
+        words = [word for flag, value in flags if value is not None for word in (flag, str(value))]
+        return shlex.join(["dpicl", *name.split(), self.asked, *words])
 
 
 def select(

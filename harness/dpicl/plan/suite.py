@@ -13,10 +13,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -29,6 +28,7 @@ from pydantic import (
 
 from dpicl.core.cell import Mode, Options
 from dpicl.core.errors import UsageError, unknown
+from dpicl.core.field_types import Number, Quantity, Seed, Shots, TargetDelta, TargetEpsilon
 from dpicl.core.messages import capitalized
 from dpicl.core.paths import real_path
 from dpicl.core.plain_words import explanation
@@ -37,32 +37,18 @@ from dpicl.models.server_settings import settings_of
 from dpicl.plan.suite_rows import (
     MechanismEntry,
     ModelName,
-    Seed,
-    TargetEpsilon,
     Tuned,
-    Whole,
     Word,
-    number,
 )
 
 Source = Literal["auto", "hub", "local", "synthetic"]
 
 
-def proper_delta(value: float) -> float:
-    if not 0 < value < 1:
-        raise ValueError(f"delta must lie between 0 and 1, both excluded, not {value:g}")
-    return value
-
-
-#: Shots, records, queries: no data set and no service has more, and every number made from them stays exact.
-_MOST_RECORDS = 10**9
-
-
 def _declared(value: Any) -> int | dict[str, int]:
     numbers = list(value.values()) if isinstance(value, dict) else [value]
-    if not numbers or not all(type(number) is int and 0 < number <= _MOST_RECORDS for number in numbers):
-        raise ValueError(f"must be a whole number from 1 to {_MOST_RECORDS:,}, or one for each class")
-    return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
+    if not numbers or not all(type(one) is int and 0 < one <= 10**9 for one in numbers):
+        raise ValueError("must be a whole number above 0 and up to a billion, or one for each class")
+    return {str(label): one for label, one in value.items()} if isinstance(value, dict) else int(value)
 
 
 def _not_secure(value: Any) -> Any:
@@ -74,15 +60,10 @@ def _not_secure(value: Any) -> Any:
     return value
 
 
-TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
-DeclaredSize = Annotated[Any, PlainValidator(_declared)]
-Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
-
-#: Shots of one prompt; cells of one suite.
-_MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
+#: Cells of one suite.
+_MOST_CELLS = 1_000_000
 #: A part of the records: above 0, below 1.
-Share = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)]
-Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
+Portion = Annotated[Number, Field(gt=0, lt=1)]
 
 Reason = Annotated[str, Field(min_length=1, max_length=300)]
 
@@ -117,16 +98,16 @@ class Suite(BaseModel):
     shots: Shots = 4
     noise: Annotated[Literal["seeded"], BeforeValidator(_not_secure)] = "seeded"
     mode: Mode = "proved"
-    test_records: Number | None = None
-    train_records: Number | None = None
-    private_share: Share | None = None
-    queries: Number | None = None
+    test_records: Quantity | None = None
+    train_records: Quantity | None = None
+    private_share: Portion | None = None
+    queries: Quantity | None = None
     task_shots: dict[str, Shots] = {}
-    task_test_records: dict[str, Number] = {}
-    task_seeds: dict[str, Number] = {}
-    epsilon_seeds: dict[TargetEpsilon, Number] = {}
-    sizes: dict[str, DeclaredSize] = {}
-    margin: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 0.03
+    task_test_records: dict[str, Quantity] = {}
+    task_seeds: dict[str, Quantity] = {}
+    epsilon_seeds: dict[TargetEpsilon, Quantity] = {}
+    sizes: dict[str, Annotated[Any, PlainValidator(_declared)]] = {}
+    margin: Portion = 0.03
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
@@ -316,8 +297,7 @@ def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
         yield ("seeds",), said
 
 
-@dataclass(frozen=True)
-class OptionChange:
+class OptionChange(NamedTuple):
     """One `--option`: for every mechanism that has the option, or for the row or mechanism named before the dot."""
 
     target: str | None
@@ -336,7 +316,6 @@ class Changes:
     seeds: Sequence[int] = ()
     source: Source | None = None
     test_records: int | None = None
-    options: Sequence[OptionChange] = ()
 
 
 def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:

@@ -7,7 +7,6 @@ import math
 from typing import Annotated, Any
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,37 +17,11 @@ from pydantic import (
 )
 
 from dpicl.core.cell import Options
-from dpicl.core.field_types import Finite, parse_number
-from dpicl.core.json_text import WHOLE
+from dpicl.core.field_types import Finite, Quantity, Seed, TargetEpsilon
 from dpicl.models.server_settings import name_of
 
 #: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
 SETTINGS = 6
-
-
-def number(value: Any) -> Any:
-    """A float from a number or from a text like '1/30000'; other values are left to the schema."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    if isinstance(value, str):
-        try:
-            return parse_number(value)
-        except ValueError:
-            raise ValueError(f"must be a number, not '{value[:40]}'") from None
-    return value
-
-
-def positive_epsilon(value: float) -> float:
-    """Epsilon > 0; infinity is allowed (no noise), NaN is not."""
-    if not value > 0:
-        raise ValueError(f"epsilon must be above 0 (.inf for no privacy), not {value:g}")
-    return value
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError("must be a whole number")
-    return value
 
 
 def _grid(value: Any) -> Any:
@@ -73,9 +46,6 @@ def _model(value: Any) -> Any:
 
 
 ModelName = Annotated[str, BeforeValidator(_model)]
-TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positive_epsilon)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 TasksOfRow = Annotated[list[str] | dict[str, list[str]], PlainValidator(_tasks)]
 Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]
@@ -97,7 +67,7 @@ class MechanismEntry(BaseModel):
     per_task: dict[str, Options] = {}
     tasks: TasksOfRow = []
     epsilons: list[TargetEpsilon] = []
-    seeds: Annotated[Whole, Field(ge=1)] | None = None
+    seeds: Quantity | None = None
     tune: Grid = {}
 
     @property

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 #: The embedding models of `acc_nearest` and `acc_logistic`: of the board, and beside the simulated language model.
 EMBEDDED, SIMULATED = "embedded", "sim"
+#: Models, and sets of drawn records, that stay loaded.
+_MODELS, _DRAWS = 1, 32
 
 
 class Skipped(Exception):
@@ -74,14 +76,11 @@ class LoadedCell:
 class Workbench:
     """The tasks and models of one process, loaded once and kept while they are in use.
 
-    mechanisms: the registry. keep_tasks, keep_models, keep_draws: how many stay loaded; the one not used
-        for longest goes first.
+    mechanisms: the registry. keep_tasks: how many of them stay loaded; the one not used for longest goes first.
     """
 
     mechanisms: Mapping[str, Registered[Mechanism]]
     keep_tasks: int = 8
-    keep_models: int = 1
-    keep_draws: int = 32
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _drawn: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
@@ -99,11 +98,11 @@ class Workbench:
         if (share := cell.private_share) is None:
             return whole
         key = (_task_key(cell), share, cell.seed)
-        return self._kept(self._drawn, key, self.keep_draws, lambda: whole.drawn(share, cell.seed))
+        return self._kept(self._drawn, key, _DRAWS, lambda: whole.drawn(share, cell.seed))
 
     def model(self, name: str) -> LanguageModel:
         with self._loading.held():  # a job that measures a model lets others go on
-            return self._kept(self._models, name, self.keep_models, lambda: models.load(name))
+            return self._kept(self._models, name, _MODELS, lambda: models.load(name))
 
     def _kept(self, cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
         """What is loaded, or is loaded now. What could not be loaded once is not tried again for every cell."""

@@ -20,7 +20,7 @@ from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, Wo
 
 #: Columns: the most that are used, the fewest that tables are made for, and how many where there is no terminal.
 WIDEST, NARROWEST, USUAL = 110, 40, 80
-_LONGEST_CELL, _LABEL, _SHORTEST_LABEL, _WIDE = 200, 30, 24, 20
+_LONGEST_CELL, _SHORTEST_LABEL, _WIDE = 200, 24, 20
 _GAP = 2  # between two columns, one of it the box's
 _STYLES = {"first": "green", "end": "dim", "flagged": "bold red", "absent": "yellow", "quiet": "dim"}
 _PARAGRAPHS = {"lead": "bold", "quiet": "dim", "flag": "bold red"}
@@ -81,49 +81,46 @@ def _print_table(console: Console, table: Table) -> None:
     """A table, or several below each other where one would be wider than the terminal."""
     shown = [i for i, column in enumerate(table.columns) if not column.page]
     cells = [[visible(text, _LONGEST_CELL) for text in table.texts(line)] for line in table.lines]
-    widths = {i: _width(table.columns[i], [line[i] for line in cells]) for i in shown}
+    columns = {i: _Laid(table.columns[i], i == shown[0], [line[i] for line in cells]) for i in shown}
     first, *rest = shown[: table.keep]
-    before = min(max(_SHORTEST_LABEL, console.width // 3), widths[first]) + sum(widths[i] + _GAP for i in rest)
+    before = min(max(_SHORTEST_LABEL, console.width // 3), columns[first].least)
+    before += sum(columns[i].least + _GAP for i in rest)
     parts: list[list[int]] = []
     left = 0
     for i in shown[table.keep :]:
-        if widths[i] + _GAP > left:
+        if columns[i].least + _GAP > left:
             parts.append([])
             left = console.width - before - 2
         parts[-1].append(i)
-        left -= widths[i] + _GAP
+        left -= columns[i].least + _GAP
     styles = [_STYLES.get(line.kind, "") for line in table.lines]
     for part in parts or [[]]:
-        console.print(_grid(table, [first, *rest, *part], cells, styles, console.width))
+        console.print(_grid([columns[i] for i in (first, *rest, *part)], styles, console.width))
 
 
-def _width(column: Column, cells: Sequence[str], broken: bool = True) -> int:
-    """Of the longest cell and the longest word of the head; words that may go on below need less. broken: False: of
-    the whole head."""
-    name = visible(column.name, _LONGEST_CELL)
-    longest = max(map(cell_len, [*(name.split() if broken else [name]), *cells]), default=0)
-    return min(longest, _WIDE) if column.wide else longest
+class _Laid:
+    """A column and its cells. text: whether its words may go on below. longest: width of all in one line. word: width
+    below which a number or a word would be cut. least: what it gets in any table, longer words or not."""
+
+    def __init__(self, column: Column, label: bool, cells: Sequence[str]) -> None:
+        self.name, self.cells, self.text = visible(column.name, _LONGEST_CELL), cells, label or column.wide
+        self.longest = max(map(cell_len, [self.name, *cells]))
+        whole = [word for text in cells for word in text.split()] if self.text else cells
+        self.word = max(map(cell_len, [*self.name.split(), *whole]), default=0)
+        self.least = min(self.word, _WIDE) if self.text and not label else self.word
 
 
-def _grid(table: Table, shown: Sequence[int], cells: Sequence[Sequence[str]], styles: Sequence[str], room: int) -> Grid:
-    """Numbers are never cut: heads are broken at spaces where that makes room, the label takes what is left, and words
-    go on below."""
-    columns = [(table.columns[i], [line[i] for line in cells]) for i in shown]
-    for broken in (False, True):
-        widths = [_width(column, own, broken) for column, own in columns]
-        left = room - sum(own + _GAP for own in widths[1:]) - 2
-        if left >= min(_LABEL, widths[0]):
-            break
+def _grid(columns: Sequence[_Laid], styles: Sequence[str], room: int) -> Grid:
+    """The widest columns give way first: heads and texts are broken at spaces, and words only where nothing else makes
+    room. Numbers are never cut."""
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, _GAP - 1))
-    for (column, _), own in zip(columns, widths, strict=True):
-        name = visible(column.name, _LONGEST_CELL)
-        if not grid.columns:
-            label = min(_LABEL, max(left, _LABEL // 2))
-            grid.add_column(name, no_wrap=True, overflow="ellipsis", max_width=label)
-        elif column.wide:
-            grid.add_column(name, overflow="fold", min_width=min(own, _WIDE // 2))
-        else:
-            grid.add_column(name, justify="right", overflow="fold", width=min(own, room - _SHORTEST_LABEL))
-    for line, style in zip(cells, styles, strict=True):
-        grid.add_row(*(Text(line[i]) for i in shown), style=style)
+    widths = [one.longest for one in columns]
+    room -= _GAP * len(columns)
+    for least in ([one.word for one in columns], [1 if one.text else one.word for one in columns]):
+        while sum(widths) > room and (wide := [i for i, own in enumerate(widths) if own > least[i]]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    for one, own in zip(columns, widths, strict=True):
+        grid.add_column(one.name, justify="left" if one.text else "right", overflow="fold", width=own)
+    for number, style in enumerate(styles):
+        grid.add_row(*(Text(one.cells[number]) for one in columns), style=style)
     return grid

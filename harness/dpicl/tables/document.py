@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from markupsafe import Markup
@@ -19,6 +20,8 @@ from dpicl.core.printable import visible
 
 #: Longest text of a cell, and of a note, in Markdown.
 _LONGEST_CELL, _LONGEST_NOTE = 120, 600
+#: What a column of numbers holds: a number with a unit, or none.
+_NUMBER = re.compile(r"[<≤]?[-−+]?[\d.,]+(e[-+]?\d+)?( ?[%\w]{1,3})?|[-–∞?]|inf|")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -125,6 +128,14 @@ def make_table(
         Line(tuple(own[i] for _, own in kept), kind(item), links(item), data(item)) for i, item in enumerate(items)
     )
     return Table(title, tuple(column for column, _ in kept), tuple(lines), **more)
+
+
+def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", keep: int = 1) -> Table:
+    """A table whose cells are texts already. Columns that hold numbers alone are set as such."""
+    rows = [*map(tuple, rows)]
+    numbers = [all(_NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(heads))]
+    columns = [Column(head, head, itemgetter(i), wide=not numbers[i]) for i, head in enumerate(heads)]
+    return make_table(title, columns, rows, heading=bool(title), keep=keep)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -
 
 def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None:
     task, options = ROWS["voting"]
-    given = {"options": options, "covered_queries": 9}
+    given = {"options": options, "test_records": 9}
     own, chosen = (audited("voting", task, queries=asked, **given) for asked in ("own", "chosen"))
     assert chosen.counts["releases"] == 9 and chosen.id != own.id
     assert 0.95 * chosen.privacy.epsilon_proved <= chosen.bound.epsilon <= chosen.privacy.epsilon_proved

@@ -24,7 +24,7 @@ def test_a_good_submission_has_exit_code_0_and_the_reviewers_table(world: World,
     answer = dpicl(*words(world))
     assert answer.code == 0
     assert "team_a/vote passes; not checked: commit, history, ledger, conformance." in answer.out
-    row = next(line for line in answer.out.splitlines() if line.startswith("agnews"))
+    row = next(line for line in answer.out.splitlines() if line.split()[:1] == ["agnews"])
     assert row.split()[:5] == ["agnews", "2", "team_a/vote", "sim", "5"] and "1 of 1" in row
 
 

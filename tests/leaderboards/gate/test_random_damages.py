@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dpicl.cli.output import plain
 from dpicl.core.cell import Cell
+from dpicl.core.json_text import plain
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import examine, known_suites, load_submissions

@@ -11,7 +11,7 @@ from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
-from dpicl.core.messages import message
+from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
@@ -22,8 +22,8 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
 from dpicl.leaderboards.render.as_json import attacks_json
+from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.html import attacks_page, suites_json, write_all
-from dpicl.leaderboards.render.terminal import render_attacks
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
@@ -33,6 +33,7 @@ from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
+from dpicl.tables.document import text_table
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
@@ -71,15 +72,15 @@ def all_suites(
         every = build_attacks(known.attacks, known.external)
         page = write_all(found, html, mechanisms, skipped, every, url, repository)
     lines = suites_json(found)
-
-    def show() -> None:
-        named = [line | {"model": model_name(line["model"])} for line in lines]
-        best = ("; ".join(answer["text"] for answer in line["answers"]) or "no row has a rank" for line in lines)
-        rows = [[*(str(line[name]) for name in _COLUMNS[:-1]), said] for line, said in zip(named, best, strict=True)]
-        output.emit_table(_COLUMNS, rows)
-        output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
-
-    return Answer({"suites": lines, "page": page}, show)
+    rows = [
+        [
+            *(str(model_name(line[name]) if name == "model" else line[name]) for name in _COLUMNS[:-1]),
+            "; ".join(answer["text"] for answer in line["answers"]) or "no row has a rank",
+        ]
+        for line in lines
+    ]
+    end = f"Page: {page}" if page else "Next: dpicl board all --html site"
+    return Answer({"suites": lines, "page": page}, [text_table(_COLUMNS, rows), end])
 
 
 def _results(
@@ -112,12 +113,7 @@ def every_attack(given: OfResults, html: Path | None) -> Answer:
     ]
     board = build_attacks(kept, external)
     page = pages.write({"index.html": attacks_page(board)}, html) if html else None
-
-    def show() -> None:
-        if len(kept) < len(attacks):
-            message(f"{output.count(len(attacks) - len(kept), 'attack')} with another model or source left out.")
-        output.emit(render_attacks(board), styled=True)
-        if page:
-            output.emit(f"Page: {page}")
-
-    return Answer({**attacks_json(board), "page": page}, show)
+    if len(kept) < len(attacks):
+        message(f"{count(len(attacks) - len(kept), 'attack')} with another model or source left out.")
+    shown = [*attack_blocks(board), *([f"Page: {page}"] if page else [])]
+    return Answer({**attacks_json(board), "page": page}, shown)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from dpicl.api import parameters as p
-from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.cli.selecting import selected
 from dpicl.core.errors import UsageError
@@ -21,7 +20,8 @@ from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.page import refuse_among, web_address
-from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.leaderboards.render.terminal import board_blocks
+from dpicl.tables.document import Block
 
 
 def _web_address(value: Any) -> str:
@@ -57,26 +57,25 @@ def _path(given: Path | str | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _show(view: BoardView, given: Mapping[str, Any]) -> None:
+def _answer(view: BoardView, given: Mapping[str, Any]) -> Answer:
+    return Answer({**board_json(view.board), "skipped": view.skipped, "page": view.page}, _shown(view, given))
+
+
+def _shown(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
     selection = view.selection
     attacks, full = bool(given.get("attacks")), bool(given.get("full") or given.get("mechanism"))
     epsilons = p.as_list(given.get("epsilon") or ())
     epsilon = float(epsilons[0]) if epsilons else None
-    text = render_terminal(view.board, retired=view.retired, attacks=attacks, full=full, epsilon=epsilon)
-    output.emit(text, styled=True)
+    yield from board_blocks(view.board, retired=view.retired, attacks=attacks, full=full, epsilon=epsilon)
     for item in view.skipped if full or attacks else ():
-        output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
+        yield f"{item['label']} does not do {item['task']}: {item['reason']}"
     command = selection.command("board")
     if view.page:
-        output.emit(f"Page: {view.page}")
-    output.emit(f"Next: {command} --full, --attacks or --html site; {selection.command('compare ROW ROW --suite')}")
+        yield f"Page: {view.page}"
+    yield f"Next: {command} --full, --attacks or --html site; {selection.command('compare ROW ROW --suite')}"
 
 
-def _document(view: BoardView, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {**board_json(view.board), "skipped": view.skipped, "page": view.page}
-
-
-@p.verb("dpicl board field --task agnews --epsilon 1 --html site", show=_show, document=_document)
+@p.verb("dpicl board field --task agnews --epsilon 1 --html site", answer=_answer)
 def board(
     suite: p.SuiteName,
     *,

@@ -6,17 +6,21 @@ results are two releases of one model, cell by cell.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from pydantic import Field
 
 from dpicl.api import parameters as p
-from dpicl.cli import call, output
+from dpicl.api.verbs import parameters
+from dpicl.cli import call
+from dpicl.cli.output import Answer
 from dpicl.core.errors import ResultError, UsageError, require_known
+from dpicl.core.field_types import Number
 from dpicl.core.files import put_whole
-from dpicl.core.messages import message
+from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites, slug
 from dpicl.core.printable import printable
 from dpicl.leaderboards.cli.board import view
@@ -29,6 +33,7 @@ from dpicl.leaderboards.render import comparison_view
 from dpicl.leaderboards.render.pairs_view import pair_json, pairs_blocks, pairs_json
 from dpicl.results.store import Store
 from dpicl.tables.console import to_text
+from dpicl.tables.document import Block
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +43,6 @@ REGRESSED = 1
 _STDOUT = "-"
 _OF_ROWS = ("suite", "results", "plugins", "source", "test_records", "model")
 _OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "metric", "markdown", "mechanism")
-#: An epsilon of results may be 0.
-ZERO_TOO = p.each(cast(Any, p.within(0, math.inf, "low").check))
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,11 @@ class RowsCompared:
     """Two rows of a board side by side, shown as `dpicl compare` shows them. compared: the numbers."""
 
     compared: RowComparison
+    code = 0
 
-    def text(self) -> str:
+    def blocks(self) -> list[Block]:
         """What a terminal shows."""
-        return to_text(pairs_blocks(self.compared))
+        return pairs_blocks(self.compared)
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame with one row for each pair of rows: their difference, its interval, adjusted p, verdict."""
@@ -66,7 +70,7 @@ class RowsCompared:
         )
 
     def __repr__(self) -> str:
-        return printable(self.text(), styled=True)
+        return to_text(self.blocks())
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().map(lambda v: printable(v) if isinstance(v, str) else v).to_html(index=False))
@@ -83,9 +87,9 @@ class ReleasesCompared:
     compared: Comparison
     code: int = 0
 
-    def text(self) -> str:
+    def blocks(self) -> list[Block]:
         """What a terminal shows."""
-        return comparison_view.render_terminal(self.compared)
+        return comparison_view.comparison_blocks(self.compared)
 
     def markdown(self) -> str:
         return comparison_view.render_markdown(self.compared)
@@ -95,35 +99,34 @@ class ReleasesCompared:
         return comparison_view.comparison_json(self.compared)
 
     def __repr__(self) -> str:
-        return printable(self.text(), styled=True)
+        return to_text(self.blocks())
 
 
-def _show(found: RowsCompared | ReleasesCompared, given: Mapping[str, Any]) -> None:
+def _answer(found: RowsCompared | ReleasesCompared, given: Mapping[str, Any]) -> Answer:
+    shown: list[Block | str] = [*found.blocks()]
     if given.get("markdown") == _STDOUT and isinstance(found, ReleasesCompared):
-        output.emit(found.markdown())
-    else:
-        output.emit(found.text(), styled=True)
+        shown = [found.markdown()]
+    return Answer(found.document(), shown, found.code)
 
 
 @p.verb(
     "dpicl compare tang pta --suite field --epsilon 1",
-    show=_show,
-    document=lambda found, given: found.document(),
+    answer=_answer,
 )
 def compare(
-    base: Annotated[p.Text, p.Flag(metavar="BASE", read=str)],
-    candidate: Annotated[p.Text, p.Flag(metavar="CANDIDATE", read=str)],
+    base: Annotated[str, p.Flag(metavar="BASE")],
+    candidate: Annotated[str, p.Flag(metavar="CANDIDATE")],
     *,
     task: p.Tasks = (),
-    epsilon: Annotated[p.SomeEpsilons, p.Flag(check=ZERO_TOO)] = (),
+    epsilon: p.EpsilonsOfResults = (),
     suite: p.SuiteName | None = None,
     fail_on_regression: bool = False,
     allow_missing: bool = False,
-    alpha: Annotated[float, p.within(0, 1), p.Flag(metavar="A")] = 0.05,
-    min_effect: Annotated[float, p.within(0, 1, "low"), p.Flag(metavar="X")] = 0.01,
-    metric: Annotated[p.Text | None, p.Flag(metavar="M")] = None,
+    alpha: Annotated[Number, Field(gt=0, lt=1), p.Flag(metavar="A")] = 0.05,
+    min_effect: Annotated[Number, Field(ge=0, lt=1), p.Flag(metavar="X")] = 0.01,
+    metric: Annotated[str | None, p.Flag(metavar="M")] = None,
     mechanism: p.Rows = (),
-    markdown: Annotated[p.Text | None, p.Flag(metavar="FILE")] = None,
+    markdown: Annotated[str | None, p.Flag(metavar="FILE")] = None,
     **given: Unpack[p.OfResults],
 ) -> RowsCompared | ReleasesCompared:
     """Two rows of a board: which is better on each task, by how much, and how sure that is. Or two releases of a model.
@@ -147,7 +150,7 @@ def compare(
     flags, whose, what = (_OF_RELEASES, "of two releases", "two rows") if rows else (
         _OF_ROWS, "of two rows of a board", "two result folders"
     )  # fmt: skip
-    known = p.parameters(compare)
+    known = parameters(compare)
     for name in flags:
         if p.as_list(said.get(name) or ()) not in ([], [known[name].default]):
             raise UsageError(f"{known[name].written} is a flag {whose}, and {what} are compared here; leave it out.")
@@ -164,7 +167,7 @@ def compare(
     for side in (before, after):
         if side.foreign:
             message(
-                f"dpicl: left out {output.count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
+                f"dpicl: left out {count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
                 f" for example {side.foreign[0]}."
             )
     found = ReleasesCompared(comparison, REGRESSED if fail_on_regression and comparison.regressed else 0)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from dpicl.api.parameters import Flag, OnePath, Rows, SuiteName, Tasks, as_list, verb
-from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
+from dpicl.core.messages import count
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.cli.board import OfBoard, view
 from dpicl.leaderboards.model.text import names_text
@@ -59,6 +59,6 @@ def plot(
     ]
     about = names_text(dict.fromkeys(model_name(group.model) for group, _ in tables))
     write_file(file, in_print(printed(panels, about).file)(file.suffix.removeprefix(".")))
-    said = f"Figure: {file} ({output.count(len(panels), 'panel')})"
+    said = f"Figure: {file} ({count(len(panels), 'panel')})"
     document = {"figure": file, "panels": [title for title, _ in panels]}
-    return Answer(document, lambda: output.emit(said))
+    return Answer(document, [said])

@@ -8,20 +8,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, Results, Text, as_list, several, verb
+from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, Results, as_list, verb
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
-from dpicl.core.messages import message
+from dpicl.core.messages import count, message
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.publish import runs, weave_board
-from dpicl.leaderboards.publish.runs import Plan, Published
+from dpicl.leaderboards.publish.runs import Plan
 from dpicl.leaderboards.publish.sink import Sink, destination
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
+from dpicl.tables.document import text_table
 
 #: Folders of a results folder that hold no suite.
 _NO_SUITES = ("attacks", "external")
@@ -35,15 +36,15 @@ WandbMode = Annotated[
 
 @verb("dpicl publish wandb results --project dp-icl --mode offline")
 def publish_wandb(
-    what: Annotated[str | Path, Flag(metavar="RESULTS", read=str)],
+    what: Annotated[str | Path, Flag(metavar="RESULTS")],
     *,
     results: Results = DEFAULT_RESULTS,
-    suite: Annotated[Names, several("suite", "S")] = (),
+    suite: Annotated[Names, Flag("suite; may be repeated (or A,B)", metavar="S")] = (),
     model: Models = (),
     plugins: Plugins = (),
     dry_run: bool = False,
-    project: Annotated[Text | None, Flag(metavar="P")] = None,
-    entity: Annotated[Text | None, Flag(metavar="E")] = None,
+    project: Annotated[str | None, Flag(metavar="P")] = None,
+    entity: Annotated[str | None, Flag(metavar="E")] = None,
     mode: WandbMode | None = None,
     dir: Annotated[OnePath | None, Flag(metavar="DIR")] = None,
     weave: bool = False,
@@ -62,7 +63,9 @@ def publish_wandb(
     plan = _plan(place, as_list(suite), as_list(model), project, as_list(plugins))
     if dry_run:
         document = {"runs": [asdict(run) for run in plan.runs], "notes": list(plan.notes)}
-        return Answer(document, lambda: _show(plan.runs))
+        rows = [[run.name, run.group, run.job_type, str(len(run.table))] for run in plan.runs]
+        end = f"{count(len(plan.runs), 'run')} would be sent; nothing was."
+        return Answer(document, [text_table(["run", "group", "type", "lines"], rows), end])
     to = destination(project, entity, mode, None if dir is None else Path(dir))
     if to.mode == "offline" and weave:
         raise UsageError("--weave needs --mode online: W&B keeps Weave objects on its server.")
@@ -74,24 +77,14 @@ def publish_wandb(
         sink.publish(plan.runs)
         advice = sink.close() + ([export()] if export else [])
     except DpiclError as error:
-        done = f"{len(sink.sent)} of {output.count(len(plan.runs), 'run')} published; no result is lost."
+        done = f"{len(sink.sent)} of {count(len(plan.runs), 'run')} published; no result is lost."
         raise type(error)(f"{error} {done} Run `{call.line(f'dpicl publish wandb {what}')}` again later.") from error
     sent = {"tracker": "wandb", "mode": to.mode, "project": to.project, "runs": [*sink.sent]}
-
-    def show() -> None:
-        verb = "written" if to.mode == "offline" else "sent"
-        boards = sum(run.job_type == "board" for run in plan.runs)
-        what = f"{output.count(len(plan.runs) - boards, 'row')} and {output.count(boards, 'board')}"
-        sent = f"{output.count(len(plan.runs), 'run')} {verb}: {what}, project {to.project}."
-        output.emit("\n".join([sent, *advice]))
-
-    return Answer({**sent, "notes": list(plan.notes), "advice": advice}, show)
-
-
-def _show(found: Sequence[Published]) -> None:
-    lines = [[run.name, run.group, run.job_type, str(len(run.table))] for run in found]
-    output.emit_table(["run", "group", "type", "lines"], lines)
-    output.emit(f"\n{output.count(len(found), 'run')} would be sent; nothing was.")
+    verb = "written" if to.mode == "offline" else "sent"
+    boards = sum(run.job_type == "board" for run in plan.runs)
+    of_what = f"{count(len(plan.runs) - boards, 'row')} and {count(boards, 'board')}"
+    said = f"{count(len(plan.runs), 'run')} {verb}: {of_what}, project {to.project}."
+    return Answer({**sent, "notes": list(plan.notes), "advice": advice}, [said, *advice])
 
 
 def _plan(

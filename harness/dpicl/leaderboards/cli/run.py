@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Unpack
 
-from dpicl.api.parameters import Cells, Count, Flag, SuiteName, Text, as_list, verb, whole
+from dpicl.api.parameters import Cells, Count, Flag, Natural, SuiteName, as_list, verb
 from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.cli.plan import cell_json, stale_advice, untuned
 from dpicl.cli.selecting import Shard, selected
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import message
+from dpicl.core.messages import count, duration, message
 from dpicl.engines.local import make_engine
 from dpicl.engines.session import prepare, run_missing
-from dpicl.engines.settings import EngineSettings
 from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.cli.publish import WandbMode, check_simulated
@@ -40,12 +39,12 @@ def run(
     shard: Shard | None = None,
     engine: Annotated[str, Flag(metavar="inline|local|ray")] = "inline",
     workers: Count | None = None,
-    address: Annotated[Text | None, Flag(metavar="HOST:PORT")] = None,
+    address: Annotated[str | None, Flag(metavar="HOST:PORT")] = None,
     cpus: Count | None = None,
-    gpus: Annotated[int | None, whole(0)] = None,
+    gpus: Natural | None = None,
     wandb: bool = False,
-    wandb_project: Annotated[Text | None, Flag(metavar="P")] = None,
-    wandb_entity: Annotated[Text | None, Flag(metavar="E")] = None,
+    wandb_project: Annotated[str | None, Flag(metavar="P")] = None,
+    wandb_entity: Annotated[str | None, Flag(metavar="E")] = None,
     wandb_mode: WandbMode | None = None,
     **cells: Unpack[Cells],
 ) -> Answer:
@@ -67,7 +66,7 @@ def run(
     if not wandb and (extra := [name for name, value in flags.items() if value is not None]):
         raise UsageError(f"--wandb-{extra[0]} publishes nothing by itself; add --wandb, or leave it out.")
     selection = selected(suite, cells, shard)
-    made = make_engine(engine, workers, EngineSettings(address, cpus, gpus))
+    made = make_engine(engine, workers, address=address, cpus=cpus, gpus=gpus)
     if said := untuned(selection):
         raise UsageError(said)
     results, damaged = prepare(selection)
@@ -101,7 +100,7 @@ def _summary(selection: Selection, there: list[Cell], finished: list[Done], seco
     counts["present"] += len(there)
     failed = [done for done in finished if done.status == "failed"]
     for text, number in Counter(done.message for done in failed).items():
-        message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
+        message(f"dpicl: {count(number, 'cell')} failed: {text}")
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,
@@ -110,20 +109,16 @@ def _summary(selection: Selection, there: list[Cell], finished: list[Done], seco
         "cells": [_finished_json(done, selection) for done in finished],
         "seconds": round(seconds, 2),
     }
-
-    def show() -> None:
-        if finished and len(failed) == len(finished) and not there:
-            return
-        output.emit(
-            f"{output.count(counts['done'], 'cell')} done, {counts['present']} already present, "
-            f"{counts['skipped']} skipped, {counts['failed']} failed, in {output.duration(seconds)}."
-            f" Results: {selection.store.folder}"
-        )
-        if not failed:
-            output.emit(f"Next: {_next(selection)}")
-
+    shown = [
+        f"{count(counts['done'], 'cell')} done, {counts['present']} already present, {counts['skipped']} skipped,"
+        f" {counts['failed']} failed, in {duration(seconds)}. Results: {selection.store.folder}"
+    ]
+    if not failed:
+        shown.append(f"Next: {_next(selection)}")
+    elif len(failed) == len(finished) and not there:
+        shown = []
     died = all(done.worker_died for done in failed)  # then nothing in the suite is to be fixed
-    return Answer(document, show, (1 if died else 2) if failed else 0)
+    return Answer(document, shown, (1 if died else 2) if failed else 0)
 
 
 def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
@@ -144,14 +139,14 @@ def _to_do(selection: Selection, found: Presence, rerun_stale: bool) -> list[Cel
     if not rerun_stale:
         verb = "was" if len(found.stale) == 1 else "were"
         raise UsageError(
-            f"{output.count(len(found.stale), 'result')} under {selection.store.results} {verb} computed on different"
+            f"{count(len(found.stale), 'result')} under {selection.store.results} {verb} computed on different"
             f" data (fingerprint mismatch: {describe_stale(found.stale)}). Nothing was run;"
             f" {stale_advice(selection.asked)}."
         )
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
     stale = {each.cell.id for each in found.stale}
     missing = {cell.id for cell in found.missing}
-    message(f"{output.count(len(stale), 'result')} computed on different data moved into quarantine/.")
+    message(f"{count(len(stale), 'result')} computed on different data moved into quarantine/.")
     return [cell for cell in selection.cells if cell.id in stale | missing]
 
 
@@ -188,5 +183,5 @@ class LiveWandb(Live):
         """After the run."""
         super().finish()
         if not self.failure:
-            for sentence in (f"W&B: {output.count(self.sent, 'run')} published.", *self.advice):
+            for sentence in (f"W&B: {count(self.sent, 'run')} published.", *self.advice):
                 message(sentence)

@@ -6,17 +6,17 @@ It reads files. Submitted code runs only with `--run-code`, after a line that sa
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from dpicl.api.parameters import Flag, OnePath, Paths, Results, Seed, Text, as_list, verb, whole
-from dpicl.cli import apart, call, output
+from dpicl.api.parameters import Flag, Natural, OnePath, Paths, Results, Seed, as_list, verb
+from dpicl.cli import apart, call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import message
+from dpicl.core.messages import count, message
 from dpicl.core.paths import DEFAULT_RESULTS
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import card, code, examination, report
@@ -28,6 +28,7 @@ from dpicl.leaderboards.gate.history import removed_check
 from dpicl.leaderboards.gate.report import Examination
 from dpicl.plan.suite import Suite
 from dpicl.results import manifest
+from dpicl.tables.document import Block, text_table
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
@@ -47,48 +48,47 @@ class Submitted:
         return all(one.good for one in self.examinations) and all(one.status != "failed" for one in self.findings)
 
 
-def _show(found: Submitted | Answer, given: Mapping[str, Any]) -> None:
-    assert isinstance(found, Submitted)
-    if given.get("markdown"):
-        output.emit(report.markdown(found.examinations, found.findings))
+def _answer(found: Submitted, given: Mapping[str, Any]) -> Answer:
+    documents = [one.as_json() for one in found.examinations]
+    document = {"ok": found.ok, "submissions": documents, "whole": [asdict(one) for one in found.findings]}
+    return Answer(document, _shown(found, bool(given.get("markdown"))), 0 if found.ok else 1)
+
+
+def _shown(found: Submitted, markdown: bool) -> Iterator[Block | str]:
+    if markdown:
+        yield report.markdown(found.examinations, found.findings)
         return
     for one in found.examinations:
-        output.emit(f"{one.contents.name}\n{report.findings_text(one.findings)}\n")
+        yield f"{one.contents.name}\n{report.findings_text(one.findings)}\n"
         columns, rows = report.rows_of(one)
         if rows:
-            output.emit_table(columns, rows)
-        output.emit(report.ending(one) + "\n")
+            yield text_table(columns, rows)
+        yield report.ending(one)
     if found.findings:
-        output.emit(f"the whole\n{report.findings_text(found.findings)}")
+        yield f"the whole\n{report.findings_text(found.findings)}"
     if not found.examinations:
-        output.emit("There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`.")
-
-
-def _document(found: Submitted, given: Mapping[str, Any]) -> dict[str, Any]:
-    documents = [one.as_json() for one in found.examinations]
-    return {"ok": found.ok, "submissions": documents, "whole": [asdict(one) for one in found.findings]}
+        yield "There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`."
 
 
 @verb(
     "dpicl submit leaderboards/submissions/example/vote --run-code --rerun 2",
-    show=_show,
-    document=_document,
+    answer=_answer,
     apart=lambda given: _SILENCE_SECONDS if given.get("run_code") else None,
 )
 def submit(
     folder: Annotated[OnePath | None, Flag(metavar="DIR")] = None,
     *,
     all: bool = False,
-    new: Annotated[Text | None, Flag(metavar="TEAM/METHOD")] = None,
+    new: Annotated[str | None, Flag(metavar="TEAM/METHOD")] = None,
     results: Results = DEFAULT_RESULTS,
     suite: Annotated[Paths, Flag(metavar="FILE")] = (),
     base: Annotated[OnePath | None, Flag(metavar="DIR")] = None,
     maintainer: bool = False,
     run_code: bool = False,
-    rerun: Annotated[int, whole(0)] = 0,
+    rerun: Natural = 0,
     rerun_seed: Seed | None = None,
     record: bool = False,
-    by: Annotated[Text | None, Flag(metavar="NAME")] = None,
+    by: Annotated[str | None, Flag(metavar="NAME")] = None,
     markdown: bool = False,
 ) -> Submitted | Answer:
     """The gate of submissions: files, records, epsilon, history; or the beginning of a new one.
@@ -181,7 +181,7 @@ def _record(found: list[Examination], by: str) -> None:
         if one.reruns:
             path = one.contents.folder / card.REPRODUCED
             card.write_reproduced(path, [cell.reproduction(by) for cell in one.reruns])
-            message(f"Recorded {output.count(len(one.reruns), 'cell')} in {path}")
+            message(f"Recorded {count(len(one.reruns), 'cell')} in {path}")
 
 
 def _new(root: Path, name: str, suite: Suite) -> Answer:
@@ -190,10 +190,6 @@ def _new(root: Path, name: str, suite: Suite) -> Answer:
     file = str(folder / f"{folder.name}.py")
     run = ["run", _FIRST_SUITE, "--plugin", file, "--mechanism", folder.name, "--results", str(folder / "results")]
     commands = [shlex.join(["dpicl", *words]) for words in (["check", file], run, ["submit", str(folder)])]
-
-    def show() -> None:
-        output.emit("\n".join(f"Wrote {path}" for path in written))
-        following = (f"  {one}" for one in commands)
-        output.emit("\n".join(["Fill in the card, put your mechanism beside it, then:", *following]))
-
-    return Answer({"files": [str(path) for path in written], "next": commands}, show)
+    shown = [*(f"Wrote {path}" for path in written), "Fill in the card, put your mechanism beside it, then:"]
+    shown += [f"  {one}" for one in commands]
+    return Answer({"files": [str(path) for path in written], "next": commands}, shown)

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dpicl.api import parameters as p
-from dpicl.cli import output
 from dpicl.cli.output import Answer
 from dpicl.core.errors import ResultError
-from dpicl.core.messages import message
+from dpicl.core.messages import count, message
 from dpicl.core.paths import real_path
-from dpicl.leaderboards.cli.compare import ZERO_TOO
 from dpicl.leaderboards.compare.pairing import Filter, filtered
 from dpicl.leaderboards.compare.sides import Side, read_results
 from dpicl.leaderboards.compare.track import build_tracks
@@ -36,10 +34,10 @@ def track(
     *,
     task: p.Tasks = (),
     mechanism: p.Rows = (),
-    epsilon: Annotated[p.SomeEpsilons, p.Flag(check=ZERO_TOO)] = (),
+    epsilon: p.EpsilonsOfResults = (),
     model: p.Models = (),
     by: Literal["commit", "model"] = "commit",
-    name: Annotated[Sequence[str], p.Flag(metavar="RELEASE=NAME", check=p.each(_name), gather=p.pairs(str))] = (),
+    name: Annotated[Sequence[str], p.each(_name, divided=False), p.Flag(metavar="RELEASE=NAME")] = (),
     html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
 ) -> Answer:
     """Scores across the releases of a model and commits of the code. Raises ResultError where there is no result.
@@ -61,7 +59,7 @@ def track(
         found, foreign = read_results(path)
         read_all += found
         if foreign:
-            message(f"dpicl: left out {output.count(len(foreign), 'JSON file')} under {path} that are no results.")
+            message(f"dpicl: left out {count(len(foreign), 'JSON file')} under {path} that are no results.")
     folders = ", ".join(map(str, places))
     if not read_all:
         raise ResultError(f"There is no result under {folders}; run more, or give another folder.")
@@ -69,10 +67,5 @@ def track(
     kept = filtered(Side("the results", folders, tuple(read_all)), wanted).results
     tracks = build_tracks(kept, by, dict(map(_name, name)))
     page = track_view.write_page(tracks, folder) if folder else None
-
-    def show() -> None:
-        output.emit(track_view.render_terminal(tracks), styled=True)
-        if page:
-            output.emit(f"Page: {page}")
-
-    return Answer({**track_view.tracks_json(tracks), "page": page}, show)
+    shown = [*track_view.track_blocks(tracks), *([f"Page: {page}"] if page else [])]
+    return Answer({**track_view.tracks_json(tracks), "page": page}, shown)

@@ -17,13 +17,13 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.field_types import number
 from dpicl.core.files import write_whole
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import parse, read
 from dpicl.leaderboards.gate.names import is_name, shadows
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.plan.suite import Suite
-from dpicl.plan.suite_rows import number
 from dpicl.results.schema import lines, read_part
 
 CARD, README = "submission.yaml", "README.md"

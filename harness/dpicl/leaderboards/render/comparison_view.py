@@ -15,7 +15,6 @@ from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
 from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text
-from dpicl.tables.console import to_text
 from dpicl.tables.document import (
     Block,
     Column,
@@ -68,8 +67,8 @@ _CELLS = (
 )
 
 
-def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
-    """The comparison as text, a table for each task and metric. color: None means: when stdout is a terminal."""
+def comparison_blocks(comparison: Comparison) -> list[Block]:
+    """What changed, and a table for each task and metric."""
     blocks: list[Block] = [words(_title(comparison), "flag" if comparison.regressed else "lead")]
     blocks += [words(f"{s.name}: {visible(s.path, 120)}, {counted(len(s.results))}") for s in _sides(comparison)]
     blocks += notes(_change_lines(comparison))
@@ -80,7 +79,7 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
         blocks.append(Heading(f"{visible(task, 120)}: {metric_name(metric)}{less}, {documents}"))
         shown = tuple(one for one in _CELLS if one.key not in ("task", "metric", "documents"))
         blocks.append(make_table(task, shown, cells, kind=_kind, keep=2))
-    return to_text([*blocks, *notes(_notes(comparison))], color)
+    return [*blocks, *notes(_notes(comparison))]
 
 
 def render_markdown(comparison: Comparison) -> str:
@@ -118,7 +117,7 @@ def _kind(cell: CellVerdict) -> str:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Everything that the terminal and Markdown show. Infinity is left to the writer (`output.plain`)."""
+    """Everything that the terminal and Markdown show. Infinity is left to the writer (`json_text.plain`)."""
     return {
         **{
             side.name: {"path": side.path, "results": len(side.results), "foreign": list(map(str, side.foreign))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.render.attacks_view import attack_blocks
@@ -13,17 +15,16 @@ from dpicl.tables.document import Block, notes, words
 _SCREEN = 38
 
 
-def render_terminal(
-    board: Board,
-    color: bool | None = None,
-    retired: bool = False,
-    attacks: bool = False,
-    full: bool = True,
-    epsilon: float | None = None,
-) -> str:
-    """The board as text. color: None means: where the terminal has colours. retired: with retired versions. attacks:
-    with every attack on its rows. full: every table of every task; else at most 40 lines, about one ε (None: the one
-    that is answered first)."""
+def render_terminal(board: Board, color: bool | None = None, **what: Any) -> str:
+    """The board as text. color: None means: where the terminal has colours. what: as of `board_blocks`."""
+    return to_text(board_blocks(board, **what), color)
+
+
+def board_blocks(
+    board: Board, retired: bool = False, attacks: bool = False, full: bool = True, epsilon: float | None = None
+) -> list[Block]:
+    """The board. retired: with retired versions. attacks: with every attack on its rows. full: every table of every
+    task; else at most 40 lines, about one ε (None: the one that is answered first)."""
     blocks: list[Block]
     if full or attacks:
         blocks = [words(NOTHING)] if not board.sections else []
@@ -37,7 +38,7 @@ def render_terminal(
     for section in board.retired if retired else ():
         blocks.append(words("Retired: frozen, apart from the board above; nothing is added", "flag"))
         blocks += section_blocks(section, attacks=attacks)
-    return to_text(blocks, color)
+    return blocks
 
 
 def render_attacks(board: AttackBoard, color: bool | None = None) -> str:

@@ -13,7 +13,6 @@ from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.text import counted, epsilon_text
 from dpicl.leaderboards.render import page
-from dpicl.tables.console import to_text
 from dpicl.tables.document import Block, Column, Figure, Heading, Table, make_table, notes, words
 
 _NOTHING = "There are no results yet; make some with: dpicl run quick"
@@ -26,11 +25,6 @@ _RELEASES = (
     Column("title", "model, weights, dtype and commit", attrgetter("title"), lambda one: visible(one, 100), wide=True),
     Column("created", "first result", attrgetter("created"), lambda one: visible(one[:19])),
 )
-
-
-def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
-    """The lines as tables. color: None means: when standard output is a terminal."""
-    return to_text(track_blocks(tracks), color)
 
 
 def track_blocks(tracks: Sequence[Track]) -> list[Block]:

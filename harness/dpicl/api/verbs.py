@@ -1,0 +1,213 @@
+"""Verbs: one annotated function each, called by programs and, through `dpicl.cli.commands`, by the command line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from dpicl.core.errors import UsageError, require_known, unknown
+from dpicl.core.extras import required
+from dpicl.core.plain_words import problem_words
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a parameter is written on the command line. In an annotation, an outer Flag replaces what an inner one says.
+
+    name: of the flag; "": made of the parameter's name; one with a flag's name is a flag, though Python takes it by
+    position. check: a value, or what was written for it -> the value that the verb gets; it raises ValueError with the
+    rest of a sentence that begins with the flag (None: as pydantic reads the type). several: whether it may be
+    repeated; then it is checked as a list. complete: what a shell offers, or of what kind (`dpicl list KIND`). hidden:
+    for programs alone.
+    """
+
+    help: str = ""
+    name: str = ""
+    metavar: str = ""
+    check: Callable[[Any], Any] | None = None
+    several: bool = False
+    complete: Callable[[], Iterable[str]] | str | None = None
+    hidden: bool = False
+
+    def under(self, outer: Flag) -> Flag:
+        """This flag with what another one says instead."""
+        said = {each.name: getattr(outer, each.name) for each in fields(outer)}
+        return replace(self, **{name: value for name, value in said.items() if value})
+
+
+HIDDEN = Flag(hidden=True)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a verb. default: `inspect.Parameter.empty` where it must be given. choices: of a Literal."""
+
+    name: str
+    flag: Flag
+    check: Callable[[Any], Any]
+    default: Any = None
+    positional: bool = False
+    choices: tuple[str, ...] = ()
+    switch: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for the value in help texts."""
+        return self.flag.metavar or "|".join(self.choices) or self.name.upper()
+
+    @property
+    def written(self) -> str:
+        """The flag, or the placeholder of a positional argument."""
+        if self.positional:
+            return self.placeholder
+        return self.flag.name or "--" + self.name.replace("_", "-")
+
+    def checked(self, value: Any) -> Any:
+        """Raises ValueError with the rest of a sentence, or UsageError with a whole one."""
+        if value is None and self.default is None:
+            return None
+        if self.choices and isinstance(value, str):
+            require_known(self.name.replace("_", " "), [value], self.choices)
+        return self.check(value)
+
+
+@functools.cache
+def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """Those of a function by name, with the help of its docstring.
+
+    A `**group: Unpack[TypedDict]` counts as its keys, which may all be left out.
+    """
+    function = inspect.unwrap(function)
+    helps = _helps(inspect.getdoc(function) or "")
+    hints, found = get_type_hints(function, include_extras=True), {}
+    for name, each in inspect.signature(function).parameters.items():
+        if each.kind is each.VAR_KEYWORD:
+            (group,) = get_args(hints[name])
+            for key, hint in get_type_hints(group, include_extras=True).items():
+                found[key] = _parameter(key, hint, Flag())
+        else:
+            made = _parameter(name, hints[name], Flag(helps.get(name, "")))
+            positional = each.kind is not each.KEYWORD_ONLY and not made.flag.name
+            found[name] = replace(made, default=each.default, positional=positional)
+    return found
+
+
+def _helps(text: str) -> dict[str, str]:
+    """Parameter -> what a docstring says of it: a line `name: text.`, that may go on in indented lines."""
+    found = re.findall(r"^(\w+): (.+(?:\n +.+)*)$", text, re.MULTILINE)
+    return {name: " ".join(said.split()).removesuffix(".") for name, said in found}
+
+
+def _parameter(name: str, hint: Any, outer: Flag) -> Parameter:
+    parts = list(_parts(hint))
+    flag = functools.reduce(Flag.under, [*(part for part in parts if isinstance(part, Flag)), outer], Flag())
+    choices = next((get_args(part) for part in parts if get_origin(part) is Literal), ())
+    if choices and flag.complete is None:
+        flag = replace(flag, complete=lambda: choices)
+    return Parameter(name, flag, flag.check or valid(hint), choices=choices, switch=bool in parts)
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """Types and flags of an annotation, from the innermost to the outermost."""
+    if get_origin(hint) is Annotated:
+        inner, *more = get_args(hint)
+        yield from [*_parts(inner), *more]
+    elif get_origin(hint) in (Union, types.UnionType):
+        for each in get_args(hint):
+            yield from _parts(each)
+    else:
+        yield hint
+
+
+def valid(hint: Any) -> Callable[[Any], Any]:
+    """A check: a value -> the same as pydantic reads it for the type. It raises ValueError with the rest of a
+    sentence."""
+
+    @functools.cache
+    def adapter() -> TypeAdapter[Any]:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+
+    def check(value: Any) -> Any:
+        try:
+            return adapter().validate_python(value)
+        except ValidationError as error:
+            raise ValueError(problem_words(error.errors()[0])) from None
+
+    return check
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """The function with its arguments checked by their annotations.
+
+    The call raises UsageError for an argument that does not fit. Classes that it was given are known while it runs.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        from dpicl.mechanism.registry import forget
+
+        own = parameters(function)
+        try:
+            if strange := [name for name in kwargs if name not in own]:
+                raise UsageError(f"{function.__name__}: unexpected keyword: {unknown('argument', strange[0], own)}")
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = dict(bound.arguments)
+            for each in signature.parameters.values():
+                if each.kind is each.VAR_KEYWORD:
+                    given |= given.pop(each.name)
+            for name, value in given.items():
+                try:
+                    given[name] = own[name].checked(value)
+                except ValueError as error:
+                    raise UsageError(f"{function.__name__}: '{name}' {error}.") from None
+            with required():
+                return function(**given)  # type: ignore[call-arg]
+        finally:
+            forget()
+
+    return call
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What a command needs to know of a function besides its parameters.
+
+    example: command lines for its help. answer: what it returned, and its arguments by name -> what a command answers
+    (dpicl.cli.output.Answer), where it does not return that itself. needs: what must be given on the command line
+    alone. rest: words that are no flags of ours are passed on as the argument of that name. apart: seconds
+    of silence after which it is stopped, for a verb that runs code of somebody else in a process of its own; None for
+    all others.
+    """
+
+    example: str
+    answer: Callable[[Any, Mapping[str, Any]], Any] = lambda found, given: found
+    needs: tuple[str, ...] = ()
+    rest: str = ""
+    apart: Callable[[Mapping[str, Any]], float | None] | None = None
+
+
+def verb(example: str, **about: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Makes a function a verb of `dpicl`. about: fields of `Verb`."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        call = checked(function)
+        vars(call)["verb"] = Verb(example, **about)
+        return call
+
+    return decorate
