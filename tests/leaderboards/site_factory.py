@@ -142,9 +142,8 @@ def full_board(text: str = "plain") -> Board:
     ]
     longest = text[:2000]  # longer ones are refused when they are read
     external = [make_external(0.3, attack=longest, **dict.fromkeys(_SIDES, longest)), make_external(label=longest)]
-    retired = [*ends(suite_hash="b" * 64), make_result("tang", 0.6, suite_hash="b" * 64, label=text, **released)]
     evidence = Evidence(tuple(attacks), tuple(external))
-    return build_board(results, None, evidence, [submission(text)], retired)
+    return build_board(results, None, evidence, [submission(text)])
 
 
 def history(name: str = "plain", releases: int = 3) -> tuple[Track, ...]:

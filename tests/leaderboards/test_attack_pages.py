@@ -80,15 +80,15 @@ def test_hostile_external_evaluations_cannot_move_the_cursor_nor_widen_a_table()
 
 def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_not():
     board = build_attacks(some_attacks(), [make_external(label="nobody")])
-    assert [table.title for table in board.tables] == ["audit on agnews", "inquiry on agnews", "pii on enron"]
-    inquiry = board.tables[1]
-    assert [one.subject.mechanism for one in inquiry.results] == ["zero_shot", "tang", "tang", "real_demonstrations"]
+    assert [one.attack for one in board.attacks] == ["audit", *["inquiry"] * 4, "pii"]
+    inquiries = [one.subject.mechanism for one in board.attacks if one.attack == "inquiry"]
+    assert inquiries == ["zero_shot", "tang", "tang", "real_demonstrations"]
     for text in (render_attacks(board, color=False), words(attacks_page(board))):
         for part in ("addresses", "0.61 [0.48, 0.73]", "one query", "nobody", "A report on attacks"):
-            assert part in " ".join(text.split())
+            assert part.lower() in " ".join(text.lower().split())
 
 
-def test_attacks_on_a_simulated_model_or_other_weights_stand_apart():
+def test_attacks_on_a_simulated_model_are_left_out_and_other_weights_are_told_apart():
     def simulated(result):
         model = result.manifest.model.model_copy(update={"name": "sim", "sha256": None})
         return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
@@ -96,9 +96,10 @@ def test_attacks_on_a_simulated_model_or_other_weights_stand_apart():
     fake = simulated(make_attack(model="sim"))
     board = build_attacks([make_attack(), fake], [])
     assert board.notes == ("Left out: 1 attack on a simulated model.",)
-    assert len(board.tables) == 1
+    assert len(board.attacks) == 1
     assert "simulated" in build_attacks([fake], []).notes[0]
-    assert len(build_attacks([make_attack(), make_attack(weights="0" * 64)], []).tables) == 2
+    both = build_attacks([make_attack(), make_attack(weights="0" * 64)], [])
+    assert "(000000000000)" in words(attacks_page(both))
 
 
 def test_attacks_as_json_are_strict_json_and_without_any_it_says_what_to_run():

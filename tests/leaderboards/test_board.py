@@ -60,7 +60,7 @@ def test_simulated_models_never_stand_beside_real_ones():
 def test_other_records_of_the_same_task_are_left_out_and_named(change, name):
     (section,) = build_board([*ends(), make_result("tang", 0.6), make_result("pta", 0.9, **change)]).sections
     assert {row.label for row in section.tables[0].in_order} == {"zero_shot", "tang", "real_demonstrations"}
-    assert any("left out 1 result of pta" in note and name in note for note in section.notes)
+    assert any("1 result of pta on agnews" in note and name in note for note in section.notes)
 
 
 def test_of_two_sets_of_options_the_newer_one_stays_where_both_have_as_many_results():
@@ -83,10 +83,10 @@ def parts_of(text, name):
     return [line.split() for line in text.splitlines() if line.split()[:1] == [name]]
 
 
-def test_terminal_says_who_is_best_then_the_ranking_then_the_tables():
+def test_terminal_says_who_is_best_then_the_tables():
     text = render_terminal(build_board([*ends(), make_result("tang", 0.6, claimed=1.7)]))
     assert re.search(r"1 +agnews +tang \(0\.600\) +the only row +–", text)
-    assert text.index("the only row") < text.index("all tasks: ") < text.index("agnews: calibrated accuracy, 20")
+    assert text.index("the only row") < text.index("agnews: calibrated accuracy, 20")
     table = text[text.index("agnews: calibrated accuracy, 20") :]
     assert [row[1] for row in parts_of(table, "zero_shot")] == ["0"] * len(parts_of(table, "zero_shot"))
     assert {row[1] for row in parts_of(table, "real_demonstrations")} == {"∞"}
@@ -96,7 +96,6 @@ def test_terminal_says_who_is_best_then_the_ranking_then_the_tables():
 
 def test_terminal_shows_a_missing_end_with_the_whole_command_on_one_line():
     text = render_terminal(build_board([make_result("tang", 0.6)]))
-    assert text.count("(missing)") == 2
     command = "dpicl run quick --task agnews --mechanism zero_shot --model embedded --source synthetic"
     assert command in [line.strip() for line in text.splitlines()]
 
@@ -107,10 +106,9 @@ def test_terminal_is_plain_aligned_and_narrow_when_it_is_no_terminal():
     text = render_terminal(build_board(results), color=False)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 110
-    for table in text.split("agnews: calibrated accuracy, "):
-        rows = [line for line in table.splitlines() if "% " in line and "95%" not in line and "power" not in line]
-        assert len(rows) in (2, 4)
-        assert len({line.index("%") for line in rows}) == 1
+    table = text[text.index("agnews: calibrated accuracy, ") :]
+    rows = [line for line in table.splitlines() if "% " in line and "95%" not in line]
+    assert len(rows) == 2 and len({line.index("%") for line in rows}) == 1
     assert "\x1b[" in render_terminal(build_board(results), color=True)
 
 
@@ -125,14 +123,13 @@ def answering(task="samsum", **more):
     return [*ends(**text), make_result("esa", 0.6, **text, **own), make_result("tang", 0.5, **text)]
 
 
-def test_terminal_has_per_query_epsilon_and_explains_it_once(monkeypatch):
+def test_terminal_has_per_query_epsilon(monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     text = render_terminal(build_board([*answering(), *answering(task="xsum")]), color=False)
     for task in ("samsum", "xsum"):
         own = text[text.index(f"{task}: ROUGE-L") :].partition("other metrics")[0]
         esa, tang = (" ".join(word for row in parts_of(own, name) for word in row) for name in ("esa", "tang"))
         assert "0.99 10.939 0.214 30" in esa and "0.99 – – any" in tang
-    assert text.count("ε is for all Q queries together") == 1
 
 
 def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped(monkeypatch):

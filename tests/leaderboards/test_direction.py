@@ -95,7 +95,7 @@ def test_a_task_of_errors_from_run_to_board_and_compare(dpicl, errors, tmp_path)
     recovery = {row["label"]: row["recovery"] for row in table["rows"]}
     assert score["real_demonstrations"] < score["zero_shot"]
     assert (recovery["zero_shot"], recovery["real_demonstrations"]) == (0, 1)
-    assert "error ↓" in dpicl("board", *flags).out
+    assert "error ↓" in dpicl("board", *flags, "--full").out
 
     half = tmp_path / "half"
     for path in results.rglob("*.json"):
@@ -181,7 +181,7 @@ def test_results_of_other_directions_are_neither_mixed_nor_compared():
     results = [*ends(), make_result("tang", 0.6)]
     section = build_board([*results, turned(make_result("pta", 0.7))]).sections[0]
     assert [row.label for row in section.tables[0].rows] == ["tang"]
-    assert any("left out" in note and "direction of the metric" in note for note in section.notes)
+    assert any("Left out" in note and "direction of the metric" in note for note in section.notes)
     sides = (Side(name, name, (one,)) for name, one in (("base", results[2]), ("candidate", turned(results[2]))))
     with pytest.raises(UsageError, match="direction of the metric"):
         compare(*sides)

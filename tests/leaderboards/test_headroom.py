@@ -42,7 +42,7 @@ LITTLE, MUCH = {0: 0.3, 1: 0.3}, {0: 0.85, 1: 0.9}
 
 def test_with_headroom_rows_have_ranks_and_without_it_nobody_does():
     (table,) = board(LITTLE, MUCH).sections[0].tables
-    assert table.headroom[METRIC].rewards and table.unrewarded == ""
+    assert table.headroom[METRIC].rewards and not table.ranks_nobody
     assert all(one.rank is not None for one in table.rows if one.epsilon == 1)
     nothing = board(MUCH, MUCH).sections[0]
     (table,) = nothing.tables
@@ -51,7 +51,7 @@ def test_with_headroom_rows_have_ranks_and_without_it_nobody_does():
     assert nothing.rankings[0].tasks == () and nothing.rankings[0].left_out == (("agnews", "nobody is ranked there"),)
     (answer,) = nothing.answers
     assert (answer.best, answer.verdict) == ((), "no headroom")
-    assert not nothing.places
+    assert [nothing.place(row) for row in nothing.rows] == [None] * len(list(nothing.rows))
 
 
 def test_development_seeds_decide_and_stand_in_no_row():

@@ -1,6 +1,5 @@
 """The site of a suite: complete, readable without a script, every page where its links say."""
 
-import json
 import math
 
 import pytest
@@ -48,17 +47,12 @@ def test_a_row_keeps_its_address_when_seeds_are_added_and_not_on_another_board()
         assert Addresses(board).page(board.sections[0].tables[0].rows[0]) != first
 
 
-KINDS = [*ends(), make_result("voting", 0.6), *ends(task="samsum", metric="rougeL")]
 SKIPPED = [{"label": "voting", "task": "agnews", "reason": "it has no labels"}]
 #: Case -> (results, words on the first page).
 SAYS = {
-    "rows": (plain_results(), ["zero_shot", "real_demonstrations", "∞", "0.600", "50%", "all tasks"]),
-    "kinds": (
-        [*KINDS, make_result("esa", 0.6, task="samsum", metric="rougeL")],
-        ["classification tasks", "text tasks"],
-    ),
+    "rows": (plain_results(), ["zero_shot", "real_demonstrations", "∞", "0.600", "50%"]),
     "missing": ([make_result("tang", 0.6)], [f"agnews --mechanism {name}" for name in BASELINES]),
-    "skipped": (plain_results(), ["voting does not do agnews: it has no labels"]),
+    "skipped": (plain_results(), ["No result on agnews, since it has no labels: voting."]),
     "empty": ([], ["dpicl run quick"]),
 }
 
@@ -68,7 +62,6 @@ def test_the_first_page_can_be_read_without_a_script(case):
     results, wanted = SAYS[case]
     words = Page(pages(build_board(results), skipped=SKIPPED)["index.html"]).words
     assert [part for part in wanted if part not in words] == []
-    assert ("(missing)" in words) == (case == "missing")
 
 
 def test_filters_offer_what_occurs():
@@ -120,7 +113,6 @@ def test_answers_are_shown_by_record_with_a_column_a_seed_and_counted_when_there
     assert f"answer number {MOST_ANSWERS}." not in words
     assert "covers 90 queries" in words
     assert "per-query ε 0.214" in words
-    assert Page(site_of(results)["index.html"]).words.count("ε is for all Q queries together") == 1
 
 
 def test_metrics_are_in_words_with_the_reasons_of_those_that_are_not():
@@ -161,25 +153,12 @@ def test_a_submission_has_a_card_with_its_links_and_what_was_found():
     for found in (Page(files[name]), Page(files[row])):
         for part in ("Submitted as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
             assert part in found.words
-        for part in ("0.650 0.710", "0.650 0.640 no a maintainer", "a smaller prompt than in the paper"):
+        for part in ("0.650 0.710", "seed 0: 0.640 by a maintainer", "a smaller prompt than in the paper"):
             assert part in found.words
         outside = [a for tag, a in found.tags if tag == "a" and (a["href"] or "").startswith("https://")]
         assert [a["href"] for a in outside] == ["https://example.org/paper", "https://example.org/code"]
         assert {a["rel"] for a in outside} == {"noopener noreferrer nofollow"}
     assert "--plugin leaderboards/submissions/team/method/method.py" in Page(files[row]).words
     words = Page(files["index.html"]).words
-    for part in ("team/method, unreliable †", "a smaller prompt than in the paper", "the paper reports 0.710", "0.640"):
+    for part in ("team/method, unreliable †", "a smaller prompt than in the paper", "0.710", "0.640"):
         assert part in words
-
-
-def test_retired_versions_stand_apart_and_are_frozen():
-    old = [*ends(suite_hash="b" * 64), make_result("pta", 0.9, suite_hash="b" * 64)]
-    files = site_of(plain_results(), retired=old)
-    assert "pta" not in Page(files["index.html"]).words
-    assert "retired.html" in Page(files["index.html"]).links
-    assert "Frozen." in Page(files["retired.html"]).words
-    (row,) = [name for name in files if name.startswith("rows/pta-")]
-    assert row in Page(files["retired.html"]).links
-    assert "Frozen." in Page(files[row]).words
-    assert "pta" not in files["board.csv"]
-    assert len(json.loads(files["board.json"])["retired"]) == 1

@@ -1,6 +1,5 @@
 """The answer first: one screen of a terminal, and the beginning of a page; a table is the same in every output."""
 
-import json
 import re
 
 import pytest
@@ -39,15 +38,14 @@ def test_the_first_screen_has_at_most_40_lines_and_fits(monkeypatch):
         assert max(map(len, lines)) <= width
 
 
-def test_the_first_screen_says_what_was_compared_what_to_use_and_what_beats_it():
+def test_the_first_screen_says_what_was_compared_and_what_is_best():
     board = build_board(results())
     text = render_terminal(board, color=False, full=False)
     said = " ".join(text.split())
     for part in (
         "quick, version 1: SmolLM2-135M-Instruct",
         "synthetic records, 50 test records a task, 3 seeds; ε = 1, δ = 1e-05",
-        "At ε = 1 use m02 over 3 tasks (better than all 2 others)",
-        "Headroom: agnews 0.500",
+        "1 all tasks, by mean recovery m02 (63%) better than all 2 others –",
         "Also at ε = 8",
     ):
         assert part in said
@@ -58,7 +56,7 @@ def test_the_first_screen_says_what_was_compared_what_to_use_and_what_beats_it()
     ]
     assert order == ["m02", "m01", "m00", "public_demonstrations", "zero_shot", "real_demonstrations"]
     at_eight = render_terminal(chosen(board, epsilons=[8.0]), color=False, full=False, epsilon=8.0)
-    assert "At ε = 8 use m02" in " ".join(at_eight.split())
+    assert "8 all tasks, by mean recovery m02 (63%)" in " ".join(at_eight.split())
     one_task = render_terminal(chosen(board, tasks=["trec"]), color=False, full=False)
     assert "dbpedia" not in one_task and "0.640 1*" in one_task
     assert "agnews: calibrated accuracy" in render_terminal(board) and "agnews: calibrated" not in text
@@ -72,16 +70,15 @@ def test_a_task_without_headroom_ranks_nobody_and_the_screen_says_so():
     found = [one.model_copy(update={"cell_id": one.cell.id}) for one in found]
     said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
     assert "The model is simulated: these numbers test the machinery" in said
-    assert "At ε = 1 nobody can be ranked on agnews: real demonstrations do not gain there." in said
-    assert "none is shown on agnews: nobody is ranked there" in said
+    assert "No headroom, so nobody is ranked: agnews." in said
 
 
-def test_a_page_begins_with_the_sentence_then_the_table_the_charts_and_the_claims():
+def test_a_page_begins_with_the_answer_then_the_table_the_charts_and_the_claims():
     board = build_board(results())
     files = pages(board)
     text = files["index.html"][files["index.html"].index("<main") :]
     marks = [
-        "At ε = 1 use m02",
+        "Best rows at each ε",
         'id="filters"',
         "Methods and tasks at ε = 1 and 8",
         "<figure",
@@ -92,7 +89,7 @@ def test_a_page_begins_with_the_sentence_then_the_table_the_charts_and_the_claim
     links = Page(files["index.html"]).links
     assert {"mechanisms/m02.html", "board.csv", "board.json"} <= {*links} <= {*files} | {"#main"}
     first = Page(suites_page({"quick": board, "other": build_board(ends(suite="other"))}, []))
-    assert "At ε = 1 use m02" in first.words and "./quick/mechanisms/m02.html" in first.links
+    assert "m02 (63%) better than all 2 others" in first.words and "./quick/mechanisms/m02.html" in first.links
     assert "./other/index.html" in first.links
 
 
@@ -100,9 +97,6 @@ def test_a_page_begins_with_the_sentence_then_the_table_the_charts_and_the_claim
 def test_a_table_is_the_same_in_every_output_and_its_texts_are_data(text):
     rows = build_board([*ends(), make_result("tang", 0.6, label=text)]).sections[0].tables[0].in_order
     table = make_table("rows", row_columns(), rows, keep=2)
-    document = json.loads(json.dumps(table.to_json(), default=str))
-    assert [row["score"] for row in document["rows"]] == [0.4, 0.6, 0.8]
-    assert document["columns"].keys() == document["rows"][0].keys() >= {"row", "epsilon", "rank", "proved"}
     lines = table.to_csv().splitlines()
     assert lines[0].split(",")[:2] == ["row", "epsilon"] and not lines[2].startswith(("=", "+", "-", "@"))
     markdown = to_markdown([table])

@@ -80,7 +80,7 @@ def test_where_lower_is_better_the_lower_row_beats_the_higher():
     table = build_board(results(change=turned)).sections[0].tables[0]
     found = compare_named(build_board(results(change=turned)), "quick", "tang@1", "pta@1").pairs[0]
     assert table.lower_is_better(table.metric) and found.one.score < found.other.score
-    assert found.found.value > 0 and found.says.startswith("tang@1 is better than pta@1, by 0.250 (")
+    assert found.found.value == pytest.approx(0.25) and found.found.better
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_rows_without_common_seeds_are_not_tested():
         make_result("prism", 0.5, seed=1),
     ]
     pair = compare_named(build_board(found), "quick", "tang", "pta").pairs[0]
-    assert pair.found is None and "cannot be compared" in pair.says
+    assert pair.found is None
 
 
 def test_flags_and_names_of_the_other_kind_are_refused_in_one_sentence(dpicl, tmp_path):
@@ -160,7 +160,7 @@ def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
         in dpicl("board", sim_suite, *place).out
     )
     answer = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place)
-    assert answer.code == 0 and "inconclusive" in answer.out.partition(" task ")[0]
+    assert answer.code == 0 and "inconclusive" in answer.out
     document = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place, "--json").json
     assert document["rows"] == ["tang@2", "prism_short@2"]
     pair = document["pairs"][0]

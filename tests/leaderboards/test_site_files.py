@@ -101,10 +101,10 @@ def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monke
 def test_all_suites_are_listed_with_their_answers(tmp_path):
     other = [*ends(suite="other"), make_result("pta", 0.7, suite="other"), make_result("esa", 0.5, suite="other")]
     boards = {"quick": build_board(plain_results()), "other": build_board(other)}
-    assert write_all(boards, tmp_path, {}, {}, build_attacks([], [])) == tmp_path / "index.html"
+    assert write_all(boards, tmp_path, {}, {}, build_attacks([], []), {}) == tmp_path / "index.html"
     found = Page((tmp_path / "index.html").read_text("utf-8"))
-    assert "At ε = 1 use tang and prism on agnews (2 of 2 tied)." in found.words
-    assert "At ε = 1 use pta and esa on agnews (2 of 2 tied)." in found.words
+    assert "ε = 1, agnews: tang (0.600) and prism (" in found.words
+    assert "ε = 1, agnews: pta (0.700) and esa (0.500), 2 of 2 tied" in found.words
     assert {"./quick/index.html", "./other/index.html", "attacks/index.html"} <= set(found.links)
     for link in found.links:
         assert (tmp_path / link.partition("#")[0]).exists()

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
-
 from dpicl.attacks.results import AttackResult
 from dpicl.conformance.kit import CheckFinding
-from dpicl.core.printable import printable
 from dpicl.results.schema import Result
+from dpicl.tables.document import Block, Column, make_table, notes
+from dpicl.tables.shown import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,27 +21,26 @@ Item = TypeVar("Item")
 _IMPOSSIBLE = 1e-6
 
 
-@dataclass(frozen=True)
-class ResultTable(Generic[Item]):
-    """A sequence that is shown as a table: by rich on a terminal, as HTML in a notebook, as a data frame by request.
-
-    notes: sentences below the table.
-    """
+@dataclass(frozen=True, repr=False)
+class ResultTable(Shown, Generic[Item]):
+    """A sequence that is shown as a table. notes: sentences below the table."""
 
     items: Sequence[Item]
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
     #: Name -> what stands in the column of an item.
     columns: ClassVar[Mapping[str, Callable[[Any], Any]]]
 
-    def row(self, item: Item) -> dict[str, Any]:
-        return {name: value(item) for name, value in self.columns.items()}
+    def blocks(self) -> list[Block]:
+        columns = (Column(name, name, value, _short) for name, value in self.columns.items())
+        return [make_table("", columns, self.items, keep=2), *notes(self.notes)]
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with one row an item; numbers are numbers, infinity is `inf`."""
+        """One row an item; numbers are numbers, infinity is `inf`."""
         import pandas as pd
 
-        return pd.DataFrame([self.row(item) for item in self.items], columns=[*self.columns])
+        rows = [[value(item) for value in self.columns.values()] for item in self.items]
+        return pd.DataFrame(rows, columns=[*self.columns])
 
     def __len__(self) -> int:
         return len(self.items)
@@ -53,27 +50,6 @@ class ResultTable(Generic[Item]):
 
     def __getitem__(self, place: int) -> Item:
         return self.items[place]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = [{name: _short(value) for name, value in self.row(item).items()} for item in self.items]
-        table = Table(*self.columns, box=None, pad_edge=False, header_style="bold")
-        for row in rows:
-            table.add_row(*row.values())
-        yield table
-        yield from map(printable, self.notes)
-
-    def __repr__(self) -> str:
-        console = Console(width=160, color_system=None)
-        with console.capture() as captured:
-            console.print(self, markup=False, highlight=False)
-        return captured.get().rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        import html
-
-        notes = "".join(f"<p>{html.escape(printable(note))}</p>" for note in self.notes)
-        frame = self.to_frame().map(lambda value: printable(value) if isinstance(value, str) else value)
-        return f"{frame.to_html(index=False, escape=True)}{notes}"
 
 
 class Results(ResultTable[Result]):
@@ -161,6 +137,4 @@ def failure(result: AttackResult) -> str | None:
 
 
 def _short(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

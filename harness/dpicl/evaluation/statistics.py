@@ -296,10 +296,6 @@ class Difference:
         """Whether the first row is better."""
         return self.verdict == "better" and self.value > 0
 
-    def turned(self) -> Difference:
-        """The same, seen from the other row."""
-        return replace(self, value=-self.value, low=-self.high, high=-self.low)
-
 
 @dataclass(frozen=True)
 class RankSets:

@@ -7,23 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
-
 from dpicl.attacks.results import AttackResult, External
 from dpicl.attacks.store import load_attacks, load_external
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.messages import count
 from dpicl.core.paths import find_suite
 from dpicl.core.plugins import Registered
-from dpicl.core.printable import printable
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.comparability import Admission, is_retired
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.render.columns import numbers
-from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.render.columns import record
+from dpicl.leaderboards.render.terminal import board_blocks
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
 from dpicl.plan.presence import describe_completeness, find_skipped, select_current
@@ -32,6 +29,8 @@ from dpicl.plan.tuning import describe_tuning
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
 from dpicl.results.store import describe_damaged
+from dpicl.tables.document import Block
+from dpicl.tables.shown import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,19 +39,16 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class BoardView:
+@dataclass(frozen=True, repr=False)
+class BoardView(Shown):
     """A board and what it was built from. kept: our results on it. skipped: why rows have no result on a task. page: of
     its site, where one was written.
-
-    It is shown as `dpicl board` shows it: on a terminal by rich, in a notebook as a table.
     """
 
     board: Board
     selection: Selection
     kept: list[Result]
     evidence: Evidence
-    retired: bool = False
     skipped: Sequence[Mapping[str, str]] = ()
     page: Path | None = None
 
@@ -61,46 +57,40 @@ class BoardView:
         return (row for section in self.board.sections for row in section.rows)
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with one row for each row of the board; numbers as in board.csv."""
+        """One row for each row of the board; numbers as in board.csv."""
         import pandas as pd
 
-        names = ("task", "label", "mechanism", "mode", "metric", "unranked")
-        return pd.DataFrame([{**{name: getattr(row, name) for name in names}, **numbers(row)} for row in self.rows()])
+        places = ((section, table) for section in self.board.sections for table in section.tables)
+        return pd.DataFrame([record(section, table, row) for section, table in places for row in table.all_rows])
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        yield Text.from_ansi(render_terminal(self.board, retired=self.retired))
-
-    def __repr__(self) -> str:
-        return printable(render_terminal(self.board, retired=self.retired), styled=True)
-
-    def _repr_html_(self) -> str:
-        frame = self.to_frame().map(lambda value: printable(value) if isinstance(value, str) else value)
-        return str(frame.to_html(index=False, escape=True))
+    def blocks(self) -> list[Block]:
+        return board_blocks(self.board)
 
 
 def board_view(selection: Selection, submissions: Sequence[Submission], retired: bool, tell: Tell) -> BoardView:
-    """The board of a selection. Raises ResultError without a result for it."""
+    """The board of a selection. retired: of the results of earlier versions of the suite instead. Raises ResultError
+    without a result for it."""
     suite, store = selection.suite, selection.store
     results, damaged = store.load_all()
     if damaged:
         tell(describe_damaged(damaged, moved=False))
     kept, old = standing(results, selection, tell)
-    submitted, _ = on_the_board(submissions)
-    no_longer = [*old, *(result for result in submitted if is_retired(result, [suite]))]
-    if no_longer and not retired:
-        tell(f"{count(len(no_longer), 'result')} of retired versions of {suite.name}: see `dpicl board --retired`.")
-    if not kept and not (no_longer and retired):
+    if old and not retired:
+        tell(f"{count(len(old), 'result')} of retired versions of {suite.name}: see `dpicl board --retired`.")
+    if not (old if retired else kept):
         raise ResultError(
             f"There is no result of suite {suite.name} with these settings under {store.folder.parent};"
             f" run `{selection.command('run')}`, or name the folder that has them with --results."
         )
-    kept, notes = select_current(kept, Fingerprints(download=False))
+    if retired:
+        kept, versions = old, {str(result.suite.version) for result in old}
+        notes = [f"Version {one} is superseded: {why}" for one, why in suite.superseded.items() if str(one) in versions]
+    else:
+        kept, notes = select_current(kept, Fingerprints(download=False))
+        notes = [*state_of(selection, kept), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
-    made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded, suite.margin)
-    notes = [*state_of(selection, kept), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
-    return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
+    made = build_board(kept, selection.asked, evidence, submissions, suite.margin)
+    return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence)
 
 
 def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:

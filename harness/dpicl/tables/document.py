@@ -79,16 +79,6 @@ class Table:
         """The cells of a line."""
         return [column.text(value) for column, value in zip(self.columns, line.values, strict=True)]
 
-    def to_json(self) -> dict[str, Any]:
-        """Title, notes, rows by the columns' keys."""
-        keys = [column.key for column in self.columns]
-        return {
-            "title": self.title,
-            "columns": {column.key: column.help or column.name for column in self.columns},
-            "rows": [dict(zip(keys, line.values, strict=True)) for line in self.lines],
-            "notes": list(self.notes),
-        }
-
     def to_csv(self) -> str:
         """A head of the columns' keys, then a line each. Infinity is ``inf``, nothing is empty.
 

@@ -222,14 +222,14 @@ def test_documents_in_another_order_are_the_same_documents():
 
 def test_the_same_seed_twice_and_mixed_models_are_refused():
     result = scored(ones(20, 40))
-    with pytest.raises(UsageError, match=r"base holds tang on agnews.* twice .the same content in two files"):
+    with pytest.raises(UsageError, match=r"base holds tang on agnews.* twice .of 2026-01-02"):
         both([result, result], [result])
     with pytest.raises(UsageError, match="two seeds of the base differ in the records"):
         both([result, scored(ones(20, 40), seed=1, fingerprint="0" * 64)], [result, scored(ones(20, 40), seed=1)])
     mixed = [result, with_manifest(scored(ones(20, 40), seed=1), model={"sha256": "e" * 64})]
     with pytest.raises(UsageError, match=r"candidate holds results of 2 weights .*as CANDIDATE"):
         both([result], mixed)
-    with pytest.raises(UsageError, match=r"2 dtypes .bfloat16, float32"):
+    with pytest.raises(UsageError, match=r"2 dtypes .bfloat16 and float32"):
         both([result, with_manifest(scored(ones(20, 40), seed=1), dtype="float32")], [result])
 
 

@@ -75,7 +75,7 @@ class OpenPage:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site with two models, three tasks of two kinds, answers, a submission, and a retired version."""
+    """A site with two models, three tasks of two kinds, answers, and a submission."""
     results = []
     for task, metric in (("agnews", "acc_calibrated"), ("trec", "acc_calibrated"), ("samsum", "rougeL")):
         more = {"task": task, "metric": metric}
@@ -85,9 +85,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         results += [make_result("tang", 0.75, epsilon=8.0, seed=seed, **more) for seed in (0, 1)]
         results.append(make_result("esa", 0.55, queries=20, answers=[("test-1", "World")], seed=1, **more))
     results += [*ends(model="hf:gpt2"), make_result("pta", 0.6, model="hf:gpt2")]
-    retired = [*ends(suite_hash="b" * 64), make_result("tang", 0.9, suite_hash="b" * 64)]
     folder = tmp_path_factory.mktemp("site with a space") / "below"
-    files = pages(build_board(results, submissions=[submission()], retired=retired))
+    files = pages(build_board(results, submissions=[submission()]))
     page.write({**files, "attacks/index.html": _attacks("plain")}, folder)
     return folder
 

@@ -113,12 +113,12 @@ def test_filters_hold_for_columns_and_plots_and_keep_the_baselines(site, open_pa
     assert {text.split()[0].rstrip(":") for text in shown(browser, "figcaption")} <= {"trec"}
 
 
-def test_the_first_screen_has_the_sentence_the_table_and_the_chart(site, open_page):
+def test_the_first_screen_has_the_answer_the_table_and_the_chart(site, open_page):
     for width in (1280, 390):
         open_page.width(width)
         browser = open_page(site / "index.html")
         assert "quick" in browser.title and "quick" in element(browser, "h1").text
-        assert "ε = 1" in element(browser, ".answer .lead").text
+        assert "ε = 1" in element(browser, ".answer").text
         names = (".answer .lead", ".answer table", ".answer figure svg", "section.task")
         tops = [element(browser, name).rect["y"] for name in names]
         assert tops == sorted(tops)
@@ -144,7 +144,7 @@ def test_the_theme_turns_dark_and_is_remembered_on_the_next_page(site, open_page
     button.click()
     assert button.text == "Light"
     assert browser.execute_script(ground) == "rgb(20, 23, 27)"
-    open_page(site / "retired.html")
+    open_page(site / "attacks" / "index.html")
     assert browser.execute_script(ground) == "rgb(20, 23, 27)"
     element(browser, "#theme").click()
     assert browser.execute_script(ground) == "rgb(255, 255, 255)"
@@ -170,7 +170,7 @@ def test_the_dark_theme_of_the_system_is_followed(site, open_page):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_downloads_rows_mechanisms_and_retired_versions_are_where_links_lead(site, open_page):
+def test_downloads_rows_and_mechanisms_are_where_links_lead(site, open_page):
     browser = open_page(site / "index.html")
     for name in ("CSV", "JSON"):
         link = browser.find_element(By.LINK_TEXT, name)
@@ -181,8 +181,6 @@ def test_downloads_rows_mechanisms_and_retired_versions_are_where_links_lead(sit
     assert element(browser, "h1").text == "zero_shot at ε = 0 on trec"
     browser.find_element(By.LINK_TEXT, "zero_shot").click()
     assert element(browser, "h1").text == "zero_shot"
-    browser.find_element(By.LINK_TEXT, "Retired versions").click()
-    assert "Frozen." in element(browser, "main").text
     browser.find_element(By.LINK_TEXT, "Board").click()
     assert shown(browser, ROWS)
 
@@ -221,7 +219,7 @@ def test_no_page_scrolls_sideways_on_a_phone(site, hostile_site, open_page, widt
     open_page.width(width)
     for folder in (site, hostile_site):
         kinds = [sorted(folder.glob(kind))[:1] for kind in ("mechanisms/t*.html", "rows/*agnews*.html")]
-        tops = [folder / name for name in ("index.html", "retired.html", "attacks/index.html")]
+        tops = [folder / name for name in ("index.html", "attacks/index.html")]
         for path in (*tops, *kinds[0], *kinds[1]):
             browser = open_page(path)
             browser.execute_script("for (const e of document.querySelectorAll('details')) e.open = true")

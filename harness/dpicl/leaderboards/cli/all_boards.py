@@ -54,15 +54,17 @@ def all_suites(
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms, folder = load_mechanisms(as_list(given.get("plugins") or ())), folder_of(given)
     known = load_evidence(folder, mechanisms, message)
-    found, skipped = {}, {}
+    found, former, skipped = {}, {}, {}
     records = Fingerprints(download=False)
     for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
         suite = load_suite(path)
         kept, retired, selection = _results(folder, suite, mechanisms)
         kept, notes = select_current(kept, records)
-        if kept or retired:
+        if retired and html:
+            former[suite.name] = build_board(retired, suite.name)
+        if kept:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-            board = build_board(kept, suite.name, known, own, retired, suite.superseded, suite.margin)
+            board = build_board(kept, suite.name, known, own, suite.margin)
             found[suite.name] = replace(board, notes=(*state_of(selection, kept), *notes, *board.notes))
             skipped[suite.name] = skip_reasons(selection, kept)
     if not found:
@@ -70,7 +72,7 @@ def all_suites(
     page = None
     if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, html, mechanisms, skipped, every, url, repository)
+        page = write_all(found, html, mechanisms, skipped, every, former, url, repository)
     lines = suites_json(found)
     rows = [
         [

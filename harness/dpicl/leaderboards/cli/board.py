@@ -66,7 +66,7 @@ def _shown(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
     attacks, full = bool(given.get("attacks")), bool(given.get("full") or given.get("mechanism"))
     epsilons = p.as_list(given.get("epsilon") or ())
     epsilon = float(epsilons[0]) if epsilons else None
-    yield from board_blocks(view.board, retired=view.retired, attacks=attacks, full=full, epsilon=epsilon)
+    yield from board_blocks(view.board, attacks=attacks, full=full, epsilon=epsilon)
     for item in view.skipped if full or attacks else ():
         yield f"{item['label']} does not do {item['task']}: {item['reason']}"
     command = selection.command("board")
@@ -99,7 +99,7 @@ def board(
     epsilon: target epsilon; may be repeated (or A,B).
     attacks: also show every attack on the rows.
     full: show every table of every task, not the answer alone.
-    retired: also show results of retired versions of the suite.
+    retired: the board of results of retired versions of the suite.
     html: also write the board as a site, DIR/index.html.
     url: where the site of all suites will stand; it gets a site map and a feed of changes.
     repository: of this benchmark; every page of the site of all suites links it, its documentation and its licence.

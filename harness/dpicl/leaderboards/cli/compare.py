@@ -22,18 +22,17 @@ from dpicl.core.field_types import Number
 from dpicl.core.files import put_whole
 from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites, slug
-from dpicl.core.printable import printable
 from dpicl.leaderboards.cli.board import view
 from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Comparison, Settings
 from dpicl.leaderboards.compare.verdicts import compare as compare_sides
-from dpicl.leaderboards.render import comparison_view
-from dpicl.leaderboards.render.pairs_view import pair_json, pairs_blocks, pairs_json
+from dpicl.leaderboards.render.comparison_view import comparison_blocks, comparison_json
+from dpicl.leaderboards.render.pairs_view import pair_json, pairs_json, pairs_table
 from dpicl.results.store import Store
-from dpicl.tables.console import to_text
-from dpicl.tables.document import Block
+from dpicl.tables.document import Block, to_markdown
+from dpicl.tables.shown import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,19 +44,18 @@ _OF_ROWS = ("suite", "results", "plugins", "source", "test_records", "model")
 _OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "metric", "markdown", "mechanism")
 
 
-@dataclass(frozen=True)
-class RowsCompared:
+@dataclass(frozen=True, repr=False)
+class RowsCompared(Shown):
     """Two rows of a board side by side, shown as `dpicl compare` shows them. compared: the numbers."""
 
     compared: RowComparison
     code = 0
 
     def blocks(self) -> list[Block]:
-        """What a terminal shows."""
-        return pairs_blocks(self.compared)
+        return [pairs_table(self.compared)]
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with one row for each pair of rows: their difference, its interval, adjusted p, verdict."""
+        """One row for each pair of rows: their difference, its interval, adjusted p, verdict."""
         import pandas as pd
 
         names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
@@ -69,37 +67,34 @@ class RowsCompared:
             ]
         )
 
-    def __repr__(self) -> str:
-        return to_text(self.blocks())
-
-    def _repr_html_(self) -> str:
-        return str(self.to_frame().map(lambda v: printable(v) if isinstance(v, str) else v).to_html(index=False))
-
     def document(self) -> Any:
         """What --json prints."""
         return pairs_json(self.compared)
 
 
-@dataclass(frozen=True)
-class ReleasesCompared:
+@dataclass(frozen=True, repr=False)
+class ReleasesCompared(Shown):
     """Two releases cell by cell. compared: the numbers. code: of the command."""
 
     compared: Comparison
     code: int = 0
 
     def blocks(self) -> list[Block]:
-        """What a terminal shows."""
-        return comparison_view.comparison_blocks(self.compared)
+        return comparison_blocks(self.compared)
 
     def markdown(self) -> str:
-        return comparison_view.render_markdown(self.compared)
+        """The same as GitHub-flavoured Markdown."""
+        return to_markdown(comparison_blocks(self.compared))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a cell."""
+        import pandas as pd
+
+        return pd.DataFrame(self.document()["cells"])
 
     def document(self) -> Any:
         """What --json prints."""
-        return comparison_view.comparison_json(self.compared)
-
-    def __repr__(self) -> str:
-        return to_text(self.blocks())
+        return comparison_json(self.compared)
 
 
 def _answer(found: RowsCompared | ReleasesCompared, given: Mapping[str, Any]) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
@@ -53,7 +54,7 @@ def plot(
     panels = [
         (
             ", ".join([table.task, *(model_name(str(vars(group)[name])) for name in differs)]),
-            table.only(rows),
+            replace(table, rows=tuple(row for row in table.rows if not rows or row.label in rows)),
         )
         for group, table in tables
     ]

@@ -18,12 +18,11 @@ from dpicl.core.field_types import parse_number
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
-from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, excluded_words, names_text, p_text, score_text, signed_text
+from dpicl.leaderboards.model.text import epsilon_text
 
 W = TypeVar("W", TaskTable, Ranking)
 
@@ -55,23 +54,6 @@ class RowPair(Generic[W]):
     def seeds(self) -> tuple[int, ...]:
         """Those of both rows."""
         return tuple(sorted({*self.one.seeds} & {*self.other.seeds}))
-
-    @property
-    def says(self) -> str:
-        """'tang@1 is better than pta@1, by 0.031 (0.012 to 0.050), adjusted p = 0.004': of the better row first."""
-        one, other, found = full_name(self.one), full_name(self.other), self.found
-        if found is None:
-            return f"{one} and {other} cannot be compared: they share too few seeds or test records"
-        if found.value < 0 and found.verdict == "better":
-            one, other, found = other, one, found.turned()
-        numbers = f"{signed_text(found.value)} ({signed_text(found.low)} to {signed_text(found.high)})"
-        said = {
-            "better": f"{one} is better than {other}, by {numbers}, adjusted {p_text(found.p)}",
-            "equivalent": f"{one} and {other} are equivalent, within {score_text(found.margin)}: {numbers}",
-            "inconclusive": f"{one} against {other}: inconclusive, {numbers}; {excluded_words(found.excluded)}",
-        }[found.verdict]
-        fixed = [full_name(row) for row in (self.one, self.other) if FIXED_DRAW in row.marks]
-        return f"{said}; {names_text(fixed)}: {FIXED_DRAW.name}, which the interval leaves out" if fixed else said
 
 
 @dataclass(frozen=True)

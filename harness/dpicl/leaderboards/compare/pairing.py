@@ -14,8 +14,10 @@ import numpy as np
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
-from dpicl.leaderboards.compare.sides import Side, by_seed, check_one_model, listed
+from dpicl.core.printable import visible
+from dpicl.leaderboards.compare.sides import Side, by_seed, check_one_model
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of
+from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.leaderboards.model.text import counted, epsilon_text
 from dpicl.results.schema import Result
@@ -178,7 +180,10 @@ def _values(condition: str, one: Result, other: Result, metric: str | None) -> s
 
 def _nothing_in_common(base: Side, candidate: Side) -> str:
     def rows(side: Side) -> str:
-        return listed(sorted({f"{r.cell.label} on {r.cell.task} at ε = {r.cell.epsilon:g}" for r in side.results}), 2)
+        cells = (result.cell for result in side.results)
+        return named(
+            sorted(f"{visible(one.label, 60)} on {visible(one.task, 60)} at ε = {one.epsilon:g}" for one in cells), 2
+        )
 
     return (
         f"{base.path} and {candidate.path} have no task, mechanism row, epsilon and seed in common (base: {rows(base)};"

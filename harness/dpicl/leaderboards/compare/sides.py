@@ -7,14 +7,16 @@ that cannot be read stops the comparison, since a missing cell may be the one th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from dpicl.core import json_text
 from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.printable import visible
 from dpicl.leaderboards.model.comparability import weights
+from dpicl.leaderboards.model.notes import named
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import QUARANTINE
 
@@ -81,9 +83,10 @@ def check_one_model(side: Side) -> None:
     for name, kinds in (("model", "models"), ("model name", "models"), ("weights", "weights"), ("dtype", "dtypes")):
         found = sorted({_MADE_WITH[name](result) for result in side.results})
         if len(found) > 1:
+            values = named(visible(one, 60) for one in found)
             raise UsageError(
-                f"{side.path} holds results of {len(found)} {kinds} ({listed(found)}), and a side of a comparison is"
-                f" one release; give the folder of one of them as {side.name.upper()}."
+                f"{side.path} holds results of {len(found)} {kinds} ({values}), and a side of a comparison is one"
+                f" release; give the folder of one of them as {side.name.upper()}."
             )
 
 
@@ -94,18 +97,11 @@ def by_seed(side: Side, key: Callable[[Result], K]) -> dict[K, dict[int, Result]
         seeds = found[key(result)]
         if first := seeds.get(result.cell.seed):
             raise UsageError(
-                f"{side.path} holds {result.cell} twice ({_difference_of_twins(first, result)}); give a folder"
-                f" that holds it once as {side.name.upper()}."
+                f"{side.path} holds {result.cell} twice (of {first.created} and {result.created}); give a folder that"
+                f" has it once as {side.name.upper()}."
             )
         seeds[result.cell.seed] = result
     return found
-
-
-def listed(names: Iterable[str], most: int = 3) -> str:
-    """The first few names, and how many more there are."""
-    shown = list(names)
-    cut = [name if len(name) <= 60 else name[:60] + "…" for name in shown[:most]]
-    return ", ".join(cut) + (f" and {len(shown) - most} more" if len(shown) > most else "")
 
 
 #: What the results of a side were made with; one side has one model, with one set of weights and one dtype.
@@ -154,14 +150,3 @@ def _is_evidence(text: str) -> bool:
     except ValueError:
         return False
     return isinstance(data, dict) and _EVIDENCE in data and "cell" not in data
-
-
-def _difference_of_twins(first: Result, second: Result) -> str:
-    for what, one, other in (
-        ("suite versions", first.suite.version, second.suite.version),
-        ("commits", first.manifest.commit, second.manifest.commit),
-        ("times", first.created, second.created),
-    ):
-        if one != other:
-            return f"{what} {listed([str(one)])} and {listed([str(other)])}"
-    return "the same content in two files"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
-from dpicl.leaderboards.model.ranks import between, compared, levels_of, ranked
+from dpicl.leaderboards.model.notes import named
+from dpicl.leaderboards.model.ranks import between, compared
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, names_text, queries_words, recovery_text, score_text
-
-T = TypeVar("T", Row, Standing)
+from dpicl.leaderboards.model.text import epsilon_text, names_text, queries_words
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0
@@ -57,8 +54,9 @@ class BoardAnswer:
     @property
     def texts(self) -> tuple[str, str]:
         """The best rows and the controls, in words; '–' for none."""
-        best, controls = (named([f"{one.name} ({one.number})" for one in own]) for own in (self.best, self.controls))
-        return best or "–", controls or "–"
+        shown = ([f"{one.name} ({one.number})" for one in own] for own in (self.best, self.controls))
+        best, controls = (named(own, _NAMED) or "–" for own in shown)
+        return best, controls
 
     def __str__(self) -> str:
         return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}"
@@ -67,28 +65,24 @@ class BoardAnswer:
 def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[BoardAnswer, ...]:
     """At every ε with ranked rows: over several tasks first, then on every task. ε = 1, or the one nearest to it, comes
     first, then the others, rising."""
-    found: list[BoardAnswer | None] = []
-    for epsilon in levels(tables):
-        for ranking in (one for one in rankings if len(one.tasks) > 1):
-            own_levels = {level: own for level, own in levels_of(ranking).items() if level[0] == epsilon}
-            found += [_over_tasks(ranking, level, own, own_levels) for level, own in own_levels.items()]
-        for table in tables:
-            rows = {level: own for level, own in ranked(table).items() if level[0] == epsilon}
-            said = list(rows.items())[:1] if table.unrewarded else rows.items()  # of all Q the same
-            found += [_on_task(table, level, own, rows) for level, own in said]
-    return tuple(answer for answer in found if answer is not None)
+    places: list[TaskTable | Ranking] = [*(one for one in rankings if len(one.tasks) > 1), *tables]
+    return tuple(answer for epsilon in levels(tables) for place in places for answer in _at(place, epsilon))
 
 
-def _queries(level: Level, all_of: Mapping[Level, object]) -> str:
-    """', 100 queries': where rows of other Q are ranked apart."""
-    queries = [queries_words(one) for one in level[1]]
-    return f", {names_text(queries)}" if len(all_of) > 1 else ""
-
-
-def named(rows: Sequence[str]) -> str:
-    """'tang, pta and 3 more': the first ones by name."""
-    more = len(rows) - _NAMED
-    return names_text([*rows[:_NAMED], f"{more} more"] if more > 0 else rows)
+def _at(place: TaskTable | Ranking, epsilon: float) -> Iterator[BoardAnswer]:
+    """An answer for each Q of which rows are ranked, or one that says that nobody is."""
+    own: Mapping[Level, Sequence[Row | Standing]] = {
+        level: rows for level, rows in place.levels.items() if level[0] == epsilon
+    }
+    if isinstance(place, TaskTable) and place.ranks_nobody:
+        if own:
+            yield BoardAnswer(epsilon, place.task, (place.task,), (), "no headroom")
+        return
+    for (_, queries), rows in own.items():
+        where, tasks = (place.task, (place.task,)) if isinstance(place, TaskTable) else (place.scope, place.tasks)
+        where += f", {names_text(map(queries_words, queries))}" if len(own) > 1 else ""
+        where += "" if isinstance(place, TaskTable) else ", by mean recovery"
+        yield _answer(place, epsilon, where, tasks, rows)
 
 
 def overall(answers: Sequence[BoardAnswer]) -> list[BoardAnswer]:
@@ -99,7 +93,7 @@ def overall(answers: Sequence[BoardAnswer]) -> list[BoardAnswer]:
 
 def levels(tables: Sequence[TaskTable]) -> list[float]:
     """Every ε with ranked rows: 1, or the one nearest to it, first; then the others, rising."""
-    found = sorted({epsilon for table in tables for epsilon, _ in ranked(table)})
+    found = sorted({epsilon for table in tables for epsilon, _ in table.levels})
     finite = [epsilon for epsilon in found if math.isfinite(epsilon)]
     if not finite:
         return found
@@ -107,53 +101,18 @@ def levels(tables: Sequence[TaskTable]) -> list[float]:
     return [first, *(epsilon for epsilon in found if epsilon != first)]
 
 
-def _over_tasks(
-    ranking: Ranking, level: Level, own: Sequence[Standing], all_of: Mapping[Level, object]
-) -> BoardAnswer | None:
-    rows: dict[Hashable, Standing] = {(one.label, level[0]): one for one in own if one.rank is not None}
-    controls = [one for one in ranking.standings if one.epsilon == 0 and not one.is_baseline]
-    where = f"{ranking.scope}{_queries(level, all_of)}, by mean recovery"
-    return _answer(ranking, level[0], where, ranking.tasks, rows, controls, _recovery)
-
-
-def _recovery(one: Standing) -> float:
-    return one.recovery or 0.0
-
-
-def _on_task(table: TaskTable, level: Level, own: Sequence[Row], all_of: Mapping[Level, object]) -> BoardAnswer | None:
-    where = table.task + _queries(level, all_of)
-    if own and table.unrewarded:
-        return BoardAnswer(level[0], table.task, (table.task,), (), "no headroom")
-    sign = -1 if table.lower_is_better(table.metric) else 1
-    controls = [row for row in table.rows if row.epsilon == 0 and not row.unranked]
-    rows: dict[Hashable, Row] = {row.key: row for row in own}
-
-    def worth(row: Row) -> float:
-        return sign * row.score
-
-    return _answer(table, level[0], where, (table.task,), rows, controls, worth)
-
-
 def _answer(
-    place: TaskTable | Ranking,
-    epsilon: float,
-    where: str,
-    tasks: tuple[str, ...],
-    rows: Mapping[Hashable, T],
-    controls: Sequence[T],
-    worth: Callable[[Any], float],
-) -> BoardAnswer | None:
-    """The answer for some ranked rows of one level, by their names in families. worth: the larger, the better."""
-    if not rows:
-        return None
-    told: Mapping[Hashable, T] = {name: row for name, row in rows.items() if compared(place, name)} or rows
-    prompting: Mapping[Hashable, T] = {name: row for name, row in told.items() if not _by_embeddings(row)} or told
-    best = dict(sorted(_unbeaten(place, prompting).items(), key=lambda item: -worth(item[1])))
-    most = max(map(worth, best.values()))
-    others = [*controls, *(row for row in told.values() if row not in prompting.values())]
-    verdict = _verdict(len(best), len(prompting), between(place, list(best)))
-    above = sorted((one for one in others if worth(one) >= most), key=lambda one: -worth(one))
-    return BoardAnswer(epsilon, where, tasks, tuple(map(_best, best.values())), verdict, tuple(map(_best, above)))
+    place: TaskTable | Ranking, epsilon: float, where: str, tasks: tuple[str, ...], rows: Sequence[Row | Standing]
+) -> BoardAnswer:
+    """The answer for the rows of one level: where a language model is prompted by some of them, these are ranked, and
+    the others are controls."""
+    told = [row for row in rows if compared(place, row.key)] or rows
+    prompting = [row for row in told if row.prompts] or told
+    best = sorted(_unbeaten(place, prompting), key=lambda row: -row.worth)
+    verdict = _verdict(len(best), len(prompting), between(place, [row.key for row in best]))
+    others = [*place.controls, *(row for row in told if row not in prompting)]
+    above = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
+    return BoardAnswer(epsilon, where, tasks, tuple(map(_best, best)), verdict, tuple(map(_best, above)))
 
 
 def _verdict(best: int, of: int, differences: Sequence[Difference]) -> str:
@@ -164,19 +123,14 @@ def _verdict(best: int, of: int, differences: Sequence[Difference]) -> str:
     return f"{best} of {of} {'equivalent' if equivalent else 'tied'}"
 
 
-def _by_embeddings(one: Row | Standing) -> bool:
-    return BY_EMBEDDINGS.sign in one.signs if isinstance(one, Standing) else BY_EMBEDDINGS in one.marks
-
-
-def _unbeaten(place: TaskTable | Ranking, rows: Mapping[Hashable, T]) -> Mapping[Hashable, T]:
+def _unbeaten(place: TaskTable | Ranking, rows: Sequence[Row | Standing]) -> Sequence[Row | Standing]:
     """Those that none of the others is better than; all of them where there are no two to compare."""
-    family = next((one for one in place.families if rows.keys() <= one.places.keys()), None)
+    family = next((one for one in place.families if {row.key for row in rows} <= one.places.keys()), None)
     if family is None or len(rows) < 2:
         return rows
-    places = [family.places[name] for name in rows]
-    return {name: own for name, own in rows.items() if not family.better[places, family.places[name]].any()}
+    places = [family.places[row.key] for row in rows]
+    return [row for row, at in zip(rows, places, strict=True) if not family.better[places, at].any()]
 
 
 def _best(one: Row | Standing) -> Best:
-    number = score_text(one.score) if isinstance(one, Row) else recovery_text(one.recovery)
-    return Best(one.label, number, one.name)
+    return Best(one.label, one.number, one.name)

@@ -1,20 +1,16 @@
-"""Attacks: the board of every attack result and external evaluation under a results folder, and their numbers in words.
-
-A table holds one attack, with one question where it has several, on one task with one source of records and one model
-(hash of its weights), whether a suite has a row for it or not.
-"""
+"""Attacks: the board of every attack result and external evaluation under a results folder, whether a suite has a row
+for it or not, and their numbers in words."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from dpicl.attacks.power import NO_POWER, Power, powers
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate, External
+from dpicl.attacks.results import AttackResult, Estimate, External
 from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
 from dpicl.leaderboards.model.text import confidence_text, counted, queries_words
 
@@ -99,52 +95,17 @@ def against_row(result: AttackResult, own: Options, defaults: Options) -> str:
 
 
 @dataclass(frozen=True)
-class AttackTable:
-    """Results of one attack that may be compared: by mechanism and rising ε. question: "" where there is only one.
+class AttackBoard:
+    """Our attacks by attack, question, task, source and model, then what others found."""
 
-    weights: "" where nothing identifies them.
-    """
-
-    attack: str
-    question: str
-    task: str
-    source: str
-    model: str
-    weights: str
-    results: tuple[AttackResult, ...]
-
-    @property
-    def title(self) -> str:
-        asked = f" ({self.question})" if self.question else ""
-        return f"{self.attack}{asked} on {self.task}"
+    attacks: tuple[AttackResult, ...]
+    external: tuple[External, ...]
+    notes: tuple[str, ...]
 
     @cached_property
     def powers(self) -> Mapping[str, Power]:
-        """Id of a result -> what the attack finds where nothing is hidden."""
-        return powers(self.results)
-
-    @property
-    def power(self) -> list[str]:
-        """The same in words, each once."""
-        return list(dict.fromkeys(map(str, self.powers.values())))
-
-    @property
-    def remarks(self) -> list[str]:
-        """What results say about themselves and about their measures, each once."""
-        said = dict.fromkeys([f"exact: {ATTAINED}"] if self.attack in (EXACT, GROUP) else [])
-        for one in self.results:
-            noted = (f"{measure_name(name)}: {found.note}" for name, found in one.measures.items() if found.note)
-            said |= dict.fromkeys((*one.notes, *noted))
-        return list(said)
-
-
-@dataclass(frozen=True)
-class AttackBoard:
-    """All tables by attack, task, source and model; then what others found."""
-
-    tables: tuple[AttackTable, ...]
-    external: tuple[External, ...]
-    notes: tuple[str, ...]
+        """Id of a result -> what its attack finds where nothing is hidden."""
+        return powers(self.attacks)
 
 
 def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External]) -> AttackBoard:
@@ -156,17 +117,19 @@ def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External])
         attacks = real
     elif attacks and not real:
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
-    groups: dict[tuple[str, str, str, str, str, str], list[AttackResult]] = defaultdict(list)
-    for result in attacks:
-        question, subject, model = str(result.settings.get("question", "")), result.subject, result.manifest.model.name
-        groups[result.attack, question, subject.task, subject.source, model, weights(result)].append(result)
-    tables = (AttackTable(*key, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items()))
     ordered = sorted(external, key=lambda one: (one.suite, one.task, one.label, one.epsilon, one.authors))
-    return AttackBoard(tuple(tables), tuple(ordered), tuple(notes))
+    return AttackBoard(tuple(sorted(attacks, key=_order)), tuple(ordered), tuple(notes))
 
 
-def _order(result: AttackResult) -> tuple[float, str, float, str, str]:
-    """Zero-shot and other ε = 0 first, mechanisms by name and ε, real demonstrations last."""
-    epsilon = result.privacy.epsilon_proved
-    place = 0.0 if epsilon == 0 else 2.0 if result.subject.mechanism == REAL_DATA else 1.0
-    return place, result.subject.mechanism, result.subject.epsilon, result.access, result.id
+def question_of(result: AttackResult) -> str:
+    """Which of several questions the attack asked; '' where there is only one."""
+    return str(result.settings.get("question", ""))
+
+
+def _order(result: AttackResult) -> tuple[str | float, ...]:
+    """On one task: zero-shot and other ε = 0 first, mechanisms by name and ε, real demonstrations last."""
+    subject = result.subject
+    end = 2.0 if subject.mechanism == REAL_DATA else 1.0
+    place = 0.0 if result.privacy.epsilon_proved == 0 else end
+    what = (result.attack, question_of(result), subject.task, subject.source, result.manifest.model.name)
+    return *what, weights(result), place, subject.mechanism, subject.epsilon, result.access, result.id

@@ -3,40 +3,27 @@
 A section holds one suite version (hash of the suite), one model (hash of its weights), one source of records and one
 δ. Within a section a task has one version (records, prompts, sizes, test records) and
 a row has one set of options: where results differ, the version with the most results stays and a note names the rest.
-Submitted rows stand beside our own, but where versions differ our own results decide which one stays. Results of a
-retired suite version are sections of their own, apart.
+Submitted rows stand beside our own, but where versions differ our own results decide which one stays.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from dpicl.core.errors import require_known
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import BASELINES, READER, ROW, TASK, Group, differing, group_of, values_of
-from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
-from dpicl.leaderboards.model.marks import marks_of
-from dpicl.leaderboards.model.notes import Note, Weight, gathered
-from dpicl.leaderboards.model.ranks import over_tasks, with_ranks
+from dpicl.leaderboards.model.evidence import Evidence, audit_rows, left_out
+from dpicl.leaderboards.model.notes import gathered
+from dpicl.leaderboards.model.ranks import rank_rows, rank_standings
 from dpicl.leaderboards.model.rows import Rank, Row
-from dpicl.leaderboards.model.standings import (
-    Places,
-    Ranking,
-    Standing,
-    TaskTable,
-    absent_kinds,
-    rankings,
-    ranks,
-    task_table,
-)
+from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable, rankings, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, queries_words
+from dpicl.leaderboards.model.text import counted, epsilon_text
 from dpicl.plan.expand import Cell
 from dpicl.plan.headroom import measure_headroom
 from dpicl.results.schema import Result
@@ -53,8 +40,7 @@ class Section:
     tables: tuple[TaskTable, ...]
     rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
-    places: Places = field(default_factory=dict, repr=False)
-    answers: tuple[BoardAnswer, ...] = field(default=(), repr=False)
+    answers: tuple[BoardAnswer, ...] = field(repr=False)
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -63,16 +49,19 @@ class Section:
 
     def place(self, row: Row) -> tuple[Rank, Ranking] | None:
         """A row's rank set and the ranking in which it has it, where its task counts in one."""
-        return self.places.get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
+        for ranking in self.rankings if row.mode == "proved" else ():
+            for one in ranking.standings if row.task in ranking.tasks else ():
+                if one.key == (row.label, row.epsilon) and one.rank is not None:
+                    return one.rank, ranking
+        return None
 
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, the newest first; ``notes`` are about results in none of them. retired: of earlier versions."""
+    """Sections, the newest first; ``notes`` are about results in none of them."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
-    retired: tuple[Section, ...] = ()
 
 
 def chosen(
@@ -83,8 +72,7 @@ def chosen(
     Ranks are those of the whole board, and the reference baselines stay. Raises UsageError for a task, a row or an ε
     that the board does not have.
     """
-    sections = (*board.sections, *board.retired)
-    rows = [row for section in sections for row in section.rows]
+    rows = [row for section in board.sections for row in section.rows]
     require_known("task", tasks, {row.task for row in rows})
     require_known("mechanism", labels, {name for row in rows for name in (row.label, row.mechanism)})
     require_known("epsilon", map(epsilon_text, epsilons), {epsilon_text(row.epsilon) for row in rows})
@@ -92,26 +80,31 @@ def chosen(
         return board
     mechanisms = {row.label: row.mechanism for row in rows}
 
-    def kept(section: Section) -> Section:
-        own = [table for table in section.tables if not tasks or table.task in tasks]
-        tables = tuple(table.only(labels, epsilons, labels) for table in own)
-        found = tuple(
-            replace(ranking, standings=tuple(one for one in ranking.standings if wanted(one)))
-            for ranking in section.rankings
-            if not tasks or {*tasks} & {*ranking.tasks}
-        )
-        said = tuple(
-            answer
-            for answer in section.answers
-            if (not tasks or {*tasks} & {*answer.tasks}) and (not epsilons or answer.epsilon in epsilons)
-        )
-        return replace(section, tables=tables, rankings=found, answers=said)
+    def on(names: Collection[str]) -> bool:
+        return not tasks or bool({*tasks} & {*names})
 
-    def wanted(one: Standing) -> bool:
+    def wanted(one: Row | Standing) -> bool:
         named = not labels or one.label in labels or mechanisms.get(one.label) in labels
         return one.is_baseline or (named and (not epsilons or one.epsilon in epsilons or one.epsilon == 0))
 
-    return replace(board, sections=tuple(map(kept, board.sections)), retired=tuple(map(kept, board.retired)))
+    def part(table: TaskTable) -> TaskTable:
+        return replace(table, rows=tuple(filter(wanted, table.rows)), paper=tuple(filter(wanted, table.paper)))
+
+    def kept(section: Section) -> Section:
+        return replace(
+            section,
+            tables=tuple(part(table) for table in section.tables if on([table.task])),
+            rankings=tuple(
+                replace(one, standings=tuple(filter(wanted, one.standings)))
+                for one in section.rankings
+                if on(one.tasks)
+            ),
+            answers=tuple(
+                one for one in section.answers if on(one.tasks) and (not epsilons or one.epsilon in epsilons)
+            ),
+        )
+
+    return replace(board, sections=tuple(map(kept, board.sections)))
 
 
 def build_board(
@@ -119,8 +112,6 @@ def build_board(
     asked: str | None = None,
     evidence: Evidence | None = None,
     submissions: Sequence[Submission] = (),
-    retired: Sequence[Result] = (),
-    superseded: Mapping[int | str, str] = MappingProxyType({}),
     margin: float = MARGIN,
 ) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
@@ -128,7 +119,6 @@ def build_board(
     asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: its name.
     evidence: attacks, for the column audited ε; None: no attack was made.
     submissions: submitted methods; only their results in a group that our own results have stand on the board.
-    retired: results of earlier versions of the suite. superseded: version -> why its results no longer hold.
     margin: rows that differ by less are equivalent.
     """
     evidence = evidence or Evidence()
@@ -154,100 +144,87 @@ def build_board(
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in newest)
     notes.extend(left_out([row for section in sections for row in section.rows], newest, evidence))
-    earlier = build_board(retired, asked, evidence, margin=margin) if retired else Board((), ())
-    notes.extend(f"Of retired versions: {note}" for note in earlier.notes)
-    reasons = {str(version): (f"Superseded: {reason}",) for version, reason in superseded.items()}
-    former = [replace(old, notes=(*reasons.get(old.group.version, ()), *old.notes)) for old in earlier.sections]
-    return Board(sections, tuple(notes), tuple(former))
+    return Board(sections, tuple(notes))
 
 
 def _section(
     group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission], margin: float
 ) -> Section:
-    notes: list[Note] = []
-    if group.simulated:
-        said = "The model is simulated: these numbers test the machinery and say nothing about any mechanism"
-        notes.append(Note(Weight.MODEL, "", said))
-    if said := NOTIONS[group.notion].said:
-        notes.append(Note(Weight.MODEL, "", f"{said}. These rows are compared with no others"))
-    if group.up_to_rounding:
-        said = (
-            "A record may change how these rows' model rounds others, or nobody knows: they are proved up to rounding"
-        )
-        notes.append(Note(Weight.DOUBT, "", said))
-    kept = _settle(results, lambda cell: (cell.task, cell.development), TASK, notes, owners)
-    kept = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode, cell.development), ROW, notes, owners)
+    kept, left_out_tasks = _settle(results, lambda cell: (cell.task, cell.development), TASK, owners)
+    kept, left_out_rows = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode, cell.development), ROW, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
-    made = [_table(group, task, by_task[task]) for task in sorted(by_task)]
-    own = [_with_submissions(table, owners) for table in made if table is not None]
-    tables = with_ranks(audited(own, group, evidence), margin)
-    found = over_tasks(rankings(tables), tables, margin)
-    places = ranks(found)
-    notes.extend(_section_notes(tables))
-    return Section(group, tables, found, gathered(notes), places, answers(tables, found))
+    made = (_table(group, task, by_task[task], owners, margin) for task in sorted(by_task))
+    tables = tuple(table for table in made if table is not None)
+    audit_rows(tables, group, evidence)
+    for table in tables:
+        rank_rows(table)
+    found, by_name = rankings(tables), {table.task: table for table in tables}
+    for ranking in found:
+        rank_standings(ranking, [by_name[task] for task in ranking.tasks], margin)
+    notes = (*_notes(group, tables), *gathered([*left_out_tasks, *left_out_rows]))
+    return Section(group, tables, found, notes, answers(tables, found))
 
 
-def _table(group: Group, task: str, results: Sequence[Result]) -> TaskTable | None:
+def _table(
+    group: Group, task: str, results: Sequence[Result], owners: Mapping[str, Submission], margin: float
+) -> TaskTable | None:
     """The table of a task with its headroom; None where there is nothing but what measures headroom."""
     rows = [result for result in results if not result.cell.development]
     if not rows:
         return None
-    alike = values_of(rows[0], READER)
-    headroom = measure_headroom(result for result in results if values_of(result, READER) == alike)
-    return replace(task_table(group, task, rows), headroom=headroom)
+    table, alike = task_table(group, task, rows, owners, margin), values_of(rows[0], READER)
+    table.headroom = measure_headroom(result for result in results if values_of(result, READER) == alike)
+    return table
 
 
-def _with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> TaskTable:
-    """The table with every submitted row knowing its submission; an unreliable one has no rank."""
-
-    def owned(row: Row) -> Row:
-        submission = owners.get(row.label)
-        if submission is None:
-            return row
-        reason = f"marked unreliable: {submission.unreliable.rstrip('.')}" if submission.unreliable else ""
-        marks = marks_of(row.results, vouched=bool(submission.reproductions(one.cell_id for one in row.results)))
-        return replace(row, submission=submission, unranked=row.unranked or reason, marks=marks)
-
-    return table.changed(owned)
+def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
+    """What a reader must know beside the numbers: of the model, of proofs that attacks put in doubt, of marks."""
+    if group.simulated:
+        yield "The model is simulated: these numbers test the machinery and say nothing about any mechanism."
+    if said := NOTIONS[group.notion].said:
+        yield f"{said}. These rows are compared with no others."
+    if group.up_to_rounding:
+        yield "A record may change how the model rounds others, or nobody knows: these rows are proved up to rounding."
+    rows = [row for table in tables for row in table.all_rows]
+    yield from gathered((f"Refuted: {row.audit.flag}", f"{row.title} on {row.task}") for row in rows if row.audit.flag)
+    yield from gathered(
+        (f"In doubt: {said}", f"{row.title} on {row.task}") for row in rows for said in row.audit.doubts
+    )
+    for mark, count in Counter(mark for row in rows for mark in row.marks).items():
+        yield f"{mark.sign} {mark.name} ({counted(count, 'row')}): {mark.why}."
 
 
 def _settle(
     results: Sequence[Result],
     scope: Callable[[Cell], Hashable],
     names: Sequence[str],
-    notes: list[Note],
     owners: Mapping[str, Submission],
-) -> list[Result]:
-    """Of every scope the results of one version: the one with most results, the newest where two have as many.
+) -> tuple[list[Result], list[tuple[str, str]]]:
+    """(of every scope the results of one version, what is said of the others): the version with most results, the
+    newest where two have as many.
 
     names: of the conditions in which versions differ. Submitted results (``owners``) count only where none is ours.
     """
     scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         scopes[scope(result.cell)][values_of(result, names)].append(result)
-    kept = []
+    kept, left_out = [], []
     for versions in scopes.values():
         best = max(versions.values(), key=lambda own: _weight(own, owners))
         kept.extend(best)
         for own in versions.values():
             if own is not best:
-                notes.append(_left_out(own, best[0], names))
-    return kept
+                labels = ", ".join(sorted({result.cell.label for result in own}))
+                said = f"Left out, with other {', '.join(differing(own[0], best[0], names))}"
+                left_out.append((said, f"{counted(len(own))} of {labels} on {own[0].cell.task}"))
+    return kept, left_out
 
 
 def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tuple[int, int, str]:
     ours = sum(result.cell.label not in owners for result in results)
     return ours, len(results), max(result.created for result in results)
-
-
-def _left_out(results: Sequence[Result], kept: Result, names: Sequence[str]) -> Note:
-    cell = results[0].cell
-    labels = ", ".join(sorted({result.cell.label for result in results}))
-    differs = ", ".join(differing(results[0], kept, names))
-    about = f"{cell.task}: left out {counted(len(results))} of {labels}"
-    return Note(Weight.LEFT_OUT, about, f": other {differs}", f" were left out: other {differs}", "sets of results")
 
 
 def _several(groups: Sequence[Group]) -> str:
@@ -259,39 +236,3 @@ def _several(groups: Sequence[Group]) -> str:
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. The newest comes first."
     )
-
-
-def _section_notes(tables: Sequence[TaskTable]) -> Iterator[Note]:
-    """What a reader must know beside the numbers: rows without a rank, marks, seeds, shared rankings; in any order."""
-    yield from audit_notes(tables)
-    for table in tables:
-        most = max((len(row.seeds) for row in table.rows), default=0)
-        for row in table.rows:
-            about = f"{row.title} on {table.task}"
-            if (why := row.unranked) and not row.is_baseline:
-                weight = Weight.REFUTED if row.audit.flag else Weight.UNRANKED
-                yield Note(weight, about, f" is not ranked: {why}", f" are not ranked: {why}")
-            if len(row.seeds) < most:
-                said = f"{len(row.seeds)} of {most} seeds so far"
-                yield Note(Weight.SEEDS, about, f" has {said}", f" have {said}")
-    yield from _uneven_queries(tables)
-    for mark, count in Counter(mark for table in tables for row in table.all_rows for mark in row.marks).items():
-        which = "1 row is" if count == 1 else f"{count} rows are"
-        yield Note(Weight.PROOF, "", f"{mark.sign} {which} marked '{mark.name}': {mark.why}")
-    if absent := absent_kinds(tables):
-        lacks = names_text(f"{kind} tasks lack {names_text(labels)}" for kind, labels in absent.items())
-        said = "There is one ranking for each kind of task with a ranked row, since not every row does every kind"
-        yield Note(Weight.RANKING, "", f"{said}: {lacks}")
-
-
-def _uneven_queries(tables: Sequence[TaskTable]) -> Iterator[Note]:
-    """Where ranked rows cover different numbers of queries and are ranked apart."""
-    by_words: dict[str, list[str]] = defaultdict(list)
-    for table in tables:
-        queries = {row.queries for row in table.rows if row.rank_any_queries is not None}
-        if len(queries) > 1:
-            ordered = sorted(queries, key=lambda one: math.inf if one is None else one)
-            by_words[names_text(f"rows for {queries_words(one)}" for one in ordered)].append(table.task)
-    for which, tasks in by_words.items():
-        said = f"On {names_text(tasks)} these are ranked apart, and together in the column 'rank, any Q': {which}"
-        yield Note(Weight.RANKING, "", said)

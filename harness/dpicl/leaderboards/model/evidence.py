@@ -13,27 +13,25 @@ import json
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpicl.attacks.power import powers
+from dpicl.attacks.power import Power, powers
 from dpicl.attacks.results import EXACT, AttackResult, External
 from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.leaderboards.model.attacks import against_row, differing_options
-from dpicl.leaderboards.model.audits import audit_of, kind_of
+from dpicl.leaderboards.model.audits import Audit, audit_of, kind_of
 from dpicl.leaderboards.model.comparability import Group, attack_identity, value_of, values_of
-from dpicl.leaderboards.model.notes import Note, Weight
+from dpicl.leaderboards.model.notes import gathered
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import counted, epsilon_text
+from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.plan.expand import Cell
 
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.
 DEFAULT_DELTA = 1e-5
-#: Rows that a note about attacks names.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -45,38 +43,35 @@ class Evidence:
     defaults: Callable[[str, str], Options] = lambda mechanism, task: {}
 
 
-def audited(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> tuple[TaskTable, ...]:
-    """The tables with an `Audit` in every row. A flagged row has no rank on any task at this ε."""
-    found = [_audited_table(table, group, evidence) for table in tables]
-    flagged = {(row.mode, row.label, row.epsilon): row for table in found for row in table.rows if row.audit.flag}
+def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> None:
+    """Gives every row its `Audit`. A flagged row has no rank on any task at this ε."""
+    known_powers = powers(evidence.attacks)
+    for table in tables:
+        attacks = _attacks_of(table.all_rows, evidence)
+        for row in table.all_rows:
+            row.audit = _audit(row, attacks[id(row)], group, evidence, known_powers)
+    flagged = {(row.mode, row.label, row.epsilon): row for table in tables for row in table.rows if row.audit.flag}
+    for row in (row for table in tables for row in table.rows):
+        if other := flagged.get((row.mode, row.label, row.epsilon)):
+            said = row.unranked or f"on {other.task} its {other.audit.flag}"
+            row.unranked = row.audit.flag or said
 
-    def ranked(row: Row) -> Row:
-        other = flagged.get((row.mode, row.label, row.epsilon))
-        if row.audit.flag or other is None:
-            return replace(row, unranked=row.audit.flag or row.unranked)
-        return replace(row, unranked=row.unranked or f"on {other.task} its {other.audit.flag}")
 
-    return tuple(replace(table, rows=tuple(map(ranked, table.rows))) for table in found)
-
-
-def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTable:
-    rows = table.all_rows
-    attacks, known_powers = _attacks_of(rows, evidence), powers(evidence.attacks)
-
-    def with_audit(row: Row) -> Row:
-        external = [one for one in evidence.external if _names(one, row, group)]
-        audit = audit_of(attacks[id(row)], external, row.proved, group.delta)
-        known = evidence.defaults(row.mechanism, row.task)
-        settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
-        cell = row.results[0].cell
-        done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
-        known_exactly = row.results[0].privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound
-        wanted = 0 < row.epsilon < math.inf and not (done or known_exactly)
-        command = _audit_command(group, cell, known) if wanted else ""
-        own_powers = {one.id: known_powers[one.id] for one in audit.attacks if one.id in known_powers}
-        return replace(row, audit=replace(audit, settings=settings, powers=own_powers, command=command))
-
-    return table.changed(with_audit)
+def _audit(
+    row: Row, attacks: Sequence[AttackResult], group: Group, evidence: Evidence, known_powers: Mapping[str, Power]
+) -> Audit:
+    external = [one for one in evidence.external if _names(one, row, group)]
+    audit = audit_of(attacks, external, row.proved, group.delta)
+    known, first = evidence.defaults(row.mechanism, row.task), row.results[0]
+    done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
+    known_exactly = first.privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound
+    wanted = 0 < row.epsilon < math.inf and not (done or known_exactly)
+    return replace(
+        audit,
+        settings={one.id: against_row(one, _options(row), known) for one in audit.attacks},
+        powers={one.id: known_powers[one.id] for one in audit.attacks if one.id in known_powers},
+        command=_audit_command(group, first.cell, known) if wanted else "",
+    )
 
 
 def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
@@ -131,31 +126,18 @@ def _names(one: External, row: Row, group: Group) -> bool:
     return same_board and (one.task, one.label, one.epsilon) == (row.task, row.label, row.epsilon)
 
 
-def audit_notes(tables: Iterable[TaskTable]) -> Iterator[Note]:
-    """What a reader must know of attacks on these tables, beside why rows have no rank."""
-    for table in tables:
-        for row in table.all_rows:
-            if row.audit.flag and row not in table.rows:
-                yield Note(Weight.REFUTED, f"{row.title} on {table.task}", f": {row.audit.flag}")
-            for doubt in row.audit.doubts:
-                yield Note(Weight.DOUBT, f"{row.title} on {table.task}", f" in doubt: {doubt}")
-
-
 def left_out(rows: Sequence[Row], groups: Sequence[Group], evidence: Evidence) -> Iterator[str]:
     """Attacks on another version of a row, and external evaluations of these suites that name no row."""
     used = {id(one) for row in rows for one in (*row.audit.attacks, *row.audit.external)}
-    others: dict[str, list[str]] = defaultdict(list)
+    others = []
     for result in evidence.attacks:
         own = attack_identity(result)
         for row in rows if id(result) not in used else []:
             differs = [name for name, value in own.items() if value_of(row.results[0], name) != value]
             if differs and not set(differs) & {"mechanism", "task", "model", "ε"}:  # none: exact, of another row
-                others[", ".join(differs)].append(f"{row.title}, {row.task}")
+                others.append((f"Left out attacks with another {', '.join(differs)}", f"{row.title} on {row.task}"))
                 break
-    for what, on in others.items():
-        rows_named = list(dict.fromkeys(on))
-        more = f" and {len(rows_named) - _NAMED} more" if len(rows_named) > _NAMED else ""
-        yield f"Left out {counted(len(on), 'attack')} on {'; '.join(rows_named[:_NAMED])}{more}: other {what}."
+    yield from gathered(others)
     suites = {group.suite for group in groups}
     for one in evidence.external:
         if one.suite in suites and id(one) not in used:

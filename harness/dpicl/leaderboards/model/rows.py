@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
-from dpicl.leaderboards.model.marks import FIXED_DRAW, Mark, marks_of
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import epsilon_text, queries_text, score_text, seeds_text
 from dpicl.results.schema import Result
@@ -46,9 +46,9 @@ class Rank:
         return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Row:
-    """One mechanism at one epsilon on one task, over its seeds.
+    """One mechanism at one epsilon on one task, over its seeds. What other rows and attacks say of it comes last.
 
     epsilon: the target (0 and infinity: the two reference baselines). claimed, proved, epsilon_per_query: the largest
     over seeds. score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in [0, 1].
@@ -142,6 +142,21 @@ class Row:
         return title_of(self.name, self.epsilon)
 
     @property
+    def prompts(self) -> bool:
+        """Whether its answers come from the board's language model."""
+        return BY_EMBEDDINGS not in self.marks
+
+    @property
+    def worth(self) -> float:
+        """The larger, the better."""
+        return -self.score if self.lower_is_better(self.metric) else self.score
+
+    @property
+    def number(self) -> str:
+        """What it is ranked by, in words."""
+        return score_text(self.score)
+
+    @property
     def recovery_sum(self) -> str:
         """'(0.600 − 0.400) / (0.800 − 0.400)': how the recovery is computed; "" without one."""
         if self.recovery is None or self.zero_shot is None or self.real_data is None:
@@ -177,27 +192,21 @@ def recover(
     return (score - zero_shot) / (real_data - zero_shot) + 0.0, ""  # never -0.0
 
 
-def make_rows(rows: Sequence[BySeed], baselines: Mapping[str, BySeed]) -> list[Row]:
-    """The rows of these results, one a seed. baselines: results of the reference baselines on the same documents."""
-    intervals = [bootstrap_interval([outcomes_of(own[seed])[1] for seed in sorted(own)]) for own in rows]
-    made = [_row(own, baselines, interval) for own, interval in zip(rows, intervals, strict=True)]
-    recovered = [at for at, row in enumerate(made) if row.recovery is not None and not row.is_baseline]
-    for at in recovered:
-        low, high = ratio_interval(*_gains(rows[at], baselines))
-        if math.isfinite(low) and math.isfinite(high):
-            made[at] = replace(made[at], recovery_interval=(low, high))
-    return made
-
-
-def _row(by_seed: BySeed, baselines: Mapping[str, BySeed], interval: tuple[float, float]) -> Row:
-    """The row without the interval of its recovery."""
+def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submission | None = None) -> Row:
+    """The row of these results. baselines: results of the reference baselines on the same documents."""
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
-    low, high = interval
+    low, high = bootstrap_interval([outcomes_of(result)[1] for result in results])
     zero_shot, real_data = (_over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA))
     score = fmean(map(score_of, results))
     recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
+    interval = None
+    if recovery is not None and first.cell.mechanism not in BASELINES:
+        ends = ratio_interval(*_gains(by_seed, baselines))
+        interval = ends if all(map(math.isfinite, ends)) else None
     proved = max(result.privacy.epsilon_proved for result in results)
+    vouched = None if submission is None else bool(submission.reproductions(result.cell_id for result in results))
+    marks = marks_of(results, vouched)
     return Row(
         label=first.cell.label,
         mechanism=first.cell.mechanism,
@@ -215,13 +224,14 @@ def _row(by_seed: BySeed, baselines: Mapping[str, BySeed], interval: tuple[float
         real_data=real_data,
         recovery=recovery,
         recovery_note=note,
-        recovery_interval=None,
+        recovery_interval=interval,
         metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
-        unranked=_unranked(first, proved) or (FIXED_DRAW.name if FIXED_DRAW in marks_of(results) else ""),
-        marks=marks_of(results),
+        unranked=_unranked(first, proved, marks, submission),
+        marks=marks,
         results=results,
+        submission=submission,
     )
 
 
@@ -241,7 +251,7 @@ def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean(one[name] for one in values) for name in values[0] if all(name in one for one in values)}
 
 
-def _unranked(result: Result, proved: float) -> str:
+def _unranked(result: Result, proved: float, marks: Sequence[Mark], submission: Submission | None) -> str:
     cell = result.cell
     if cell.mechanism in BASELINES:
         return "a reference baseline"
@@ -251,7 +261,9 @@ def _unranked(result: Result, proved: float) -> str:
         return "run without noise"
     if proved > cell.epsilon * (1 + _ROUNDING):
         return "its proved ε is above the ε that it was run for"
-    return ""
+    if FIXED_DRAW in marks:
+        return FIXED_DRAW.name
+    return f"marked unreliable: {submission.unreliable.rstrip('.')}" if submission and submission.unreliable else ""
 
 
 def _over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
 
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import BASELINES, Group
-from dpicl.leaderboards.model.marks import signs
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, signs
 from dpicl.leaderboards.model.metrics import task_kind
-from dpicl.leaderboards.model.notes import named
+from dpicl.leaderboards.model.notes import gathered, named
 from dpicl.leaderboards.model.rows import (
     REAL_DATA,
     ZERO_SHOT,
     BySeed,
     Rank,
     Row,
-    make_rows,
+    make_row,
     name_of,
     outcomes_of,
     title_of,
 )
-from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, score_text, seeds_text, signed_text
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, recovery_text, seeds_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
+
+#: What rows share that are ranked together: ε, and Q (on each task of a ranking, each once).
+Level = tuple[float, tuple[int | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,13 @@ class Missing:
     command: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TaskTable:
     """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them.
 
-    detectable: ε -> the true difference of two rows that this table finds with probability .8. said: ε -> who is
-    better than whom, and than the control, in words. families: rows that were compared together, by `Row.key`.
-    headroom: by metric; empty where an end of it has no result. margin: of equivalence.
+    headroom: by metric; empty where an end of it has no result. margin: of equivalence. detectable: ε -> the true
+    difference of two rows that this table finds with probability .8. families: rows that were compared together, by
+    `Row.key`.
     """
 
     task: str
@@ -55,22 +59,30 @@ class TaskTable:
     rows: tuple[Row, ...]
     paper: tuple[Row, ...]
     missing: tuple[Missing, ...]
-    detectable: Mapping[float, float] = field(default_factory=dict)
-    said: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
-    families: tuple[RankSets, ...] = field(default=(), repr=False, compare=False)
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
     margin: float = MARGIN
+    detectable: dict[float, float] = field(default_factory=dict)
+    families: tuple[RankSets, ...] = field(default=(), repr=False)
 
     @property
-    def unrewarded(self) -> str:
-        """Why this table ranks nobody, as a sentence without its full stop; "" where it may."""
+    def ranks_nobody(self) -> bool:
+        """Whether the task does not reward private data with this model."""
         found = self.headroom.get(self.metric)
-        if found is None or found.rewards:
-            return ""
-        gain = (
-            f"{signed_text(found.gain)} over public ones ({signed_text(found.low)} to {signed_text(found.high)}, 95%)"
-        )
-        return f"this task does not reward private data with this model: real demonstrations gain {gain}"
+        return found is not None and not found.rewards
+
+    @cached_property
+    def levels(self) -> Mapping[Level, list[Row]]:
+        """ε above 0 and Q -> the rows that are compared with each other."""
+        found: dict[Level, list[Row]] = defaultdict(list)
+        for row in self.rows:
+            if not row.unranked and row.epsilon > 0:
+                found[row.epsilon, (row.queries,)].append(row)
+        return found
+
+    @property
+    def controls(self) -> list[Row]:
+        """Those that read no record, besides zero-shot."""
+        return [row for row in self.rows if row.epsilon == 0 and not row.unranked]
 
     @cached_property
     def in_order(self) -> tuple[Row, ...]:
@@ -81,32 +93,6 @@ class TaskTable:
     def all_rows(self) -> tuple[Row, ...]:
         """Those in order, then those of paper accounting."""
         return (*self.in_order, *self.paper)
-
-    def changed(self, change: Callable[[Row], Row]) -> TaskTable:
-        """The table with every row changed."""
-        zero_shot, real_data = (row and change(row) for row in (self.zero_shot, self.real_data))
-        rows, paper = (tuple(map(change, rows)) for rows in (self.rows, self.paper))
-        return replace(self, zero_shot=zero_shot, real_data=real_data, rows=rows, paper=paper)
-
-    def only(
-        self, labels: Collection[str] = (), epsilons: Collection[float] = (), mechanisms: Collection[str] = ()
-    ) -> TaskTable:
-        """The table with the rows of these labels or mechanisms (none: of all) at these ε alone (none: at all).
-
-        The reference baselines stay, and so do the controls at ε = 0 whatever the ε."""
-
-        def wanted(row: Row) -> bool:
-            named = not (labels or mechanisms) or row.label in labels or row.mechanism in mechanisms
-            return named and (not epsilons or row.epsilon in epsilons or row.epsilon == 0)
-
-        rows, paper = (tuple(filter(wanted, part)) for part in (self.rows, self.paper))
-        return replace(self, rows=rows, paper=paper)
-
-    @property
-    def absent(self) -> dict[str, float]:
-        """Reference baselines that should have a row and have none -> their ε."""
-        there = {ZERO_SHOT: self.zero_shot, REAL_DATA: self.real_data}
-        return {name: epsilon for name, epsilon in _BASELINES.items() if there[name] is None}
 
     @property
     def kind(self) -> str:
@@ -135,7 +121,7 @@ class TaskTable:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Standing:
     """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
 
@@ -167,14 +153,28 @@ class Standing:
     def is_baseline(self) -> bool:
         return self.label in BASELINES
 
+    @property
+    def key(self) -> tuple[str, float]:
+        """What names it within its ranking."""
+        return self.label, self.epsilon
 
-#: What rows share that are ranked together: ε, and Q (on each task of a ranking, each once).
-Level = tuple[float, tuple[int | None, ...]]
-#: (task, label, ε) -> a row's rank set, and the ranking in which it has it.
-Places = Mapping[tuple[str, str, float], tuple[Rank, "Ranking"]]
+    @property
+    def prompts(self) -> bool:
+        """Whether its answers come from the board's language model."""
+        return BY_EMBEDDINGS.sign not in self.signs
+
+    @property
+    def worth(self) -> float:
+        """The larger, the better."""
+        return self.recovery or 0.0
+
+    @property
+    def number(self) -> str:
+        """What it is ranked by, in words."""
+        return recovery_text(self.recovery)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Ranking:
     """Mean recovery over the tasks on which every row of it has one; ``left_out`` says why each other task is not in.
 
@@ -187,7 +187,21 @@ class Ranking:
     tasks: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...]
     standings: tuple[Standing, ...]
-    families: tuple[RankSets, ...] = field(default=(), repr=False, compare=False)
+    families: tuple[RankSets, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def levels(self) -> Mapping[Level, list[Standing]]:
+        """ε and Q -> the standings with a recovery, which are compared with each other."""
+        found: dict[Level, list[Standing]] = defaultdict(list)
+        for one in self.standings:
+            if 0 < one.epsilon < math.inf and one.recovery is not None:
+                found[one.epsilon, one.queries].append(one)
+        return found
+
+    @property
+    def controls(self) -> list[Standing]:
+        """Those that read no record, besides zero-shot."""
+        return [one for one in self.standings if one.epsilon == 0 and not one.is_baseline]
 
     @property
     def title(self) -> str:
@@ -209,8 +223,10 @@ class Ranking:
         return f"{'recovery on' if len(self.tasks) == 1 else 'mean recovery over'} {names_text(self.tasks)}"
 
 
-def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
-    """The rows of one task from results of one group and one version of the task."""
+def task_table(
+    group: Group, task: str, results: Sequence[Result], owners: Mapping[str, Submission], margin: float
+) -> TaskTable:
+    """The rows of one task from results of one group and one version of the task. owners: label -> submission."""
     baselines: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
     whole = _whole_records(results)
     cells: dict[tuple[str, str, float], dict[int, Result]] = defaultdict(dict)
@@ -220,10 +236,9 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
             baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
-    made = make_rows([*cells.values(), *(own for own in baselines.values() if own)], baselines)
-    rows, ends = made[: len(cells)], {row.mechanism: row for row in made[len(cells) :]}
-    sign = 1 if results[0].lower_is_better(results[0].main_metric) else -1
-    rows.sort(key=lambda row: (row.epsilon, sign * row.score, row.label))
+    rows = [make_row(own, baselines, owners.get(label)) for (_, label, _), own in cells.items()]
+    rows.sort(key=lambda row: (row.epsilon, -row.worth, row.label))
+    ends = {name: make_row(own, baselines) for name, own in baselines.items() if own}
     return TaskTable(
         task=task,
         metric=results[0].main_metric,
@@ -233,6 +248,7 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
         rows=tuple(row for row in rows if row.mode == "proved"),
         paper=tuple(row for row in rows if row.mode != "proved"),
         missing=tuple(_missing(group, task, baselines, results)),
+        margin=margin,
     )
 
 
@@ -240,43 +256,6 @@ def _whole_records(results: Sequence[Result]) -> str:
     """The label of the real demonstrations that recovery is measured by: those that are not cut to matched length."""
     own = {one.cell.label: one.cell for one in results if one.cell.mechanism == REAL_DATA}
     return min(own, key=lambda label: (own[label].options.get("matched_tokens") is not None, label), default="")
-
-
-def recovery_notes(table: TaskTable) -> list[str]:
-    """The reference baselines' scores behind recoveries over other seeds than theirs, and why rows have no recovery."""
-    rows = table.all_rows
-    seeds = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
-    notes: dict[str, None] = {}
-    for row in rows:
-        if row.is_baseline or row.recovery is None or seeds == {row.seeds}:
-            continue
-        if row.zero_shot is not None and row.real_data is not None:
-            scores = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
-            notes[f"recovery over seeds {seeds_text(row.seeds)}: {scores} over these seeds."] = None
-    reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
-    said = (f"recovery n/a in {count} of {counted(len(rows), 'row')}: {reason}." for reason, count in reasons.items())
-    return [*notes, *said]
-
-
-def ranks(rankings: Sequence[Ranking]) -> Places:
-    """The places of proved rows, on the tasks that count."""
-    return {
-        (task, one.label, one.epsilon): (one.rank, ranking)
-        for ranking in rankings
-        for task in ranking.tasks
-        for one in ranking.standings
-        if one.rank is not None
-    }
-
-
-def has_per_query(rows: Iterable[Row]) -> bool:
-    """Whether a table of these rows has the column per-query ε."""
-    return any(row.epsilon_per_query is not None for row in rows)
-
-
-def first_per_query(tables: Sequence[TaskTable]) -> TaskTable | None:
-    """The table under which the column per-query ε is explained."""
-    return next((table for table in tables if has_per_query(table.all_rows)), None)
 
 
 def absent_kinds(tables: Sequence[TaskTable]) -> dict[str, list[str]]:
@@ -318,7 +297,7 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
     ours = {pair: own for pair, own in rows.items() if all(row.submission is None for row in own.values())}
     for table in tables:
         reason = _absences({pair: own.get(table.task) for pair, own in sorted((ours or rows).items())})
-        if reason := "nobody is ranked there" if table.unrewarded else reason:
+        if reason := "nobody is ranked there" if table.ranks_nobody else reason:
             left_out.append((table.task, reason))
         else:
             common.append(table.task)
@@ -360,18 +339,11 @@ def _in_order(standings: list[Standing]) -> list[Standing]:
 
 def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:
     """Why a task does not count: which rows have no result or no recovery there; "" where all have one."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for (epsilon, label), row in rows.items():
-        if row is None or row.recovery is None:
-            found["" if row is None else row.recovery_note].append(title_of(label, epsilon))
-
-    def said(note: str, titles: list[str]) -> str:
-        if not note:
-            return f"{named(titles)} {'has' if len(titles) == 1 else 'have'} no result"
-        whole = 1 < len(titles) == len(rows)
-        return f"no row has a recovery there, since {note}" if whole else f"{named(titles)}: {note}"
-
-    return "; ".join(said(note, titles) for note, titles in found.items())
+    found = {title_of(label, epsilon): row for (epsilon, label), row in rows.items()}
+    without = [title for title, row in found.items() if row is None]
+    reasons = gathered((row.recovery_note, title) for title, row in found.items() if row and row.recovery is None)
+    absent = [f"without a result: {named(without)}"] if without else []
+    return "; ".join([*absent, *(reason.removesuffix(".") for reason in reasons)])
 
 
 #: The reference baselines of a table -> their ε.

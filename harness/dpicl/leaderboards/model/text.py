@@ -1,19 +1,9 @@
-"""Numbers and untrusted texts as the board shows them."""
+"""Numbers as the board shows them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-
-#: What the column "per-query ε" is; stands under the first table that has it.
-PER_QUERY_NOTE = (
-    "ε is for all Q queries together. Per-query ε is what one answer alone would cost at this noise, as papers report"
-    " it; it does not enter the ranking."
-)
-SAMPLED_NOTE = (
-    "rank: on these tasks, which are fixed. other tasks: on other tasks, of which these are a random sample; a few"
-    " tasks say little about others."
-)
 
 #: Above it the third decimal of an epsilon is not shown.
 _LARGE = 1e9
@@ -50,11 +40,6 @@ def signed_text(difference: float) -> str:
 def p_number(p: float) -> str:
     """'0.031', '<0.001'."""
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
-
-
-def p_text(p: float) -> str:
-    """'p = 0.031', 'p < 0.001'."""
-    return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
 def recovery_text(recovery: float | None) -> str:
@@ -104,8 +89,3 @@ def confidence_text(confidence: float) -> str:
     if confidence == 1:
         return "no sampling error"
     return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"
-
-
-def excluded_words(most: float) -> str:
-    """'differences up to 0.040 are not excluded'."""
-    return "no difference is excluded" if most >= 1 else f"differences up to {score_text(most)} are not excluded"

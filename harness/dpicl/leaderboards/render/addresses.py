@@ -51,8 +51,7 @@ class Addresses:
 
     def __init__(self, board: Board, start: str = "") -> None:
         self._start = start
-        sections = (*board.sections, *board.retired)
-        self._rows = {id(row): row_id(section, row) for section in sections for row in section.rows}
+        self._rows = {id(row): row_id(section, row) for section in board.sections for row in section.rows}
         self.labels = sorted({row.label for section in board.sections for row in section.rows})
 
     def of(self, row: Row) -> str:
@@ -63,6 +62,6 @@ class Addresses:
         """The row's page."""
         return f"{self._start}rows/{self.of(row)}.html"
 
-    def mechanism(self, label: str) -> str | None:
-        """The page of all rows of a name; None where only a retired version has it."""
-        return self._start + mechanism_file(label) if label in self.labels else None
+    def mechanism(self, label: str) -> str:
+        """The page of all rows of a name."""
+        return self._start + mechanism_file(label)

@@ -78,8 +78,9 @@ def external_json(one: External) -> dict[str, Any]:
 
 def board_json(board: Board) -> dict[str, Any]:
     """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
-    sections, retired = ([_section_json(section) for section in part] for part in (board.sections, board.retired))
-    plain: dict[str, Any] = finite({"sections": sections, "notes": list(board.notes), "retired": retired})
+    plain: dict[str, Any] = finite(
+        {"sections": [_section_json(section) for section in board.sections], "notes": list(board.notes)}
+    )
     return plain
 
 
@@ -135,7 +136,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 def attacks_json(board: AttackBoard) -> dict[str, Any]:
     """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
-    attacks = [attack_json(result, table.powers.get(result.id)) for table in board.tables for result in table.results]
+    attacks = [attack_json(result, board.powers.get(result.id)) for result in board.attacks]
     external = [external_json(one) for one in board.external]
     plain: dict[str, Any] = finite({"attacks": attacks, "external": external, "notes": list(board.notes)})
     return plain

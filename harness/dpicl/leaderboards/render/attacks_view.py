@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from dpicl.attacks.power import CONTROLS, Power
-from dpicl.attacks.results import AttackResult, External
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.attacks import (
     AttackBoard,
-    AttackTable,
     confidence_of,
     measure_name,
     measured_text,
     options_text,
+    question_of,
     rates_text,
     sizes_text,
     trials_text,
 )
 from dpicl.leaderboards.model.audits import attack_name
-from dpicl.leaderboards.model.comparability import BASELINES
+from dpicl.leaderboards.model.comparability import BASELINES, weights
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import bound_text, confidence_text, counted, epsilon_text, names_text
 from dpicl.tables.document import (
     Block,
     Column,
-    Facts,
-    Link,
     Part,
     Table,
     make_table,
@@ -166,17 +165,13 @@ def _share(best: AttackResult) -> str | None:
 def attack_blocks(board: AttackBoard) -> list[Block]:
     """Every attack under a results folder, whether a suite has a row for it or not."""
     blocks: list[Block] = [*notes(board.notes)]
-    if not board.tables and not board.external:
+    if not board.attacks and not board.external:
         return [*blocks, words(_NOTHING)]
-    if board.tables:
-        blocks.append(_summary(board))
-    for table in board.tables:
-        facts: dict[str, str | Link] = {
-            "model": f"{model_name(table.model)} ({table.weights[:12] or 'no fingerprint'})",
-            "records": table.source,
-        }
-        own = (Facts(facts), _of_table(table), *notes(table.remarks))
-        blocks.append(Part(own, f"{table.title}: {counted(len(table.results))}"))
+    blocks += [_summary(board.attacks)] if board.attacks else []
+    for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
+        own = list(found)
+        title = name + (f" ({question})" if question else "")
+        blocks.append(Part((_of_attack(title, own, board.powers),), f"{title}: {counted(len(own))}"))
     if board.external:
         external = [Attacked(one.label, one.task, one.epsilon, one, math.nan, "") for one in board.external]
         suite = Column("suite", "suite", lambda one: f"{one.attack.suite}, version {one.attack.version}", wide=True)
@@ -187,8 +182,13 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
     return blocks
 
 
-def _of_table(table: AttackTable) -> Table:
-    """The results of one attack on one task."""
+def _model(one: Attacked) -> str:
+    assert isinstance(one.attack, AttackResult)
+    return f"{model_name(one.attack.manifest.model.name)} ({weights(one.attack)[:12] or 'no fingerprint'})"
+
+
+def _of_attack(title: str, results: Sequence[AttackResult], known: Mapping[str, Power]) -> Table:
+    """The results of one attack, with what they and their controls say about their measures."""
     items = [
         Attacked(
             one.subject.mechanism,
@@ -197,27 +197,31 @@ def _of_table(table: AttackTable) -> Table:
             one,
             one.privacy.epsilon_proved,
             f"{sizes_text(one)}, {options_text(one.subject.options)}",
-            table.powers.get(one.id),
+            known.get(one.id),
         )
-        for one in table.results
+        for one in results
     ]
-    settings = Column("settings", "settings", lambda one: options_text(one.attack.settings), wide=True, page=True)
+    columns = (
+        *(_LABEL, _EPSILON, _TASK, *_BOUND, _ON, Column("source", "records", attrgetter("attack.subject.source"))),
+        Column("model", "model", _model, wide=True),
+        Column("settings", "settings", lambda one: options_text(one.attack.settings), wide=True, page=True),
+        Column("id", "id", attrgetter("attack.id"), page=True),
+    )
+    said = dict.fromkeys([f"exact: {ATTAINED}"] if results[0].attack in (EXACT, GROUP) else [])
+    for one in results:
+        noted = (f"{measure_name(name)}: {found.note}" for name, found in one.measures.items() if found.note)
+        power = [str(known[one.id])] if one.id in known else []
+        said |= dict.fromkeys((*power, *one.notes, *noted))
     return make_table(
-        table.title,
-        [_LABEL, _EPSILON, *_BOUND, _ON, settings, Column("id", "id", attrgetter("attack.id"), page=True)],
-        items,
-        kind=lambda one: "end" if one.label in _ENDS else "",
-        keep=2,
-        notes=tuple(table.power),
+        title, columns, items, kind=lambda one: "end" if one.label in _ENDS else "", keep=2, notes=tuple(said)
     )
 
 
-def _summary(board: AttackBoard) -> Table:
+def _summary(attacks: Sequence[AttackResult]) -> Table:
     """A line for each mechanism and ε; reference baselines and broken mechanisms last."""
     own: dict[tuple[bool, str, float], list[AttackResult]] = defaultdict(list)
-    for table in board.tables:
-        for one in table.results:
-            own[one.subject.mechanism in _ENDS, one.subject.mechanism, one.subject.epsilon].append(one)
+    for one in attacks:
+        own[one.subject.mechanism in _ENDS, one.subject.mechanism, one.subject.epsilon].append(one)
     items = [(label, epsilon, found, _best(found)) for (_, label, epsilon), found in sorted(own.items())]
     columns = (
         Column("row", "mechanism", itemgetter(0)),

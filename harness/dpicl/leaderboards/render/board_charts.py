@@ -169,21 +169,10 @@ def track_words(track: Track, point: Release) -> str:
     return text
 
 
+@on_page
 def of_task(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> Markup | None:
     """Scores at one ε, best first, with controls and reference baselines; rows that may be the best are on a shaded
     ground. None without a row at this ε."""
-    chart = _dots(table, epsilon, styles)
-    return None if chart is None else on_page(chart.markup)()
-
-
-def picture(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> bytes | None:
-    """The same as a PNG file."""
-    chart = _dots(table, epsilon, styles)
-    return None if chart is None else on_page(chart.file)("png")
-
-
-@on_page
-def _dots(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> Chart | None:
     every = [row for row in table.in_order if row.at_an_end or row.epsilon == epsilon]
     if all(row.at_an_end for row in every):
         return None
@@ -216,7 +205,7 @@ def _dots(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> Chart 
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("\n".join(words))
-    return chart
+    return chart.markup()
 
 
 def _words(row: Row) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from operator import attrgetter
+from typing import Any
 
 from dpicl.attacks.results import ATTAINED
+from dpicl.evaluation.statistics import Difference
+from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import (
     bound_text,
     epsilon_text,
@@ -57,6 +61,37 @@ def numbers(row: Row) -> dict[str, Number]:
     return {key: value(row) for key, value in _NUMBERS.items()}
 
 
+def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
+    """Everything that board.csv and data frames have of a row (docs/reading-the-board.md): its section, names, numbers,
+    and why it has no rank."""
+    group, submission, place = section.group, row.submission, section.place(row)
+    return {
+        **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
+        "task": row.task,
+        "kind_of_task": table.kind,
+        "metric": table.metric,
+        "documents": table.documents,
+        "label": row.label,
+        "mechanism": row.mechanism,
+        "accounting": row.mode,
+        "epsilon": row.epsilon,
+        "delta": group.delta,
+        **{name: value(row) for name, value in {**SCORES, **RANKS}.items()},
+        "mean_rank": place and place[0].low,
+        "mean_rank_high": place and place[0].high,
+        "ranked_over": place and place[1].scope,
+        **{name: value(row) for name, value in COSTS.items()},
+        "marks": "; ".join(mark.name for mark in row.marks),
+        "unranked": row.unranked,
+        "refuted": row.audit.flag,
+        "audited_kind": row.audit.kind,
+        "submitted_by": submission and submission.name,
+        "reported": row.reported,
+        "unreliable": submission and submission.unreliable,
+        "higher_is_better": "no" if table.lower_is_better(table.metric) else "yes",
+    }
+
+
 def row_label(row: Row) -> str:
     """The row's name, what is known of a submission, marks: 'voting (Q = 100) ◊', 'team/method, submitted †'."""
     state = ["refuted"] if row.audit.flag else []
@@ -91,6 +126,12 @@ def _audited(row: Row) -> tuple[float | None, str] | None:
 def _recovery(row: Row) -> float | None:
     """That of a reference baseline says nothing."""
     return None if row.is_baseline else row.recovery
+
+
+def _verdict(found: Difference) -> str:
+    if found.verdict == "better":
+        return "yes" if found.better else "no, worse"
+    return found.verdict
 
 
 NAME = Column("row", "mechanism", row_label, help="the row's name in the suite; its link leads to what it released")
@@ -176,6 +217,14 @@ ROWS = (
         optional=True,
         page=True,
     ),
+    Column(
+        "against_public",
+        "beats public",
+        lambda row: row.against_public and (row.against_public.value, _verdict(row.against_public)),
+        lambda own: own[1],
+        "whether it is better than public_demonstrations, which reads no private record, all rows together at 95%",
+        optional=True,
+    ),
     Column("seeds", "seeds", lambda row: len(row.seeds), help="how many random seeds were run"),
     PROVED,
     AUDITED,
@@ -194,6 +243,14 @@ ROWS = (
         lambda row: (math.inf if row.queries is None else row.queries, queries_text(row.queries)),
         lambda own: own[1],
         "how many queries this ε covers",
+    ),
+    Column(
+        "unranked",
+        "no rank",
+        lambda row: None if row.is_baseline else row.unranked or None,
+        help="why it has no rank",
+        wide=True,
+        optional=True,
     ),
 )
 

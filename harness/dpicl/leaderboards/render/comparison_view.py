@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from operator import attrgetter
 from typing import Any
 
 from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.pairing import Key, Unmatched
-from dpicl.leaderboards.compare.sides import Change, Side
 from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison
 from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
+from dpicl.leaderboards.model.notes import MOST_NAMED, gathered, named
 from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text
 from dpicl.tables.document import (
     Block,
@@ -24,8 +23,6 @@ from dpicl.tables.document import (
     Table,
     make_table,
     notes,
-    to_markdown,
-    words,
 )
 
 _KINDS = {"regression": "flagged", "improvement": "first", "not tested": "end"}
@@ -47,9 +44,9 @@ def _detectable(cell: CellVerdict) -> str | None:
 
 _CELLS = (
     Column("task", "task", attrgetter("key.task"), lambda task: visible(task, 120)),
-    Column("metric", "metric", attrgetter("metric")),
     Column("row", "mechanism", _label),
     Column("epsilon", "ε", _epsilon),
+    Column("metric", "metric", lambda cell: metric_name(cell.metric) + (" ↓" if cell.less_is_better else "")),
     Column("seeds", "seeds", lambda cell: len(cell.seeds)),
     Column("documents", "documents", attrgetter("documents")),
     Column("base", "base", attrgetter("base"), score_text),
@@ -65,55 +62,42 @@ _CELLS = (
     Column("mde", "MDE (80% power)", _detectable),
     Column("verdict", "verdict", lambda cell: cell.verdict + (", ε too large" if cell.privacy else ""), wide=True),
 )
+_CHANGES = (
+    Column("name", "what changed", attrgetter("name")),
+    Column("base", "base", lambda one: _short(one.base), wide=True),
+    Column("candidate", "candidate", lambda one: _short(one.candidate), wide=True),
+)
 
 
 def comparison_blocks(comparison: Comparison) -> list[Block]:
-    """What changed, and a table for each task and metric."""
-    blocks: list[Block] = [words(_title(comparison), "flag" if comparison.regressed else "lead")]
-    blocks += [words(f"{s.name}: {visible(s.path, 120)}, {counted(len(s.results))}") for s in _sides(comparison)]
-    blocks += notes(_change_lines(comparison))
-    for task, metric in dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells):
-        cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
-        less = " (less is better)" if cells[0].less_is_better else ""
-        documents = counted(max(cell.documents for cell in cells), "document")
-        blocks.append(Heading(f"{visible(task, 120)}: {metric_name(metric)}{less}, {documents}"))
-        shown = tuple(one for one in _CELLS if one.key not in ("task", "metric", "documents"))
-        blocks.append(make_table(task, shown, cells, kind=_kind, keep=2))
-    return [*blocks, *notes(_notes(comparison))]
-
-
-def render_markdown(comparison: Comparison) -> str:
-    """The comparison as GitHub-flavoured Markdown: what changed for certain first, the rest folded."""
+    """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
+    sides = (comparison.base, comparison.candidate)
     blocks: list[Block] = [Heading(_title(comparison))]
-    blocks.append(Facts({f"{side.name}, {counted(len(side.results))}": side.path for side in _sides(comparison)}))
-    changed = [one for one in comparison.changes if one.changed]
-    columns = (
-        Column("name", "what changed", attrgetter("name")),
-        Column("base", "base", lambda one: ", ".join(_short(one)[0]) or "none"),
-        Column("candidate", "candidate", lambda one: ", ".join(_short(one)[1]) or "none"),
-    )
-    if changed:
-        blocks.append(make_table("what changed", columns, changed, keep=3))
+    blocks.append(Facts({f"{side.name}, {counted(len(side.results))}": visible(side.path, 120) for side in sides}))
+    if changed := [one for one in comparison.changes if one.changed]:
+        blocks.append(make_table("what changed", _CHANGES, changed, keep=1))
+    else:
+        blocks += notes(_unchanged(comparison))
     certain = [cell for cell in comparison.cells if cell.fails or cell.verdict == "improvement"]
-    if certain:
-        blocks.append(_cells_table(certain))
+    blocks += [_cells_table(certain)] if certain else []
     if rest := [cell for cell in comparison.cells if cell not in certain]:
         summary = f"{counted(len(rest), 'cell')} equivalent, inconclusive or not tested"
         blocks.append(Part((_cells_table(rest),), summary))
-    return to_markdown([*blocks, *notes(_notes(comparison))])
+    return [*blocks, *notes(_notes(comparison))]
 
 
-def _sides(comparison: Comparison) -> tuple[Side, Side]:
-    return comparison.base, comparison.candidate
+def _unchanged(comparison: Comparison) -> list[str]:
+    commits = next((one.base for one in comparison.changes if one.name == "commit"), ())
+    said = ["Nothing that is recorded changed: model, weights, dtype, device, code, Python, plug-ins, suite, packages."]
+    if any(len(commit.split()) > 1 for commit in commits):
+        said.append(f"The commit does not say which code ran: {names_text(commits)}.")
+    return said
 
 
 def _cells_table(cells: list[CellVerdict]) -> Table:
-    shown = (one for one in _CELLS if one.key != "documents")
-    return make_table("cells", shown, cells, kind=_kind, keep=3)
-
-
-def _kind(cell: CellVerdict) -> str:
-    return "flagged" if cell.fails else _KINDS.get(cell.verdict, "")
+    return make_table(
+        "cells", _CELLS, cells, kind=lambda cell: "flagged" if cell.fails else _KINDS.get(cell.verdict, ""), keep=3
+    )
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -121,7 +105,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     return {
         **{
             side.name: {"path": side.path, "results": len(side.results), "foreign": list(map(str, side.foreign))}
-            for side in _sides(comparison)
+            for side in (comparison.base, comparison.candidate)
         },
         "settings": asdict(comparison.settings),
         "changes": [{**asdict(change), "changed": change.changed} for change in comparison.changes],
@@ -159,12 +143,7 @@ def _cell_json(cell: CellVerdict) -> dict[str, Any]:
 def _notes(comparison: Comparison) -> Iterator[str]:
     """What a reader must know beside the numbers."""
     settings, cells = comparison.settings, comparison.cells
-    too_large = [
-        Note(Weight.REFUTED, f"{cell.key} ({_proved(cell)})", f": {cell.privacy}", unit="cells")
-        for cell in cells
-        if cell.privacy
-    ]
-    yield from gathered(too_large)
+    yield from gathered((cell.privacy, f"{cell.key} ({_proved(cell)})") for cell in cells if cell.privacy)
     yield from _without_partner(comparison)
     yield (
         f"Regression: Holm's p over {counted(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
@@ -179,7 +158,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         )
     if any(cell.less_is_better for cell in cells):
         yield "The change of a metric of which less is better has its sign reversed: negative is always a loss."
-    yield from gathered(Note(Weight.SEEDS, str(c.key), f": {c.note}", unit="cells") for c in cells if c.note)
+    yield from gathered((cell.note, str(cell.key)) for cell in cells if cell.note)
 
 
 def _without_partner(comparison: Comparison) -> Iterator[str]:
@@ -218,24 +197,10 @@ def _title(comparison: Comparison) -> str:
     return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}; {cells}"
 
 
-def _change_lines(comparison: Comparison) -> list[str]:
-    changed = [change for change in comparison.changes if change.changed]
-    if not changed:
-        commits = next((one.base for one in comparison.changes if one.name == "commit"), ())
-        what = "model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
-        unclear = any(len(commit.split()) > 1 for commit in commits)
-        more = f"; the commit does not say which code ran ({names_text(commits)})" if unclear else ""
-        return [f"Nothing that is recorded changed: the same {what}{more}."]
-    return [
-        f"{one.name}: " + " → ".join(", ".join(visible(v, 120) for v in side) or "none" for side in _short(one))
-        for one in changed
-    ]
-
-
-def _short(change: Change) -> list[list[str]]:
-    """The values on either side, hashes by their beginning."""
-    sides = (change.base, change.candidate)
-    return [[v[:16] if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", v) else v for v in side] for side in sides]
+def _short(values: Sequence[str]) -> str:
+    """The values of a side, hashes by their beginning."""
+    shown = (one[:16] if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", one) else one for one in values)
+    return ", ".join(visible(one, 120) for one in shown) or "none"
 
 
 def _proved(cell: CellVerdict) -> str:

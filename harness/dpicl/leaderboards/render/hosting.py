@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain
 from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -62,23 +61,22 @@ COLUMNS: Final[Mapping[str, tuple[str, str, Callable[[HostedCell], Any]]]] = {
 }
 
 
-def hosted_cells(boards: Mapping[str, Board]) -> Iterator[HostedCell]:
-    """Every result on boards, in their order. boards: by the suite's name."""
+def hosted_cells(boards: Mapping[str, Board], retired: bool = False) -> Iterator[HostedCell]:
+    """Every result on boards, in their order. boards: by the suite's name. retired: of versions that are."""
     for name, board in boards.items():
-        for retired, sections in ((False, board.sections), (True, board.retired)):
-            for section in sections:
-                for row in chain.from_iterable(table.all_rows for table in section.tables):
-                    yield from (HostedCell(name, section, row, result, retired) for result in row.results)
+        for section in board.sections:
+            for row in section.rows:
+                yield from (HostedCell(name, section, row, result, retired) for result in row.results)
 
 
-def data_files(boards: Mapping[str, Board], url: str | None) -> dict[str, str | bytes]:
+def data_files(boards: Mapping[str, Board], retired: Mapping[str, Board], url: str | None) -> dict[str, str | bytes]:
     """`results.parquet`, a row a cell, and `croissant.json`, which describes it (mlcommons.org/croissant/1.0).
 
-    url: of the site, where it is known.
+    retired: boards of earlier versions. url: of the site, where it is known.
     """
     import pandas as pd
 
-    cells = list(hosted_cells(boards))
+    cells = [*hosted_cells(boards), *hosted_cells(retired, retired=True)]
     frame = pd.DataFrame({name: [value(one) for one in cells] for name, (_, _, value) in COLUMNS.items()})
     whole = [name for name, (kind, *_) in COLUMNS.items() if kind == "sc:Integer"]
     texts = [name for name, (kind, *_) in COLUMNS.items() if kind == "sc:Text"]

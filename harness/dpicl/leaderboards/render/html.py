@@ -15,7 +15,7 @@ from typing import Any
 
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
-from dpicl.leaderboards.model.answers import levels, overall
+from dpicl.leaderboards.model.answers import overall
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.ranks import Pairs
@@ -26,8 +26,9 @@ from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses, mechanism_file
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
-from dpicl.leaderboards.render.board_view import NOTHING, advice, claims_table, compared, methods_table, section_blocks
-from dpicl.leaderboards.render.columns import COSTS, RANKS, ROWS, SCORES, row_data
+from dpicl.leaderboards.render.board_tables import claims_table, methods_table
+from dpicl.leaderboards.render.board_view import NOTHING, answer_blocks, first_level, section_blocks
+from dpicl.leaderboards.render.columns import ROWS, record, row_data
 from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
 from dpicl.leaderboards.render.row_view import row_blocks
 from dpicl.tables.document import (
@@ -41,7 +42,6 @@ from dpicl.tables.document import (
     Table,
     folded_notes,
     make_table,
-    notes,
     words,
 )
 
@@ -91,13 +91,15 @@ def write_all(
     mechanisms: Mapping[str, Registered],
     skipped: Mapping[str, Sequence[Skipped]],
     attacks: AttackBoard,
+    retired: Mapping[str, Board],
     url: str | None = None,
     repository: str | None = None,
 ) -> Path:
     """Writes the first page, the site of each suite in a folder of its name, the page of all attacks and the data.
 
-    boards, skipped: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
-    repository: address that every page links, with the documentation, the citation and the licence there.
+    boards, skipped: by the suite's name, which is the name of its folder. retired: boards of earlier versions, whose
+    results are part of the data. url: of the site, for a site map and a feed. repository: address that every page
+    links, with the documentation, the citation and the licence there.
     Raises ResultError when it cannot.
     """
     folder = Path(folder)
@@ -108,7 +110,7 @@ def write_all(
         files = pages(board, mechanisms, skipped.get(name, ()), links)
         page.write(files, folder / name)
         written += [f"{name}/{file}" for file in files if file.endswith(".html")]
-    data = hosting.data_files(boards, url)
+    data = hosting.data_files(boards, retired, url)
     data |= hosting.crawler_files(boards, written, url) if url else {}
     first = [("All attacks", "attacks/index.html"), *((_DATA[name], name) for name in _DATA if name in data), *beside]
     shared: dict[str, str | bytes] = {
@@ -126,9 +128,8 @@ def pages(
 ) -> dict[str, str]:
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
     places = Addresses(board)
-    suite = next((section.group.suite for section in (*board.sections, *board.retired)), "no results")
-    retired = [("Retired versions", "retired.html")] if board.retired else []
-    nav = [("Board", "index.html"), *retired, *links, *_DOWNLOADS]
+    suite = next((section.group.suite for section in board.sections), "no results")
+    nav = [("Board", "index.html"), *links, *_DOWNLOADS]
     blocks: list[Block] = [Heading(f"{suite}: private in-context learning, the board", 1)]
     blocks += _answer(board, places) if board.sections else [words(NOTHING)]
     blocks += folded_notes(board.notes)
@@ -142,13 +143,8 @@ def pages(
         "board.csv": board_table(board, places).to_csv(),
         "board.json": json.dumps(board_json(board), allow_nan=False) + "\n",
     }
-    if board.retired:
-        frozen: list[Block] = [Heading(f"{suite}: retired versions", 1)]
-        frozen += notes(["Frozen. These results belong to versions of the suite that are no longer its current one."])
-        frozen += [one for section in board.retired for one in section_blocks(section, places)]
-        files["retired.html"] = page.render(f"{suite}: retired versions", frozen, here="retired.html", nav=nav)
-    for section, table in _tables((*board.sections, *board.retired)):
-        pairs = None if any(section is one for one in board.retired) else Pairs(table)
+    for section, table in _tables(board.sections):
+        pairs = Pairs(table)
         for row in table.all_rows:
             own = row_blocks(section, row, pairs, places)
             files[places.page(row)] = page.render(f"{row.title} on {row.task}, {suite}", own, "../", nav=nav)
@@ -163,13 +159,12 @@ def _tables(sections: Iterable[Section]) -> Iterator[tuple[Section, TaskTable]]:
 
 
 def _answer(board: Board, places: Addresses) -> list[Block]:
-    """What a reader sees first: the sentence, the table, a chart, the claims; of each section that may be compared."""
+    """What a reader sees first: the answer, the table, a chart, the claims; of each section that may be compared."""
     blocks: list[Block] = []
     for section in board.sections:
-        found = levels(section.tables)
-        level = found[0] if found else math.inf
+        level = first_level(section)
         epsilons = sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
-        own: list[Block] = [words(advice(section, level), "lead"), *compared(section, level)]
+        own = [*answer_blocks(section, level)]
         if section is board.sections[0]:
             own.append(_filters(board.sections, level))
         own.append(methods_table(section, epsilons, places))
@@ -231,42 +226,17 @@ def _filters(sections: Sequence[Section], level: float) -> Filters:
 
 
 def board_table(board: Board, places: Addresses) -> Table:
-    """One line a row of all sections that are not retired, with every number (docs/reading-the-board.md)."""
+    """One line a row of all sections, with every number (docs/reading-the-board.md)."""
     items = [(section, table, row) for section, table in _tables(board.sections) for row in table.all_rows]
     metrics = sorted({name for _, row in _rows(board) for name in row.numbers})
-    lines = [_line(*item, places) | {f"metric {name}": item[2].numbers.get(name) for name in metrics} for item in items]
+    lines = [
+        {"row": places.of(row)}
+        | record(section, table, row)
+        | {f"metric {name}": row.numbers.get(name) for name in metrics}
+        for section, table, row in items
+    ]
     columns = [Column(key, key, itemgetter(key)) for key in (lines[0] if lines else {"row": None})]
     return make_table("Rows", columns, lines)
-
-
-def _line(section: Section, table: TaskTable, row: Row, places: Addresses) -> dict[str, Any]:
-    group, submission, place = section.group, row.submission, section.place(row)
-    return {
-        "row": places.of(row),
-        **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
-        "task": row.task,
-        "kind_of_task": table.kind,
-        "metric": table.metric,
-        "documents": table.documents,
-        "label": row.label,
-        "mechanism": row.mechanism,
-        "accounting": row.mode,
-        "epsilon": row.epsilon,
-        "delta": group.delta,
-        **{name: value(row) for name, value in {**SCORES, **RANKS}.items()},
-        "mean_rank": place and place[0].low,
-        "mean_rank_high": place and place[0].high,
-        "ranked_over": place and place[1].scope,
-        **{name: value(row) for name, value in COSTS.items()},
-        "marks": "; ".join(mark.name for mark in row.marks),
-        "unranked": row.unranked,
-        "refuted": row.audit.flag,
-        "audited_kind": row.audit.kind,
-        "submitted_by": submission and submission.name,
-        "reported": row.reported,
-        "unreliable": submission and submission.unreliable,
-        "higher_is_better": "no" if table.lower_is_better(table.metric) else "yes",
-    }
 
 
 # Several suites, and attacks.
@@ -282,7 +252,6 @@ def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
     first, board = next(iter(boards.items()))
     if board.sections:
         blocks += _answer(board, Addresses(board, f"./{first}/"))
-    retired = {name for name, own in boards.items() if own.retired}
     columns = (
         Column("suite", "suite", itemgetter("suite")),
         Column("version", "version", itemgetter("version")),
@@ -290,15 +259,11 @@ def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
         Column("source", "records", itemgetter("source")),
         Column("tasks", "tasks", lambda one: ", ".join(one["tasks"]), wide=True),
         Column("rows", "rows", itemgetter("rows")),
-        Column("advice", "answer", itemgetter("advice"), wide=True),
-        Column(
-            "retired", "retired", lambda one: "retired versions" if one["suite"] in retired else None, optional=True
-        ),
+        Column("best", "best", lambda one: one["answers"][0]["text"] if one["answers"] else None, wide=True),
     )
 
     def address(one: Mapping[str, Any]) -> dict[int, str]:
-        retired_page = {7: f"./{one['suite']}/retired.html"} if one["suite"] in retired else {}
-        return {0: f"./{one['suite']}/index.html", **retired_page}
+        return {0: f"./{one['suite']}/index.html"}
 
     blocks.append(make_table("All suites", columns, suites_json(boards), links=address, heading=True))
     return page.render("Private in-context learning", blocks, here="index.html", nav=links)
@@ -312,7 +277,6 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
             **{key: getattr(section.group, key) for key in ("version", "model", "source")},
             "tasks": [table.task for table in section.tables],
             "rows": len(list(section.rows)),
-            "advice": advice(section, next(iter(levels(section.tables)), math.inf)),
             "answers": [asdict(answer) | {"text": str(answer)} for answer in overall(section.answers)],
         }
         for name, board in boards.items()

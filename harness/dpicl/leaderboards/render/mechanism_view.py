@@ -6,16 +6,16 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
 
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import epsilon_text, names_text, score_text
+from dpicl.leaderboards.model.text import epsilon_text, names_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
+from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_columns, row_kind
 from dpicl.tables.document import (
     Block,
@@ -45,7 +45,7 @@ def mechanism_blocks(board: Board, label: str, places: Addresses, mechanisms: Ma
         blocks.append(words(f"A row of the mechanism {first.mechanism}."))
     every = {row.label for section in board.sections for row in section.rows if row.mechanism == first.mechanism}
     if siblings := sorted(every - {label})[:MOST_SIBLINGS]:
-        links = [one for name in siblings for one in (" ", Link(name, places.mechanism(name) or ""))]
+        links = [one for name in siblings for one in (" ", Link(name, places.mechanism(name)))]
         blocks.append(Words(("Other rows of the same mechanism:", *links)))
     if first.submission is not None:
         blocks += submission_blocks(first.submission, [row for _, rows in parts for row in rows])
@@ -107,47 +107,15 @@ def _options(rows: Sequence[Row]) -> list[Table]:
     return [make_table("Options", columns, names, sortable=False, heading=True)] if names else []
 
 
-_REPRODUCED = (
-    Column("cell_id", "cell", attrgetter("cell_id")),
-    Column("task", "task", attrgetter("task")),
-    Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
-    Column("seed", "seed", attrgetter("seed")),
-    Column("reported", "submitted", attrgetter("reported"), score_text),
-    Column("reproduced", "run again", attrgetter("reproduced"), score_text),
-    Column("identical", "same texts", lambda one: "yes" if one.identical else "no"),
-    Column("by", "by", attrgetter("by")),
-    Column("created", "on", attrgetter("created")),
-    Column("commit", "commit", attrgetter("commit"), lambda commit: commit[:12]),
-)
-
-
 def submission_blocks(submission: Submission, rows: Sequence[Row]) -> list[Block]:
     """What a submission says of its method, and what was found about it."""
     blocks: list[Block] = [Heading(f"Submitted as {submission.name}")]
     if submission.unreliable:
         blocks.append(words(f"Unreliable, without a rank: {submission.unreliable}", "note flag"))
-    blocks += notes([submission.footnote] if submission.footnote else [])
     said: dict[str, str | Link] = {"authors": names_text(submission.authors) or "–"}
     for name in ("licence", "paper", "code", "public_data", "tuning"):
         text = getattr(submission, name)
         said[name.replace("_", " ")] = Link(text, text, untrusted=True)
     blocks.append(Facts(said, "manifest"))
-    reported = [row for row in rows if row.reported is not None]
-    columns = (
-        Column("row", "row", attrgetter("title")),
-        Column("task", "task", attrgetter("task")),
-        Column("score", "score here", attrgetter("score"), score_text),
-        Column("reported", "reported in the paper", attrgetter("reported"), score_text),
-    )
     reading = "A paper's score is of its own model and records: it is here to be read, not to be compared closely."
-    if reported:
-        title = "Scores that the paper reports"
-        blocks.append(make_table(title, columns, reported, sortable=False, heading=True, notes=(reading,)))
-    else:
-        blocks.append(words("The submission names no score from its paper for these rows.", "quiet"))
-    if again := [one for row in rows for one in row.reproduced]:
-        title = "Cells that were run again"
-        blocks.append(make_table(title, _REPRODUCED, again, sortable=False, heading=True))
-    else:
-        blocks.append(words("No other run of these rows is recorded.", "quiet"))
-    return blocks
+    return [*blocks, submitted_table(rows), words(reading, "quiet")]

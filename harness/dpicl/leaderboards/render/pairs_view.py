@@ -1,71 +1,90 @@
-"""Two named rows side by side: the verdicts, then one table of the numbers."""
+"""Two rows beside each other: the verdict, the difference with its interval, and p, as columns of a table."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.named_rows import RowComparison, RowPair, full_name, row_name
+from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, p_number, score_text, signed_text
-from dpicl.tables.document import Block, Column, Table, make_table, words
+from dpicl.leaderboards.model.text import epsilon_text, names_text, p_number, score_text, signed_text
+from dpicl.tables.document import Column, Table, make_table
 
 _READING = (
     "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"
-    " row is better. Intervals cover together, and p is adjusted, for all pairs of rows × tasks that are compared."
+    " row is better, also where lower scores are. Intervals cover together, and p is adjusted, for all pairs of rows ×"
+    " tasks that are compared."
 )
+#: A difference, and the names of the two rows.
+Compared = tuple[Difference | None, str, str]
 
 
-def _found(key: str, name: str, show: Any, help: str = "") -> Column:
-    """A column about the difference, empty where two rows cannot be compared."""
-    return Column(key, name, lambda pair: pair.found and attrgetter(key)(pair.found), show, help)
+def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
+    """Verdict, difference, interval and p of items that are pairs of rows."""
 
+    def verdict(item: Any) -> str:
+        found, one, other = of(item)
+        if found is None:
+            return "not compared: too few common seeds or test records"
+        if found.verdict == "better":
+            return f"{one if found.value > 0 else other} is better"
+        if found.verdict == "equivalent":
+            return f"equivalent, within {score_text(found.margin)}"
+        return f"inconclusive, up to {score_text(found.excluded)} not excluded"
 
-_PAIRS = (
-    Column("task", "task", lambda pair: pair.where.task),
-    Column("epsilon", "ε", lambda p: ", ".join(dict.fromkeys(epsilon_text(row.epsilon) for row in (p.one, p.other)))),
-    _found("value", "difference", signed_text, "of the scores, first minus second"),
-    Column(
-        "interval",
-        "95% interval",
-        lambda pair: pair.found and (pair.found.low, pair.found.high),
-        lambda own: f"{signed_text(own[0])} to {signed_text(own[1])}",
-        "simultaneous for all pairs",
-    ),
-    _found("p", "adjusted p", p_number),
-    Column("first", "first", attrgetter("one.score"), score_text),
-    Column("second", "second", attrgetter("other.score"), score_text),
-    Column("seeds", "seeds", lambda pair: len(pair.seeds)),
-    Column("documents", "records", lambda pair: pair.where.documents),
-    Column("family", "compared", lambda p: p.found and f"{p.found.family} × {p.found.tables}", help="rows × tasks"),
-)
+    def number(value: Callable[[Difference], Any]) -> Callable[[Any], Any]:
+        return lambda item: None if (found := of(item)[0]) is None else value(found)
+
+    return (
+        Column("verdict", "verdict", verdict, wide=True),
+        Column("value", "difference", number(attrgetter("value")), signed_text),
+        Column(
+            "interval",
+            "95% interval",
+            number(attrgetter("low", "high")),
+            lambda own: f"{signed_text(own[0])} to {signed_text(own[1])}",
+            "simultaneous for all pairs",
+        ),
+        Column("p", "adjusted p", number(attrgetter("p")), p_number),
+    )
 
 
 def pairs_table(found: RowComparison) -> Table:
-    """A line a pair."""
-    lower = any(pair.where.lower_is_better(pair.where.metric) for pair in found.pairs)
-    said = (_READING, *(["Where lower is better the sign is turned."] if lower else []))
-    return make_table(f"{found.one} and {found.other}", _PAIRS, found.pairs, keep=2, notes=said)
-
-
-def pairs_blocks(found: RowComparison) -> list[Block]:
-    """The verdicts, then the numbers."""
+    """A line for the mean over tasks where there is one, then one a task."""
     several = len({pair.group for pair in found.pairs}) > 1
-    blocks: list[Block] = []
-    every: list[RowPair[Any]] = [*found.means, *found.pairs]
-    for pair in every:
+
+    def section(pair: RowPair[Any]) -> str | None:
+        return f"{model_name(pair.group.model)}, {pair.group.source}" if several else None
+
+    def where(pair: RowPair[Any]) -> str:
         if isinstance(pair.where, Ranking):
-            where = f"mean recovery over {len(pair.where.tasks)} tasks"
-        else:
-            where = pair.where.task + (f", {model_name(pair.group.model)}, {pair.group.source}" if several else "")
-        bold = pair.found is not None and pair.found.verdict != "inconclusive"
-        blocks.append(words(f"{visible(where, 200)}: {visible(pair.says, 400)}.", "lead" if bold else ""))
-    return [*blocks, pairs_table(found)]
+            return f"mean recovery over {len(pair.where.tasks)} tasks"
+        return str(pair.where.task)
+
+    def of_task(name: str) -> Callable[[RowPair[Any]], Any]:
+        return lambda pair: None if isinstance(pair.where, Ranking) else attrgetter(name)(pair)
+
+    columns = (
+        Column("where", "where", where),
+        Column("rows", "rows", lambda pair: f"{full_name(pair.one)}, {full_name(pair.other)}"),
+        *difference_columns(lambda pair: (pair.found, full_name(pair.one), full_name(pair.other))),
+        Column("first", "first", of_task("one.score"), score_text),
+        Column("second", "second", of_task("other.score"), score_text),
+        Column("seeds", "seeds", lambda pair: len(pair.seeds)),
+        Column("documents", "records", of_task("where.documents")),
+        Column("section", "model, records", section, wide=True, optional=True),
+        Column("family", "compared", lambda p: p.found and f"{p.found.family} × {p.found.tables}", help="rows × tasks"),
+    )
+    fixed = {full_name(row) for pair in found.pairs for row in (pair.one, pair.other) if FIXED_DRAW in row.marks}
+    notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
+    pairs = [*found.means, *found.pairs]
+    return make_table(f"{found.one} and {found.other}", columns, pairs, keep=2, notes=(*notes, _READING))
 
 
 def pairs_json(found: RowComparison) -> dict[str, Any]:

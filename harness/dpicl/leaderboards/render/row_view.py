@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -21,15 +21,14 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import (
     epsilon_text,
     names_text,
-    p_number,
     queries_words,
     score_text,
-    signed_text,
 )
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
 from dpicl.leaderboards.render.columns import row_facts
 from dpicl.leaderboards.render.mechanism_view import submission_blocks
+from dpicl.leaderboards.render.pairs_view import difference_columns
 from dpicl.results.schema import LedgerRow, Result
 from dpicl.results.store import Store
 from dpicl.tables.document import (
@@ -54,28 +53,18 @@ MOST_ANSWERS = 30
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
 
-def row_blocks(section: Section, row: Row, pairs: Pairs | None, places: Addresses) -> list[Block]:
-    """Everything that is known of a row. pairs: of its task; None for a retired version, which is compared with
-    nothing. places: where pages are."""
+def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> list[Block]:
+    """Everything that is known of a row. pairs: of its task. places: where pages are."""
     group, first, name = section.group, row.results[0], f"{row.title} on {row.task}"
-    frozen = pairs is None
-    path: list[str | Link] = [
-        Link(f"{group.suite}, version {group.version}", "retired.html" if frozen else "index.html")
-    ]
-    mechanism = places.mechanism(row.label)
-    path += [" › ", Link(row.label, mechanism) if mechanism else row.label, f" › {row.task}"]
+    suite = Link(f"{group.suite}, version {group.version}", "index.html")
+    path = (suite, " › ", Link(row.label, places.mechanism(row.label)), f" › {row.task}")
     paper = "" if row.mode == "proved" else ", paper accounting"
-    blocks: list[Block] = [Words(tuple(path)), Heading(name + paper, 1)]
-    if frozen:
-        blocks += notes(["Frozen. This row belongs to a retired version of the suite; nothing is added to it."])
-    blocks.append(Facts(_facts(group, row)))
+    blocks: list[Block] = [Words(path), Heading(name + paper, 1), Facts(_facts(group, row))]
     blocks += [words(f"Refuted: {row.audit.flag}.", "note flag")] if row.audit.flag else []
     blocks += notes(_remarks(row))
     if row.submission is not None:
         blocks += submission_blocks(row.submission, [row])
-    if pairs is not None:
-        blocks += _beside(pairs, row, places, group)
-    blocks += _released(row)
+    blocks += [*_beside(pairs, row, places, group), *_released(row)]
     metrics = {_metric(row, name): score_text(value) for name, value in row.numbers.items()}
     blocks += [Heading("Metrics"), Facts(metrics)]
     skipped = row.skipped.items()
@@ -125,22 +114,6 @@ def _remarks(row: Row) -> Iterator[str]:
     yield from dict.fromkeys(note for result in row.results for note in result.privacy.notes)
 
 
-Rival = tuple[Row, Difference | None]
-
-
-def _in_words(row: Row) -> Callable[[Rival], str]:
-    def said(rival: Rival) -> str:
-        other, found = rival
-        if found is None:
-            return "too few common seeds"
-        if found.verdict == "better":
-            return f"{(row if found.value > 0 else other).name} is better"
-        more = f", up to {score_text(found.excluded)} not excluded" if found.verdict == "inconclusive" else ""
-        return found.verdict + more
-
-    return said
-
-
 def _beside(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Block]:
     """The rows of its task that a row stands beside, best first."""
     most = FEW_RIVALS if len(pairs.table.in_order) > LONG_TABLE else MOST_RIVALS
@@ -151,26 +124,18 @@ def _beside(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Blo
     columns = (
         Column("row", "row", lambda rival: rival[0].title),
         Column("score", "score", lambda rival: rival[0].score, score_text),
-        Column("difference", "this row is better by", lambda rival: rival[1] and rival[1].value, signed_text),
-        Column(
-            "interval",
-            "95% interval",
-            lambda rival: rival[1] and (rival[1].low, rival[1].high),
-            lambda own: f"{signed_text(own[0])} to {signed_text(own[1])}",
-        ),
-        Column("p", "adjusted p", lambda rival: rival[1] and rival[1].p, p_number),
-        Column("verdict", "in words", _in_words(row), wide=True),
+        *difference_columns(lambda rival: (rival[1], row.name, rival[0].name)),
     )
 
-    def kind(rival: Rival) -> str:
+    def kind(rival: tuple[Row, Difference | None]) -> str:
         other, found = rival
         if found is not None and found.verdict == "better":
             return "first" if found.value > 0 else "worse"
         return "end" if other.is_baseline else ""
 
     reading = (
-        "Paired over the seeds and test records that both rows have. Intervals hold simultaneously and p is adjusted"
-        " for all pairs of the rows that were resampled together, as for the ranks; any other two rows:"
+        "Differences are this row minus the other, paired over the seeds and test records of both; positive: this"
+        " row is better. Intervals hold simultaneously and p is adjusted as for the ranks; any other two rows:"
         f" dpicl compare ROW ROW --suite {group.suite}."
     )
     found = [(one, pairs.difference(row, one)) for one in nearest]

@@ -20,11 +20,9 @@ def render_terminal(board: Board, color: bool | None = None, **what: Any) -> str
     return to_text(board_blocks(board, **what), color)
 
 
-def board_blocks(
-    board: Board, retired: bool = False, attacks: bool = False, full: bool = True, epsilon: float | None = None
-) -> list[Block]:
-    """The board. retired: with retired versions. attacks: with every attack on its rows. full: every table of every
-    task; else at most 40 lines, about one ε (None: the one that is answered first)."""
+def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon: float | None = None) -> list[Block]:
+    """The board. attacks: with every attack on its rows. full: every table of every task; else at most 40 lines, about
+    one ε (None: the one that is answered first)."""
     blocks: list[Block]
     if full or attacks:
         blocks = [words(NOTHING)] if not board.sections else []
@@ -35,9 +33,6 @@ def board_blocks(
         blocks = next(
             (one for one in fitting if to_text(one, False).count("\n") <= _SCREEN), overview(board, epsilon, 5)
         )
-    for section in board.retired if retired else ():
-        blocks.append(words("Retired: frozen, apart from the board above; nothing is added", "flag"))
-        blocks += section_blocks(section, attacks=attacks)
     return blocks
 
 

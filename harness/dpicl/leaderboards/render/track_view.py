@@ -10,7 +10,7 @@ from typing import Any
 from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.track import ModelRelease, Point, Track, significant_steps
 from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.notes import Note, Weight, gathered
+from dpicl.leaderboards.model.notes import gathered
 from dpicl.leaderboards.model.text import counted, epsilon_text
 from dpicl.leaderboards.render import page
 from dpicl.tables.document import Block, Column, Figure, Heading, Table, make_table, notes, words
@@ -98,16 +98,14 @@ def _point_json(point: Point) -> dict[str, Any]:
 
 def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     """Where lines break, and which results are in none; each once, with the rows of which it is said."""
-    found: list[Note] = []
+    found: list[tuple[str, str]] = []
     several = len({track.suite for track in tracks}) > 1
     for track in tracks:
         suite = f" ({track.suite})" if several else ""
         name = f"{track.label} on {track.task}{suite} at ε = {epsilon_text(track.epsilon)}"
-        for point in track.points:
-            if point.broken:
-                said = f"at release {point.release.number}: {point.broken}"
-                found.append(Note(Weight.DOUBT, name, f" breaks {said}", f" break {said}", "lines"))
-        found += [Note(Weight.LEFT_OUT, name, f", {note}", unit="lines") for note in track.notes]
+        broken = (point for point in track.points if point.broken)
+        found += [(f"break at release {point.release.number}, {point.broken}", name) for point in broken]
+        found += [(note, name) for note in track.notes]
     return gathered(found)
 
 

@@ -1,0 +1,393 @@
+"""The tables of a board, each defined once: answers, methods × tasks, headroom, rankings, rows, claims."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from statistics import fmean
+
+from dpicl.core.printable import visible
+from dpicl.leaderboards.model.answers import BoardAnswer
+from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.metrics import metric_name, scored_thing
+from dpicl.leaderboards.model.notes import named
+from dpicl.leaderboards.model.ranks import PUBLIC
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
+from dpicl.leaderboards.model.text import (
+    bound_text,
+    counted,
+    epsilon_text,
+    names_text,
+    recovery_text,
+    score_text,
+    signed_text,
+)
+from dpicl.leaderboards.render.addresses import Addresses
+from dpicl.leaderboards.render.attacks_view import share_text
+from dpicl.leaderboards.render.columns import (
+    AUDITED,
+    CLAIMED,
+    EPSILON,
+    PROVED,
+    row_columns,
+    row_data,
+    row_kind,
+    row_label,
+)
+from dpicl.plan.headroom import REAL, Headroom
+from dpicl.tables.document import Column, Table, make_table
+
+#: Characters of a task's name, and of a label, where a terminal has little room.
+_TASK, _LABEL = 14, 26
+
+
+def answers_table(section: Section, answers: Sequence[BoardAnswer]) -> Table:
+    """Who is best, at some ε: a line an answer."""
+    tables = {table.task: table for table in section.tables}
+
+    def gain(answer: BoardAnswer) -> float | None:
+        table = tables.get(answer.tasks[0]) if len(answer.tasks) == 1 else None
+        found = None if table is None else table.headroom.get(table.metric)
+        return None if found is None else found.gain
+
+    columns = (
+        Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
+        Column("where", "where", attrgetter("where"), wide=True),
+        Column("best", "best", lambda one: one.texts[0], wide=True),
+        Column("verdict", "verdict (95%)", attrgetter("verdict"), wide=True),
+        Column("controls", "controls as good", lambda one: one.texts[1], wide=True),
+        Column("headroom", "headroom", gain, signed_text, f"{REAL} − {PUBLIC}", optional=True),
+    )
+    return make_table("Best rows at each ε", columns, answers, sortable=False, keep=2)
+
+
+# Methods × tasks.
+
+
+@dataclass(frozen=True)
+class _Method:
+    """The rows of a method at one ε, by task. best: tasks on which an answer that compares several rows names it."""
+
+    label: str
+    epsilon: float
+    rows: Mapping[str, Row]
+    best: Collection[str]
+
+    @property
+    def first(self) -> Row:
+        return next(iter(self.rows.values()))
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it reads no record, shows them as they are, or prompts no language model."""
+        return self.first.at_an_end or math.isinf(self.epsilon) or not self.first.prompts
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Methods first, those that are best on most tasks before others; then controls and ceilings by ε."""
+        recoveries = [row.recovery for row in self.rows.values() if row.recovery is not None]
+        worth = fmean(recoveries) if recoveries else fmean(row.score for row in self.rows.values()) - 1
+        ranked = sum(row.rank is not None for row in self.rows.values())
+        return self.is_control, self.epsilon * self.is_control, -len(self.best), -ranked, -worth, self.label
+
+    @property
+    def kind(self) -> str:
+        if any(row.audit.flag for row in self.rows.values()):
+            return "flagged"
+        return "end" if self.is_control else "first" if self.best else ""
+
+
+def methods_table(
+    section: Section,
+    epsilons: Sequence[float],
+    places: Addresses | None = None,
+    room: int | None = None,
+    most: int = 0,
+) -> Table:
+    """Methods × tasks at these ε: a score with its rank set, the best ones marked; controls and ceilings last.
+
+    room: characters that a terminal has; what has none is left out, and a note says so. None: everything. most: lines
+    for which it has room.
+    """
+    tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
+    tables = tables or list(section.tables)
+    methods = sorted(_methods(section, tables, epsilons), key=lambda method: method.place)
+    said = ["score and possible ranks (95%); *: no row that prompts a language model is better; controls last."]
+    columns = [_task_column(table) for table in tables]
+    if room is not None:
+        tables.sort(key=lambda table: not any(row.rank for row in table.rows))
+        label = min(_LABEL, max((len(row_label(one.first)) for one in methods), default=0))
+        columns = _fitting(tables, methods, room - label - 8)
+        if left_out := [table.task for table in tables[len(columns) :]]:
+            said.append(f"{named(left_out)}: no room here, see --full.")
+        controls = [one for one in methods if one.is_control]
+        others = [one for one in methods if not one.is_control]
+        kept = max(most - len(controls), 3)
+        said += [f"{len(others) - kept} more methods: --full."] if len(others) > kept else []
+        methods = [*others[:kept], *controls]
+    lower = [table.task for table in tables if table.lower_is_better(table.metric)]
+    said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
+
+    def links(method: _Method) -> dict[int, str]:
+        if places is None:
+            return {}
+        own = {
+            i: places.page(method.rows[table.task]) for i, table in enumerate(tables, 2) if table.task in method.rows
+        }
+        return {0: places.mechanism(method.label), **own}
+
+    names = (
+        Column("method", "method", lambda method: row_label(method.first), help="its link leads to all of its rows"),
+        Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text, EPSILON.help),
+    )
+    return make_table(
+        f"Methods and tasks at ε = {names_text(map(epsilon_text, epsilons))}",
+        [*names, *columns],
+        methods,
+        kind=attrgetter("kind"),
+        links=links,
+        data=lambda method: row_data(method.first),
+        notes=tuple(said),
+        keep=2,
+    )
+
+
+def _methods(section: Section, tables: Sequence[TaskTable], epsilons: Sequence[float]) -> Iterable[_Method]:
+    compared = [one for one in section.answers if len(one.tasks) == 1 and one.compared]
+    best = {(one.tasks[0], each.label, one.epsilon) for one in compared for each in one.best}
+    found: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
+    for table in tables:
+        for row in table.in_order:
+            if row.at_an_end or math.isinf(row.epsilon) or row.epsilon in epsilons:
+                found[row.label, row.epsilon][table.task] = row
+    for name, rows in found.items():
+        yield _Method(*name, rows, [task for task in rows if (task, *name) in best])
+
+
+def _task_column(table: TaskTable, ranks: bool = True) -> Column:
+    def cell(method: _Method) -> tuple[float, str] | None:
+        row = method.rows.get(table.task)
+        if row is None:
+            return None
+        rank = f" {row.rank}" if ranks and row.rank is not None else ""
+        return row.score, f"{score_text(row.score)}{rank}{'*' if table.task in method.best else ''}"
+
+    lower = table.lower_is_better(table.metric)
+    about = f"{metric_name(table.metric)} on {counted(table.documents, scored_thing(table.metric))}"
+    about += "; without headroom nobody is ranked" if table.ranks_nobody else ""
+    name = visible(table.task, _TASK) + (" ↓" if lower else "")
+    return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
+
+
+def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> list[Column]:
+    """The columns that have room: with rank sets if the tasks with ranks then fit."""
+    ranked = sum(any(row.rank for row in table.rows) for table in tables)
+    for ranks in (True, False):
+        columns = [_task_column(table, ranks) for table in tables]
+        widths = [max(len(one.name), *(len(one.text(one.of(method))) for method in methods)) + 2 for one in columns]
+        fits = sum(sum(widths[: i + 1]) <= room for i in range(len(widths)))
+        if fits >= ranked:
+            break
+    return columns[:fits]
+
+
+# Tasks, and rankings over several of them.
+
+
+def headroom_table(tables: Sequence[TaskTable]) -> Table:
+    """What real demonstrations gain over public ones on every task, whether it ranks anybody, and what it can show."""
+
+    def of(key: str, name: str, value: Callable[[Headroom], object]) -> Column:
+        """A column that is empty where an end of the headroom has no result."""
+        return Column(key, name, lambda table: (one := table.headroom.get(table.metric)) and value(one))
+
+    def ranks(table: TaskTable) -> str:
+        if table.metric in table.headroom:
+            return "no" if table.ranks_nobody else "yes"
+        return f"yes, but headroom is unknown: no {PUBLIC if table.real_data is not None else REAL} at a common seed"
+
+    def detectable(table: TaskTable) -> str | None:
+        found = (f"{score_text(one)} at ε = {epsilon_text(epsilon)}" for epsilon, one in table.detectable.items())
+        return ", ".join(found) or None
+
+    columns = (
+        Column("task", "task", attrgetter("task")),
+        Column("metric", "metric", attrgetter("metric")),
+        of("shots", "shots", attrgetter("shots")),
+        of("ends", "public → real", lambda one: f"{score_text(one.public)} → {score_text(one.real)}"),
+        of(
+            "gain",
+            "headroom (95%)",
+            lambda one: f"{signed_text(one.gain)} ({signed_text(one.low)} to {signed_text(one.high)})",
+        ),
+        of(
+            "sizes",
+            "seeds × records",
+            lambda one: f"{len(one.seeds)} × {one.documents}{', development' * one.development}",
+        ),
+        Column("ranks", "ranks", ranks, wide=True),
+        Column("detectable", "MDE (80% power)", detectable, wide=True, optional=True),
+    )
+    note = (
+        "Where the interval includes 0 nobody is ranked. Seeds and test records are samples (of one seed: test records"
+        " alone); development: on seeds and test records that no row has."
+    )
+    title = f"Headroom: {REAL} − {PUBLIC}, before any private method"
+    return make_table(title, columns, tables, notes=(note,), keep=2, heading=True, sortable=False)
+
+
+def _standing_name(one: Standing) -> str:
+    return (f"{one.name}, submitted" if one.submitted else one.name) + (f" {one.signs}" if one.signs else "")
+
+
+def _rank_column(key: str, name: str, help: str, optional: bool = False) -> Column:
+    def value(one: Standing) -> tuple[int, str] | None:
+        rank = getattr(one, key)
+        return None if rank is None else (rank.low, str(rank))
+
+    return Column(key, name, value, itemgetter(1), help, optional=optional)
+
+
+_RANK = "the ranks that it may have by mean recovery, within one ε and Q, all rows together at 95%"
+_MEAN = "mean over the common tasks: 0% is zero-shot, 100% real demonstrations"
+_STANDINGS = (
+    Column("row", "mechanism", _standing_name, help="the row's name in the suite"),
+    EPSILON,
+    _rank_column("rank", "rank", _RANK),
+    _rank_column("sample_rank", "other tasks", "the same, were these tasks a random sample of tasks", optional=True),
+    Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "the largest over all of its tasks and seeds"),
+    Column("recovery", "recovery", attrgetter("recovery"), recovery_text, _MEAN, "high"),
+    Column("score", "score", attrgetter("score"), score_text, "mean of the main metric over the common tasks"),
+    Column("seeds", "seeds", lambda one: len(one.seeds), help="how many random seeds are behind the means"),
+)
+
+
+def standings_table(ranking: Ranking, places: Addresses | None) -> Table:
+    """A ranking over several tasks, and why other tasks are not in it."""
+    return make_table(
+        f"{ranking.title}: mean recovery over {names_text(ranking.tasks)}",
+        _STANDINGS,
+        ranking.standings,
+        kind=lambda one: "end" if one.is_baseline else "first" if one.rank and one.rank.first else "",
+        links=lambda one: {0: places.mechanism(one.label)} if places else {},
+        notes=tuple(f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out),
+        keep=2,
+        heading=True,
+    )
+
+
+# The rows of one task.
+
+
+def rows_table(table: TaskTable, rows: Sequence[Row], places: Addresses | None) -> Table:
+    """Some of the rows of a task."""
+    return make_table(
+        f"Results on {table.task}",
+        row_columns(table.lower_is_better(table.metric)),
+        rows,
+        kind=row_kind,
+        links=lambda row: {0: places.page(row)} if places else {},
+        data=row_data,
+        keep=2,
+    )
+
+
+def metric_title(table: TaskTable, metric: str) -> str:
+    """A metric in words; ↓ where lower is better."""
+    return visible(metric_name(metric), 80) + (" ↓" if table.lower_is_better(metric) else "")
+
+
+def metrics_table(table: TaskTable) -> Table:
+    """The metrics beside the main one."""
+
+    def column(name: str) -> Column:
+        best = "low" if table.lower_is_better(name) else "high"
+        return Column(name, metric_title(table, name), lambda row: row.numbers.get(name), score_text, best=best)
+
+    first = Column("row", "mechanism", lambda row: row.name + ("" if row.mode == "proved" else " (paper)"))
+    return make_table(
+        f"{table.task}: other metrics",
+        [first, EPSILON, *map(column, table.other_metrics)],
+        table.all_rows,
+        kind=lambda row: "end" if row.is_baseline else "",
+        keep=2,
+    )
+
+
+def submitted_table(rows: Iterable[Row]) -> Table:
+    """Who submitted which of these rows, what the paper reports, and what others got who ran cells again."""
+
+    def reproduced(row: Row) -> str | None:
+        found = (
+            f"seed {one.seed}: {score_text(one.reproduced)} by {one.by}{', identical' * one.identical}"
+            for one in row.reproduced
+        )
+        return "; ".join(found) or None
+
+    columns = (
+        Column("row", "submitted row", attrgetter("name")),
+        EPSILON,
+        Column("task", "task", attrgetter("task")),
+        Column("authors", "authors", lambda row: names_text(row.submission.authors), wide=True),
+        Column("score", "score here", attrgetter("score"), score_text),
+        Column("reported", "paper reports", attrgetter("reported"), score_text, optional=True),
+        Column("reproduced", "run again", reproduced, wide=True, optional=True),
+        Column("footnote", "†", lambda row: row.submission.footnote or None, wide=True, optional=True),
+    )
+    return make_table("Submitted rows", columns, rows, keep=2, sortable=False)
+
+
+# Claims.
+
+Claim = tuple[str, float, Sequence[Row]]
+
+
+def claims_table(section: Section, places: Addresses | None = None) -> Table:
+    """Claimed, proved and audited ε of every method that proves a finite one above 0, over its tasks and seeds."""
+    own: dict[tuple[str, float], list[Row]] = defaultdict(list)
+    for row in section.rows:
+        if 0 < row.proved < math.inf:
+            own[row.label, row.epsilon].append(row)
+
+    def best(claim: Claim) -> Row | None:
+        audited = [row for row in claim[2] if row.audit.epsilon is not None]
+        return max(audited, key=lambda row: row.audit.epsilon or 0, default=None)
+
+    def attack(claim: Claim) -> str | None:
+        row = best(claim)
+        return None if row is None else f"{row.audit.best_name} on {row.task}"
+
+    def refuted(claim: Claim) -> int:
+        return sum(bool(row.audit.flag) for row in claim[2])
+
+    columns = (
+        Column("row", "mechanism", lambda claim: row_label(claim[2][0])),
+        Column("epsilon", "ε", itemgetter(1), epsilon_text, EPSILON.help),
+        Column("claimed", "claimed ε", lambda c: max((r.claimed for r in c[2] if r.claimed is not None), default=None),
+               epsilon_text, CLAIMED.help),
+        Column("proved", "proved ε", lambda c: max(r.proved for r in c[2]), epsilon_text, PROVED.help),
+        Column("audited", "audited ε", lambda c: (row := best(c)) and row.audit.epsilon, bound_text, AUDITED.help),
+        Column("share", "share", lambda c: share_text(best(c)), help="audited ε over the ε proved for that run"),
+        Column("attack", "by", attack, wide=True),
+        Column("refuted", "refuted", lambda c: refuted(c) or None, "{} rows".format,
+               "rows whose audited ε exceeds their proved ε", optional=True),
+    )  # fmt: skip
+    note = (
+        "Claimed: by its authors' formula. Proved: an upper bound, from the ledger. Audited: a lower bound, by the"
+        " strongest attack of ours; a small one does not say that a row is safer: perhaps the attack is weak."
+    )
+    return make_table(
+        "Claims: claimed, proved and audited ε",
+        columns,
+        [(*name, rows) for name, rows in sorted(own.items())],
+        kind=lambda claim: "flagged" if refuted(claim) else "",
+        links=lambda claim: {0: places.mechanism(claim[0])} if places else {},
+        data=lambda claim: row_data(claim[2][0]),
+        notes=(note,),
+        keep=2,
+        heading=True,
+    )
