@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401  it lists the fonts by a program, once, which is none of ours
 import pytest
 from pydantic import ValidationError
 
