@@ -42,3 +42,11 @@ def test_embedding_model_that_is_missing_says_how_to_get_it(there: bool, monkeyp
     check = found("embeddings embedded", list(doctor._models()))
     assert check.remedy == ("" if there else embeddings.INSTALL)
     assert check.found.startswith("installed" if there else "missing")
+
+
+def test_a_second_model_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-float32")
+    known = [{"name": name, "available": False, "get": "make models"} for name in (*names, "embedded")]
+    monkeypatch.setattr(doctor.models, "known", lambda: known)
+    checks = list(doctor._models())
+    assert [found(f"model {name}", checks).ok for name in (*names, "embedded")] == [True, True, False]

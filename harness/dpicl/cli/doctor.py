@@ -105,7 +105,7 @@ def _models() -> Iterator[Check]:
         for entry in entries:
             if (there := entry["available"]) is not None:
                 found, remedy = ("installed", "") if there else (f"missing{needed_by}", entry["get"])
-                needed = kind == "model" and entry["name"] != models.QWEN.name
+                needed = kind == "model" and not entry["name"].startswith(models.QWEN.name)
                 yield Check(f"{kind} {entry['name']}", there or not needed, found, remedy)
 
 
