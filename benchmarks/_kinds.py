@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.models.llama import modeling_llama as llama
 
 from dpicl.models import attention
-from dpicl.models.reading import Passes, Piece
+from dpicl.models.pieces import Piece
+from dpicl.models.reading import Passes
 
 #: Operators whose kind does not depend on where they are called.
 KINDS = {

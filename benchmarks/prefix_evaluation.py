@@ -1,4 +1,4 @@
-"""`PrefixCachedLM` against lm-eval's own `HFLM`: DBPedia, 4 demonstrations, 14 labels, float32, the same requests.
+"""`LanguageModelLM` against lm-eval's own `HFLM`: DBPedia, 4 demonstrations, 14 labels, float32, the same requests.
 
     python -m benchmarks.prefix_evaluation --json
 
@@ -20,7 +20,7 @@ from lm_eval.models.huggingface import HFLM
 from benchmarks._report import main, of_settings, report, timed
 from dpicl import models
 from dpicl.data.task import CONTENT_FREE, Task
-from dpicl.evaluation.prefix_cached_lm import PrefixCachedLM
+from dpicl.evaluation.language_model_lm import LanguageModelLM
 from dpicl.models.transformers import TransformersLM
 
 TOLERANCE = 1e-3
@@ -47,7 +47,7 @@ def run(device: str = "cpu", documents: int = 12) -> dict[str, Any]:
 def _setting(name: str, model: TransformersLM, task: Task, labels: Sequence[str], documents: int) -> dict[str, Any]:
     requests = _requests(task, labels, documents)
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    ours = PrefixCachedLM(model)
+    ours = LanguageModelLM(model)
     theirs = HFLM(pretrained=model.model, tokenizer=model.tokenizer, backend="causal", batch_size=BATCH_SIZE)
     for side in (ours, theirs):
         side.loglikelihood(_requests(task, labels[:2], 1), disable_tqdm=True)  # warm-up

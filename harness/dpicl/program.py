@@ -51,7 +51,7 @@ check | cli.check | test a mechanism for the usual privacy bugs
 new | cli.new | write a working example to start from: a mechanism, a task, an attack, a model or a suite
 lm-eval | cli.lm_eval | run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's
 ginc | cli.ginc | train the model of the task ginc, or measure how it learns from demonstrations
-cache | cli.cache | list or clear collected model outputs (derived from private records) and what killed processes left
+cache | cli.cache | list or clear collected model outputs (derived from private records)
 data | cli.data | count records, labels, lengths, repeats and errors of a task or of a file, before anything runs
 doctor | cli.doctor | show what is installed and what is missing
 """

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.program import main
-from dpicl.releasing.cache_file import CacheFile
 
 #: What two runs of one cell may differ in; for pydantic's ``exclude``.
 MAY_DIFFER: Any = {"created": True, "cost": True, "manifest": {"commit", "dirty"}}
@@ -57,13 +56,6 @@ class Watch:
             return _Halves(found, self.step) if {*mode} & {*"wax+"} else found
 
         io.open = builtins.open = in_halves
-        run = CacheFile.run
-
-        def accessed(cache: CacheFile, action: Any) -> Any:
-            self.step("cache", cache.folder)
-            return run(cache, action)
-
-        CacheFile.run = accessed
 
     def step(self, name: str, target: Any) -> None:
         if (path := self._inside(target)) is None:

@@ -153,12 +153,11 @@ def test_a_tasks_own_function_that_fails_ends_its_cell_alone(dpicl, suite, meals
 def test_a_model_that_is_not_there_is_found_once_before_the_first_cell(dpicl, suite, monkeypatch):
     asked = []
 
-    class Session:
-        def head(self, url: str, **how: object) -> None:
-            asked.append(url)
-            raise ConnectionError("no route")
+    def head(url: str) -> None:
+        asked.append(url)
+        raise ConnectionError("no route")
 
-    monkeypatch.setattr("huggingface_hub.utils.get_session", Session)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", head)
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it is tried again"))
     refuse(dpicl("run", suite(), "--model", "sim,hf:nobody/nothing", "--seed", "0,1"), "nobody/nothing", "cache")
     assert len(asked) == 1 and not list(Path().rglob("results/**/*.json"))

@@ -3,7 +3,6 @@
 import multiprocessing
 import resource
 import signal
-import sqlite3
 import stat
 
 import pytest
@@ -25,6 +24,10 @@ def filled(folder):
     return cache
 
 
+def values_of(cache, task, *names):
+    return list(cache.get("sim", task, map(key_of, names)).values())
+
+
 def test_folder_and_files_belong_to_their_owner_alone(folder):
     folder.mkdir(mode=0o755)  # made by somebody less careful
     filled(folder)
@@ -37,14 +40,15 @@ def test_folder_and_files_belong_to_their_owner_alone(folder):
 def test_two_caches_on_one_folder_see_each_other_and_the_first_value_stays(folder):
     one, other = filled(folder), OutputCache(folder)
     other.put("sim", "samsum", "texts", {key_of("c"): "something else"})
-    assert other.get([key_of("c"), key_of("nothing")]) == {key_of("c"): "a secret sentence about Amanda"}
-    assert one.get([key_of("b")]) == {key_of("b"): [1.0]}
+    assert values_of(OutputCache(folder), "samsum", "c", "nothing") == ["a secret sentence about Amanda"]
+    one.put("sim", "agnews", "labels", {key_of("d"): [2.0]})
+    assert values_of(other, "agnews", "b", "d") == [[1.0], [2.0]]
 
 
 def test_without_a_folder_nothing_is_written(folder):
     cache = OutputCache(None)
     cache.put("sim", "agnews", "labels", {key_of("a"): [1.0]})
-    assert cache.get([key_of("a")]) == {key_of("a"): [1.0]}
+    assert values_of(cache, "agnews", "a") == [[1.0]]
     assert not folder.exists()
 
 
@@ -58,7 +62,7 @@ def test_collections_counts_by_model_task_and_kind(folder):
 
 
 def test_cleared_text_is_gone_from_the_disk(folder):
-    filled(folder).close()
+    filled(folder)
     content = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"Amanda" in content
     assert clear(tasks=["samsum"]) == 1
@@ -72,19 +76,19 @@ def test_cleared_text_is_gone_from_the_disk(folder):
 def test_the_prompt_itself_is_not_stored(folder):
     cache = OutputCache(folder)
     cache.put("sim", "agnews", "labels", {key_of("a private prompt"): [1.0]})
-    cache.close()
     assert b"a private prompt" not in b"".join(path.read_bytes() for path in folder.iterdir())
 
 
-def test_a_run_goes_on_beside_a_damaged_file_and_says_how_to_remove_it(folder, caplog):
-    folder.mkdir()
-    (folder / "outputs.sqlite").write_bytes(b"this is no database, whatever its name says" * 100)
+def test_a_run_goes_on_beside_a_damaged_file_and_clearing_removes_it(folder):
+    filled(folder)
+    for path in folder.iterdir():
+        path.write_bytes(b"these are no outputs, whatever the file is called" * 100)
     cache = OutputCache(folder)
-    assert "dpicl cache --clear" in caplog.text
+    assert not values_of(cache, "agnews", "a")
     cache.put("sim", "agnews", "labels", {key_of("a"): [1.0]})
-    assert cache.get([key_of("a")]) == {key_of("a"): [1.0]}
+    assert values_of(cache, "agnews", "a") == [[1.0]]
     clear(folder)
-    filled(folder).close()
+    filled(folder)
     assert sum(one.outputs for one in collections(folder)) == 3
 
 
@@ -94,35 +98,24 @@ VALUES = {key_of("text", i): f"answer {i} " * (1 + i % 40) for i in range(120)}
 def asked_again(folder):
     """Asks for every value as a run does, keeps what was missing; returns how many were there."""
     cache = OutputCache(folder)
-    found = cache.get(VALUES)
+    found = cache.get("sim", "agnews", VALUES)
     assert found.items() <= VALUES.items()
-    cache.put("sim", "agnews", "texts", {key: value for key, value in VALUES.items() if key not in found})
-    assert cache.get(VALUES) == VALUES
-    cache.close()
+    for key in VALUES.keys() - found.keys():
+        cache.put("sim", "agnews", "texts", {key: VALUES[key]})
+    assert cache.get("sim", "agnews", VALUES) == VALUES
     return len(found)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE outputs SET value = CAST(value AS BLOB) || 'x'",
-        "UPDATE outputs SET value = 5",
-        "UPDATE outputs SET checksum = 1",
-        "UPDATE outputs SET model = 7, task = 8, kind = 9",
-        "UPDATE outputs SET key = randomblob(32)",
-        "ALTER TABLE outputs ADD COLUMN more",
-        "DROP TABLE outputs; CREATE VIEW outputs AS SELECT 1 AS key",
-        "CREATE TRIGGER t AFTER INSERT ON outputs BEGIN DELETE FROM outputs; END",
-    ],
-)
-def test_cells_of_other_types_and_other_tables_are_damage(folder, statement):
+@pytest.mark.parametrize("line", [0, 60, -1])
+def test_damage_costs_the_lines_that_it_reaches(folder, line, caplog):
     assert asked_again(folder) == 0
-    connection = sqlite3.connect(folder / "outputs.sqlite")
-    connection.executescript(statement)
-    connection.close()
-    assert asked_again(folder) == 0
-    clear(folder)
-    assert (asked_again(folder), asked_again(folder)) == (0, len(VALUES))
+    (path,) = folder.iterdir()
+    lines = [each for each in path.read_bytes().split(b"\n") if each]
+    lines[line] = lines[line].replace(b"answer", b"answe\xff", 1)
+    path.write_bytes(b"\n".join([*lines, b"half a line"]))
+    assert asked_again(folder) == len(VALUES) - 1 and "damaged" in caplog.text
+    assert [(one.kind, one.outputs) for one in collections(folder)] == [("damaged", 2), ("texts", len(VALUES))]
+    assert asked_again(folder) == len(VALUES)
 
 
 def _on_a_full_disk(folder, limit):

@@ -11,7 +11,7 @@ import pytest
 from dpicl import models
 from dpicl.core.errors import UsageError
 from dpicl.data.task import Task
-from dpicl.leaderboards.gate.code import may_run
+from dpicl.leaderboards.gate.code import reason_not_to_run
 from dpicl.leaderboards.model.marks import SERVED, marks_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import server_http
@@ -102,7 +102,7 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
     class Contents:
         card, plugin, plugin_hash, results = object(), None, None, found
 
-    assert "server" in may_run(Contents(), run_code=True)  # type: ignore[arg-type]  # no submitted address is asked
+    assert "server" in reason_not_to_run(Contents(), run_code=True)  # type: ignore[arg-type]  # no submitted address is asked
 
 
 @pytest.mark.slow

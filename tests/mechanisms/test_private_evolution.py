@@ -7,7 +7,7 @@ import pytest
 from dpicl.attacks.observers import Recording
 from dpicl.core.seeds import Streams
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
-from dpicl.data.config import BY_EMBEDDING
+from dpicl.data.task_file import BY_EMBEDDING
 from dpicl.evaluation import lm_eval_bridge
 from dpicl.leaderboards.gate.ledgers import sizes_of
 from dpicl.mechanism.bases import Context

@@ -1,20 +1,15 @@
-"""`dpicl cache`: what is kept of the model's answers to private prompts, and what killed processes left in the cache;
-`--clear` removes both."""
+"""`dpicl cache`: what is kept of the model's answers to private prompts; `--clear` removes it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from dpicl.api.parameters import Models, Tasks, as_list, verb
 from dpicl.cli.output import Answer
-from dpicl.core.errors import ResultError, require_known
-from dpicl.core.locks import abandoned, folder_bytes, remove_abandoned
+from dpicl.core.errors import require_known
 from dpicl.core.messages import count
-from dpicl.core.paths import models_folder
 from dpicl.data.task import list_tasks
 from dpicl.releasing.output_cache import Collection, collections, outputs_folder
 from dpicl.releasing.output_cache import clear as clear_outputs
@@ -28,7 +23,7 @@ def cache(
     task: Tasks = (),
     model: Models = (),
 ) -> Answer:
-    """Lists collected outputs, or clears them; without tasks and models also what killed processes left.
+    """Lists collected outputs, or clears them.
 
     clear: remove them for good.
     task: only this task; may be repeated (or A,B).
@@ -37,22 +32,14 @@ def cache(
     tasks, models = as_list(task), as_list(model)
     require_known("task", tasks, list_tasks())
     if clear:
-        removed, freed = clear_outputs(tasks=tasks, models=models), 0
-        if not tasks and not models:
-            with _readable():
-                freed = remove_abandoned(models_folder())
-        said = [f"Removed {count(removed, 'output')}."]
-        said += [f"Removed {freed / 1e6:.1f} MB that killed processes had left."] if freed else []
-        return Answer({"removed": removed, "abandoned_bytes": freed}, said)
+        removed = clear_outputs(tasks=tasks, models=models)
+        return Answer({"removed": removed}, [f"Removed {count(removed, 'output')}."])
     held = [one for one in collections() if one.task in (tasks or [one.task]) and one.model in (models or [one.model])]
-    with _readable():
-        left = {path: folder_bytes(path) for path in abandoned(models_folder())}
-    found = [{"path": path, "bytes": size} for path, size in left.items()]
-    document = {"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found}
-    return Answer(document, _shown(held, left))
+    document = {"folder": outputs_folder(), "collections": [asdict(one) for one in held]}
+    return Answer(document, _shown(held))
 
 
-def _shown(held: Sequence[Collection], left: Mapping[Path, int]) -> Iterator[Block | str]:
+def _shown(held: Sequence[Collection]) -> Iterator[Block | str]:
     rows = [
         [
             one.model,
@@ -70,17 +57,3 @@ def _shown(held: Sequence[Collection], left: Mapping[Path, int]) -> Iterator[Blo
         yield f"In {outputs_folder()}, {about}"
     else:
         yield "The cache of model outputs is empty."
-    if left:
-        yield (
-            f"Killed processes left {count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
-            f" {', '.join(map(str, left))}. Remove: dpicl cache --clear"
-        )
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        said = f"The cache folder {error.filename} cannot be read ({error.strerror}); fix its rights."
-        raise ResultError(said) from error

@@ -21,12 +21,7 @@ from dpicl.core.files import content_of
 from dpicl.core.paths import content_folder
 from dpicl.data.local import SPLITS
 from dpicl.data.reading import SourceSpec
-from dpicl.data.task_file import BY_EMBEDDING as BY_EMBEDDING
-from dpicl.data.task_file import CHOOSING, read_task_file
-from dpicl.data.task_file import LOG_LOSS as LOG_LOSS
-from dpicl.data.task_file import LOGISTIC as LOGISTIC
-from dpicl.data.task_file import NEAREST as NEAREST
-from dpicl.data.task_file import NOT_EVERYWHERE as NOT_EVERYWHERE
+from dpicl.data.task_file import BY_EMBEDDING, CHOOSING, LOG_LOSS, read_task_file
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
 TASKS = content_folder("tasks")

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Record
+from dpicl.data.in_memory import Rows
 from dpicl.data.local import SPLITS, has_local, split_file
 from dpicl.data.reading import FileRecords, RowFault, SourceSpec, function_of, normal_record, read_records
 from dpicl.data.splits import Split, normalised
@@ -124,19 +126,11 @@ def hub_commit(spec: SourceSpec) -> str:
     return revision
 
 
-def _hub_split(spec: SourceSpec, rows: Iterable[Mapping[str, Any]]) -> Split:
+def _hub_split(spec: SourceSpec, rows: Sequence[Mapping[str, Any]]) -> Split:
     """Where the hub stores class ids, `hub.labels` lists our word for each id, in the hub's order."""
-    text, label, words = spec.hub["text"], spec.hub["label"], spec.hub.get("labels")
-    records = []
-    for number, row in enumerate(rows):
-        place = f"{spec.hub['path']} row {number}"
-        written, word = row.get(text), row.get(label)
-        if words is not None and isinstance(word, int):
-            word = words[word] if 0 <= word < len(words) else ""
-        if not isinstance(written, str) or not isinstance(word, str):
-            raise DataError(f"{place} has no text '{text}' with a label '{label}'; correct the columns in task.yaml.")
-        records.append(_record(spec, written, word, place))
-    return records
+    columns = {name: spec.hub[name] for name in ("text", "label")}
+    table = Rows(spec.hub["path"], rows, {columns["label"]: spec.hub.get("labels") or ()})
+    return read_records(table, replace(spec, local=columns)).checked()
 
 
 # --- synthetic corpora -----------------------------------------------------------------------------------------------

@@ -12,31 +12,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import lm_eval
 import lm_eval.api.task
 import lm_eval.evaluator
 import lm_eval.utils
 import numpy as np
-from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from dpicl.core.errors import DataError, DpiclError, PluginError, PromptTooLong, ResultError, UsageError, one_line
 from dpicl.core.together import Exclusive
-from dpicl.data.config import LOG_LOSS, folder_of, include_paths
+from dpicl.data.config import folder_of, include_paths
 from dpicl.data.sources import function_of
 from dpicl.data.task import Documents, Task, sample_documents, serving
+from dpicl.data.task_file import LOG_LOSS
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.evaluation import text_metrics
+from dpicl.evaluation.language_model_lm import LanguageModelLM
 from dpicl.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
-from dpicl.evaluation.request_scoring import PrefixScoring
 from dpicl.models.base import LanguageModel
 
 if TYPE_CHECKING:
     from dpicl.core.vocabulary import Demonstration, Record
-    from dpicl.models.transformers import TransformersLM
 
 
 _EVALUATING = Exclusive()
@@ -69,24 +68,6 @@ class Evaluation:
     embedding: str | None = None
 
 
-class LanguageModelLM(PrefixScoring):
-    """Any LanguageModel as a model of lm-eval."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        super().__init__()
-        self.reader = model
-
-    @property
-    def eot_token_id(self) -> int:
-        return self.reader.eos_token_id
-
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        return self.reader.encode(string)
-
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        raise UsageError("Rolling log-likelihoods need a model of transformers; use PrefixCachedLM or lm-eval's HFLM.")
-
-
 def evaluate(
     task: Task,
     model: LanguageModel,
@@ -110,9 +91,7 @@ def evaluate(
     prefix = task.icl_prefix(demonstrations, instruction)
     prefix_tokens = len(model.encode(prefix))
     try:
-        with _quiet():
-            lm = as_lm_eval_model(model)
-        evaluation = evaluate_with(task, lm, prefix, limit)
+        evaluation = evaluate_with(task, LanguageModelLM(model), prefix, limit)
     except PromptTooLong as error:
         raise PromptTooLong(
             f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"
@@ -300,15 +279,6 @@ def _unwritten(task: Task, prefix: str) -> Any:
             ],
         }
     )
-
-
-def as_lm_eval_model(model: LanguageModel) -> PrefixScoring:
-    """The model as one of lm-eval's, with everything that contexts share read once."""
-    if model.packs_rows:
-        from dpicl.evaluation.prefix_cached_lm import PrefixCachedLM
-
-        return PrefixCachedLM(cast("TransformersLM", model))
-    return LanguageModelLM(model)
 
 
 def _literal(text: str) -> str:

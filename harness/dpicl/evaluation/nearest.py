@@ -14,9 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from dpicl.core.vocabulary import Demonstration
-from dpicl.data.config import BY_EMBEDDING, LOGISTIC, NEAREST
 from dpicl.data.task import Task
-from dpicl.data.task_file import COMPUTED
+from dpicl.data.task_file import BY_EMBEDDING, COMPUTED, LOGISTIC, NEAREST
 from dpicl.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation, evaluate_with
 from dpicl.evaluation.mechanism_lm import MechanismLM
 

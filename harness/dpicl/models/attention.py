@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from itertools import accumulate
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
-from dpicl.models.key_values import KeyValues
+from dpicl.models.pieces import KeyValues, Piece, causal
 from dpicl.models.weights import preferred_dtype
 
 #: What transformers calls this way to attend.
@@ -34,33 +34,11 @@ SMALL, LARGE = 2**19, 2**23
 STEP = 32
 
 
-class Packed(Protocol):
-    """Consecutive tokens of one row (dpicl.models.reading)."""
-
-    tokens: Sequence[int]
-    begin: int
-    past: KeyValues | None
-    own: KeyValues | None
-
-    @property
-    def end(self) -> int:
-        """How many tokens of the row are read after this piece."""
-
-    def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Places the piece's keys and values behind those that it may see, where they are kept."""
-
-    def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of all that the piece may see, from its own; they are kept already where they ever are."""
-
-    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
-        """What each token sees of the last keys, None for all that come before it; and how many keys those are."""
-
-
 @dataclass(frozen=True)
 class _Pass:
     """pieces: what is read. plans: (window, heads, groups, whether scores are capped) -> the plan of such layers."""
 
-    pieces: Sequence[Packed]
+    pieces: Sequence[Piece]
     plans: dict[tuple[int | None, int, int, bool], _Plan] = field(default_factory=dict)
 
 
@@ -68,7 +46,7 @@ _PASS: ContextVar[_Pass] = ContextVar("pass")
 
 
 @contextmanager
-def reading(pieces: Sequence[Packed]) -> Iterator[None]:
+def reading(pieces: Sequence[Piece]) -> Iterator[None]:
     """Inside this block the model reads these pieces, one after the other, and then padding."""
     token = _PASS.set(_Pass(pieces))
     try:
@@ -144,13 +122,13 @@ class _Plan:
     """
 
     def __init__(
-        self, pieces: Sequence[Packed], query: torch.Tensor, groups: int, window: int | None, capped: bool
+        self, pieces: Sequence[Piece], query: torch.Tensor, groups: int, window: int | None, capped: bool
     ) -> None:
         (self._heads, self._tokens), self._groups = query.shape[1:3], groups
-        self.others: list[tuple[int, int, Packed]] = []
-        self.kept: list[tuple[int, int, Packed]] = []
+        self.others: list[tuple[int, int, Piece]] = []
+        self.kept: list[tuple[int, int, Piece]] = []
         self._products: list[_Product] = []
-        lengths, chosen, end = dict[KeyValues, int](), list[tuple[int, Packed]](), 0
+        lengths, chosen, end = dict[KeyValues, int](), list[tuple[int, Piece]](), 0
         for piece in pieces:
             begin, end = end, end + len(piece.tokens)
             if piece.own is not None:
@@ -272,12 +250,6 @@ def _capped(
     scores = torch.tanh(scores / softcap) * softcap
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
     return (weights @ values.float()).to(query.dtype)
-
-
-@lru_cache(maxsize=256)
-def causal(count: int, length: int, device: torch.device) -> torch.Tensor:
-    """bool[count, length]: the last ``count`` of ``length`` tokens see all that come before them, and themselves."""
-    return torch.ones(count, length, dtype=torch.bool, device=device).tril(length - count)
 
 
 AttentionInterface.register(NAME, attend)

@@ -106,10 +106,10 @@ class LanguageModel(ABC):
     usage: Usage
     #: Tokens that are read before every prompt besides those of `encode` (BOS, where the model wants one).
     lead_tokens: int = 0
+    #: Tokens that must fit behind a prompt.
+    answer_room: int = 0
     #: What the model's server can do; None for a model in this process, which can do everything.
     server: ServerRecord | None = None
-    #: Whether this is a `TransformersLM`; asked where the import of transformers would cost seconds for nothing.
-    packs_rows: bool = False
 
     @abstractmethod
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
@@ -140,18 +140,6 @@ class LanguageModel(ABC):
     @abstractmethod
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; see Decoder, and `next_token_log_probs` for the prefix."""
-
-    def log_probs_along(
-        self, prompts: Sequence[Tokens], text: Tokens, prefix: Prefix | None = None
-    ) -> list[torch.Tensor]:
-        """T Tensors[B, V]: what `next_token_log_probs` gives for the B prompts with the first 0 to T - 1 tokens of a
-        text behind them, as a decoder gives it: for an empty prompt after the start token and these."""
-        decoder, steps = self.decoder(prompts, prefix), []
-        for at in range(len(text)):
-            if at:
-                decoder.append(text[at - 1])
-            steps.append(decoder.log_probs)
-        return steps
 
     @abstractmethod
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:

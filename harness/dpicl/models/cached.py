@@ -1,20 +1,19 @@
-"""Folders of weights under ``$DPICL_CACHE/models/``, made once: a folder appears whole or not at all, and every file is
-checked against the sha256 that it had, whenever the folder is used. What killed processes left is removed.
+"""Folders of weights under ``$DPICL_CACHE/models/``, each made by one process: a folder appears whole or not at all,
+and every file is checked against the sha256 that it had whenever the folder is used.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from dpicl.core import json_text
 from dpicl.core.errors import ModelError
-from dpicl.core.locks import remove_abandoned, temporary_folder
+from dpicl.core.locks import held
 from dpicl.core.paths import models_folder
 from dpicl.models.weights import file_sha256, reason
 
@@ -23,28 +22,35 @@ _COMPLETE = "complete.json"
 
 
 def cached_folder(name: str, format: int, make: Callable[[Path], object]) -> Path:
-    """The folder of that name, which ``make`` fills where it is missing or damaged.
+    """The folder of that name, which ``make`` fills where it is missing or damaged; other processes wait for it.
 
-    format: raised when what is written changes, so that older folders are made again.
-    Raises ModelError when the cache cannot be written.
+    format: raised when what is written changes, so that older folders are made again. What a killed process left is
+    replaced. Raises ModelError when the cache cannot be written.
     """
     folder = models_folder() / name
-    with suppress(OSError):  # a cache that can only be read is as good
-        remove_abandoned(folder.parent)
     if intact(folder, format):
         return folder
+    fresh = folder.with_name(f".{name}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(folder.parent, folder.name) as fresh:
-            make(fresh)
-            files = {path.name: file_sha256(path) for path in sorted(fresh.iterdir())}
-            (fresh / _COMPLETE).write_text(json.dumps({"format": format, "files": files}), encoding="utf-8")
-            return _publish(fresh, folder, format)
+        with held(folder.with_name(f"{name}.lock"), wait=True):
+            if not intact(folder, format):
+                for old in (fresh, folder):
+                    shutil.rmtree(old, ignore_errors=True)
+                fresh.mkdir(mode=0o700)
+                try:
+                    make(fresh)
+                    files = {path.name: file_sha256(path) for path in sorted(fresh.iterdir())}
+                    (fresh / _COMPLETE).write_text(json.dumps({"format": format, "files": files}), encoding="utf-8")
+                    fresh.rename(folder)
+                finally:
+                    shutil.rmtree(fresh, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise ModelError(
             f"The cache folder {folder.parent} cannot be written ({reason(error)}); make room, or set DPICL_CACHE to"
             " another."
         ) from error
+    return folder
 
 
 def intact(folder: Path, format: int) -> bool:
@@ -59,16 +65,3 @@ def intact(folder: Path, format: int) -> bool:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-
-
-def _publish(fresh: Path, folder: Path, format: int) -> Path:
-    """Renames a finished folder into place; another process that was faster wins, a damaged one is removed."""
-    if folder.exists() and not intact(folder, format):
-        with temporary_folder(folder.parent, f"{folder.name}-damaged") as damaged:
-            os.replace(folder, damaged / folder.name)
-    try:
-        os.rename(fresh, folder)
-    except OSError:
-        if not intact(folder, format):
-            raise
-    return folder

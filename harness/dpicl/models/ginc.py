@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tqdm import tqdm
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from dpicl.core.errors import ModelError, unknown
-from dpicl.core.locks import held
 from dpicl.core.messages import duration, message
 from dpicl.core.paths import models_folder
 from dpicl.models.base import ModelIdentity
@@ -43,8 +43,6 @@ FORMAT = 1
 THREADS = 1
 _DECAY, _BETAS, _LONGEST_GRADIENT = 0.1, (0.9, 0.95), 1.0
 _VALIDATION = 100
-#: Seconds between two notes on how far a training is.
-_NOTE = 20.0
 
 
 @dataclass(frozen=True)
@@ -119,14 +117,8 @@ def prepared(name: str, device: str = "cpu", train: bool = False) -> Path:
         return folder
     if not (train or size.on_use):
         raise ModelError(f"The model {NAME}:{name} is not here; run `dpicl ginc prepare --size {name}` on a GPU.")
-    lock = folder.with_suffix(".lock")
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with held(lock, wait=True):
-            where = "cpu" if size.on_use else device  # its bits must not depend on whether there is a GPU
-            return cached_folder(folder.name, FORMAT, lambda fresh: pretrain(size, name, fresh, where))
-    except OSError as error:
-        raise ModelError(f"The cache folder {lock.parent} cannot be written ({error.strerror}); fix that.") from error
+    where = "cpu" if size.on_use else device  # its bits must not depend on whether there is a GPU
+    return cached_folder(folder.name, FORMAT, lambda fresh: pretrain(size, name, fresh, where))
 
 
 def folder_name(size: Size) -> str:
@@ -170,8 +162,9 @@ def pretrain(size: Size, name: str, target: Path, device: str = "cpu") -> float:
         model: Any = GPT2LMHeadModel(config)
         model.to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=size.rate, weight_decay=_DECAY, betas=_BETAS)
-        note = _Notes(size, name)
-        for step, block in enumerate(batches(size)):
+        begun = time.monotonic()
+        message(f"Training the model {NAME} ({name}) once: {size.steps} steps.")
+        for step, block in enumerate(tqdm(batches(size), total=size.steps, disable=None)):  # silent in a log
             rate = size.rate * min((step + 1) / max(size.warm_up, 1), 1 - step / size.steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
@@ -180,13 +173,13 @@ def pretrain(size: Size, name: str, target: Path, device: str = "cpu") -> float:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), _LONGEST_GRADIENT)
             optimizer.step()
-            note(step + 1)
         found = validation_loss(model.eval(), size)
     weights = {f"transformer.{name}": each.cpu().contiguous() for name, each in model.transformer.state_dict().items()}
     save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
     config.save_pretrained(target)
     words.save_pretrained(target)
-    note.end(found)
+    taken = duration(time.monotonic() - begun)
+    message(f"The model {NAME} ({name}) is trained: {taken}, validation loss {found:.3f}.")
     return found
 
 
@@ -237,25 +230,3 @@ def _deterministic(size: Size, device: str) -> Iterator[None]:
         finally:
             torch.set_num_threads(threads)
             torch.use_deterministic_algorithms(strict)
-
-
-class _Notes:
-    """Says on stderr how far a training is."""
-
-    def __init__(self, size: Size, name: str) -> None:
-        self._steps, self._name = size.steps, name
-        self._start = self._last = time.monotonic()
-        message(f"Training the model {NAME} ({name}) once: {size.steps} steps.")
-
-    def __call__(self, done: int) -> None:
-        now = time.monotonic()
-        if now - self._last >= _NOTE:
-            self._last = now
-            left = (now - self._start) / done * (self._steps - done)
-            message(f"Training the model {NAME} ({self._name}): {done / self._steps:.0%}, about {duration(left)} left.")
-
-    def end(self, loss: float) -> None:
-        message(
-            f"The model {NAME} ({self._name}) is trained: {duration(time.monotonic() - self._start)}, validation loss"
-            f" {loss:.3f}."
-        )

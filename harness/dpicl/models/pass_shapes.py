@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
+from dpicl.models.pieces import PIECE
 from dpicl.models.products import by_onednn, linear_layers
-from dpicl.models.reading import OUTPUT_SHAPES, PIECE, SHAPES, Shapes, shape_of
+from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes, shape_of
 
 #: What a product costs besides its lines, in lines: the weights are fetched, and kernels started. It was 61 to 69 lines
 #: for the embedded model in bfloat16 on an AMD EPYC.

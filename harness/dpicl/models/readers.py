@@ -43,6 +43,8 @@ _OTHERS = (0, 20, 50, 100)
 _COPIES = 56
 #: Environment variables that decide how numbers are multiplied.
 _SETS = re.compile(r"MKL_|(ONEDNN|DNNL)_(?!PRIMITIVE_CACHE)|NVIDIA_TF32|CUBLAS_|ATEN_CPU")
+#: A token that follows the rows.
+_NEXT = 1
 #: A window that is longer than this is not looked beyond.
 LONGEST = 1200
 
@@ -138,7 +140,7 @@ def measure(model: TransformersLM) -> Measured:
 
 
 def _read_alone(model: TransformersLM) -> tuple[bool, str]:
-    """Whether no row changes a bit of another in passes of the model's sizes, and what the rows gave.
+    """Whether no row changes a bit of another in passes of the model's sizes; and sha256 over what the rows gave.
 
     All layers read the watched rows by themselves and together. The many other passes go through the first layers alone
     (`_first_layers`), and through the output layer: which kernels run, and in which shapes, depends on the kind of a
@@ -147,22 +149,29 @@ def _read_alone(model: TransformersLM) -> tuple[bool, str]:
     values that a later layer could get: copies in all places, NaN, infinities and huge numbers.
     """
     watched = _watched(model)
-    alone, stepped = _each_alone(model, watched)
-    together = model.decoder(watched)
-    together.append(1)
-    same = torch.equal(together.log_probs, stepped)
-    with _first_layers(model.model):
+    alone = _each_alone(model, watched)
+    same = torch.equal(_read(model, watched), alone)
+    known = {_NEXT, *model._opened([]), *(token for row in watched for token in row)}
+    spoilt = next(token for token in range(model.vocab_size) if token not in known)
+    with _first_layers(model.model), _hostile(model.model, spoilt):
         firsts = _each_alone(model, watched)
-        same = same and all(_among_hostile(model, watched, firsts[0])) and all(_among_many(model, watched, *firsts))
-    return same, _digest(torch.cat([alone, stepped]))
+        for rows in _companies(model, watched, [spoilt]):
+            kept = [at for at, row in enumerate(rows) if row in watched]
+            expected = firsts[:, [watched.index(rows[at]) for at in kept]]
+            same = same and torch.equal(_read(model, rows)[:, kept], expected)
+    return same, _digest(alone)
 
 
-def _each_alone(model: TransformersLM, rows: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """float32[B, V] twice: what follows each row, and what follows it and token 1, each read by itself."""
-    alone, singles = [model.next_token_log_probs([row]) for row in rows], [model.decoder([row]) for row in rows]
-    for single in singles:
-        single.append(1)
-    return torch.cat(alone), torch.cat([single.log_probs for single in singles])
+def _read(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
+    """float32[2, B, V]: what follows each row, and what follows it and one token more."""
+    decoder = model.decoder(rows)
+    decoder.append(_NEXT)
+    return torch.stack([model.next_token_log_probs(rows), decoder.log_probs])
+
+
+def _each_alone(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
+    """The same of rows that are read by themselves."""
+    return torch.cat([_read(model, [row]) for row in rows], dim=1)
 
 
 @contextmanager
@@ -203,39 +212,25 @@ def _kind(layer: torch.nn.Module) -> list[Any]:
     return [settings, weights]
 
 
-def _among_hostile(model: TransformersLM, watched: Sequence[list[int]], alone: torch.Tensor) -> Iterator[bool]:
-    """Passes of each size: what shares one stands first or last; the rest are copies of a row, and spoilt rows."""
+def _companies(model: TransformersLM, watched: Sequence[list[int]], spoilt: list[int]) -> Iterator[list[list[int]]]:
+    """Rows that are read together.
+
+    In passes of each size, what shares one stands first or last, and the rest are copies of a row and spoilt rows. Then
+    there are so many rows of one token that the output layer has each of its sizes.
+    """
     random, lead, first = np.random.default_rng(2), model.lead_tokens, True
-    known = {*model._opened([]), *(token for row in watched for token in row)}
-    spoilt = [next(token for token in range(model.vocab_size) if token not in known)]
-    with _hostile(model.model, spoilt[0]):
-        for before, shape in zip((0, *model.shapes.body), model.shapes.body, strict=False):
-            for group in _groups([len(row) + lead for row in watched], shape):
-                mine = [watched[at] for at in group]
-                room = (
-                    shape - int(random.integers(min(16, (shape - before) // 2))) - sum(len(row) + lead for row in mine)
-                )
-                unit = next((row for row in watched if room <= _COPIES * (len(row) + 1 + 2 * lead)), watched[0])
-                fill = [unit, spoilt] * (max(0, room) // (len(unit) + 1 + 2 * lead))
-                rows, first = [*mine, *fill] if first else [*fill[::-1], *mine], not first
-                read = model.next_token_log_probs(rows)
-                kept = [at for at, row in enumerate(rows) if row != spoilt]
-                yield torch.equal(read[kept], alone[[watched.index(rows[at]) for at in kept]])
-
-
-def _among_many(
-    model: TransformersLM, watched: Sequence[list[int]], alone: torch.Tensor, stepped: torch.Tensor
-) -> Iterator[bool]:
-    """Beside so many rows of one token that the output layer has each of its sizes; one token later too."""
-    random = np.random.default_rng(3)
+    for before, shape in zip((0, *model.shapes.body), model.shapes.body, strict=False):
+        for group in _groups([len(row) + lead for row in watched], shape):
+            mine, free = [watched[at] for at in group], int(random.integers(min(16, (shape - before) // 2)))
+            room = shape - free - sum(len(row) + lead for row in mine)
+            unit = next((row for row in watched if room <= _COPIES * (len(row) + 1 + 2 * lead)), watched[0])
+            fill = [unit, spoilt] * (max(0, room) // (len(unit) + 1 + 2 * lead))
+            yield [*mine, *fill] if first else [*fill[::-1], *mine]
+            first = not first
     for others in _OTHERS:
         fill = [_row(model, random, 1) for _ in range(others)]
         place, own = int(random.integers(others + 1)), watched[:3] if others else watched
-        rows, mine = [*fill[:place], *own, *fill[place:]], slice(place, place + len(own))
-        yield torch.equal(model.next_token_log_probs(rows)[mine], alone[: len(own)])
-        together = model.decoder(rows)
-        together.append(1)
-        yield torch.equal(together.log_probs[mine], stepped[: len(own)])
+        yield [*fill[:place], *own, *fill[place:]]
 
 
 def _row(model: CausalModel, random: np.random.Generator, length: int) -> list[int]:
@@ -252,7 +247,7 @@ def _watched(model: CausalModel) -> list[list[int]]:
 
 
 def _digest(log_probs: torch.Tensor) -> str:
-    return hashlib.sha256(log_probs.numpy().tobytes()).hexdigest()[:16]
+    return hashlib.sha256(log_probs.contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
 def _groups(lengths: Sequence[int], room: int) -> list[list[int]]:

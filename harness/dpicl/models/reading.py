@@ -20,19 +20,15 @@ import logging
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import Protocol
+from dataclasses import dataclass
 
 import torch
 
 from dpicl.core.together import Account, Service, ServiceRequest
 from dpicl.models import attention
 from dpicl.models.base import Usage
-from dpicl.models.key_values import KeyValues, Memory
+from dpicl.models.pieces import PIECE, Memory, Piece
 
-#: The most tokens of a piece.
-PIECE = 256
 #: The numbers of tokens that a pass may have at all.
 SHAPES = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
 #: The most tokens that pieces share a pass for the successors of: a row of float32 each, as wide as the vocabulary.
@@ -54,126 +50,6 @@ class Shapes:
 
     body: tuple[int, ...] = SHAPES
     output: tuple[int, ...] = OUTPUT_SHAPES
-
-
-@dataclass
-class Piece:
-    """Consecutive tokens of one row, read in one pass.
-
-    begin: how many tokens of the row come before. past: whose keys and values those are. own: where the piece's are
-    kept, None where nobody needs them. seen_inside: bool[n, begin + n] for tokens of a tree, None for a plain row.
-    before: the positions of the row's first ``begin`` tokens, of which some may be branches.
-    wanted: the tokens after which log-probabilities are wanted; take: gets them, float32 [len(wanted), V].
-    """
-
-    tokens: Sequence[int]
-    positions: Sequence[int]
-    begin: int
-    past: KeyValues | None
-    own: KeyValues | None
-    before: Sequence[int]
-    seen_inside: torch.Tensor | None = None
-    wanted: Sequence[int] = ()
-    take: Callable[[torch.Tensor], None] = lambda log_probs: None
-    _masks: dict[int | None, tuple[torch.Tensor | None, int]] = field(default_factory=dict, repr=False)
-
-    @property
-    def end(self) -> int:
-        """How many tokens of the row are read after this piece."""
-        return self.begin + len(self.tokens)
-
-    def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Places the piece's keys and values [1, groups, n, d] in ``own``, behind those that it may see."""
-        assert self.own is not None
-        if self.begin and not self.own.has(layer):
-            assert self.past is not None
-            self.own.put(layer, 0, *self.past.upto(layer, self.begin))
-        self.own.put(layer, self.begin, keys, values)
-
-    def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n, after `keep`."""
-        if self.own is not None:
-            return self.own.upto(layer, self.end)
-        if self.begin == 0:
-            return keys, values
-        assert self.past is not None
-        before = self.past.upto(layer, self.begin)
-        return torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2)
-
-    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
-        """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
-
-        window: a token sees only those that are fewer than so many positions before it.
-        """
-        if window not in self._masks:
-            mask, width = self._mask(window)
-            self._masks[window] = (None if mask is None else mask.to(device)), width
-        return self._masks[window]
-
-    def _mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
-        count, length = len(self.tokens), self.end
-        if window is None or max(self.positions) < window:
-            return self.seen_inside, length
-        if self.seen_inside is None:
-            width = min(length, count + window - 1)
-            return _in_window(count, width, window), width
-        inside = torch.tensor([*self.before, *self.positions])
-        near = torch.tensor(list(self.positions))[:, None] - inside[None] < window
-        return self.seen_inside & near, length
-
-
-def row_of(
-    tokens: Sequence[int],
-    begin: int,
-    past: KeyValues | None,
-    own: KeyValues | None,
-    take: Callable[[Sequence[int], torch.Tensor], None],
-    tree: Branches | None = None,
-    wanted: Sequence[int] = (),
-) -> list[Piece]:
-    """The pieces of a row's next n >= 1 tokens, which stand behind the first ``begin`` ones.
-
-    tree: the last of these tokens are branches of a tree. wanted: after which of the n log-probabilities are wanted;
-    take: gets some of these, and float32 [<=n, V].
-    """
-    stem = len(tokens) - (len(tree.depths) if tree else 0)
-    positions = [begin + at for at in range(stem)]
-    if tree:
-        positions += [begin + stem - 1 + depth for depth in tree.depths]
-    pieces = []
-    for start in range(0, len(tokens), PIECE):
-        end = min(start + PIECE, len(tokens))
-        inside = [at for at in wanted if start <= at < end]
-        pieces.append(
-            Piece(
-                tokens[start:end],
-                positions[start:end],
-                begin + start,
-                past,
-                own,
-                range(begin + start) if not tree or start <= stem else [*range(begin), *positions[:start]],
-                tree.seen(begin, stem, start, end) if tree and end > stem else None,
-                [at - start for at in inside],
-                partial(take, inside),
-            )
-        )
-    return pieces
-
-
-class Branches(Protocol):
-    """The tokens of a tree behind a row: their depths, and which of the row's keys those of a piece see."""
-
-    @property
-    def depths(self) -> Sequence[int]: ...
-
-    def seen(self, begin: int, stem: int, start: int, end: int) -> torch.Tensor:
-        """bool[end - start, begin + end]"""
-
-
-@lru_cache(maxsize=64)
-def _in_window(count: int, width: int, window: int) -> torch.Tensor:
-    plain = attention.causal(count, width, torch.device("cpu"))
-    return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
 
 
 @dataclass(eq=False)

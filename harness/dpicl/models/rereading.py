@@ -13,9 +13,7 @@ from dpicl.models.decoding import Writer
 
 
 class StatelessModel(LanguageModel):
-    """A model without prefixes and decoders of its own. answer_room: tokens that must fit behind a prompt."""
-
-    answer_room = 0
+    """A model without prefixes and decoders of its own."""
 
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
         """See LanguageModel; nothing is kept."""

@@ -27,15 +27,16 @@ from typing import Any
 import torch
 
 from dpicl.core.errors import ModelError
-from dpicl.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
+from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
 from dpicl.models.server_dialect import Ask, LogProbs, Prompt, Writing, before, joined
 from dpicl.models.server_http import Call, Connection, Refused, Unanswered
+from dpicl.models.server_llama_cpp import LlamaCppTokenizer
 from dpicl.models.server_probe import Probed, fingerprint, fixed, probe
 from dpicl.models.server_requests import Requests
 from dpicl.models.server_settings import settings_of
-from dpicl.models.server_tokens import LlamaCppTokens
+from dpicl.models.tokenizers import TokenizedModel
 
 #: Some requests that make one answer.
 Work = Callable[[Ask], Awaitable[Any]]
@@ -51,7 +52,7 @@ def load_server(rest: str) -> ServerLM:
     return ServerLM(f"server:{rest.partition('?')[0]}", connection, probe(connection, salt), salt)
 
 
-class ServerLM(StatelessModel):
+class ServerLM(TokenizedModel, StatelessModel):
     """A model behind a connection, as its probe found it. name: that of results. salt: of public prompts.
 
     A prefix is not read: the server finds what prompts have in common, and keeps what it has read where it does.
@@ -69,21 +70,13 @@ class ServerLM(StatelessModel):
         self._requests = Requests(connection.start, connection.settings.window, self.usage)
         self._fixed = fixed(self._tokens, salt if self._record.cache else None)
         self._checking, self._checked = asyncio.Lock(), time.monotonic()
-        if isinstance(self._tokens, LlamaCppTokens):  # from here on it cuts private texts
+        if isinstance(self._tokens, LlamaCppTokenizer):  # from here on it cuts private texts
             self._tokens.ask = lambda call: connection.wait(self._answer(lambda ask: ask(call)))
         about = self._record.model_dump(
             include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
         )
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
         self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)
-
-    def encode(self, prompt: str | ChatPrompt) -> list[int]:
-        """Tokens of a prompt; see LanguageModel. Raises ModelError for a ChatPrompt without a chat template."""
-        return self._tokens.encode(self._tokens.chat(prompt) if isinstance(prompt, ChatPrompt) else prompt)
-
-    def decode(self, tokens: Tokens) -> str:
-        """Text of tokens, special tokens left out."""
-        return self._tokens.decode([int(token) for token in tokens])
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32; -infinity for tokens that the server does not list, NaN where it refuses the prompt."""
@@ -162,14 +155,6 @@ class ServerLM(StatelessModel):
     def verify_unchanged(self) -> None:
         """Raises ModelError where the server no longer answers the fixed prompts as it did when it was probed."""
         self._connection.wait(self._require_same(time.monotonic()))
-
-    def _opened(self, prompt: Tokens, room: int = 0) -> list[int]:
-        """The tokens that are sent for a prompt: never empty. Raises PromptTooLong with ``room`` more."""
-        tokens, lead = [int(token) for token in prompt], self._tokens.lead
-        if tokens[: len(lead)] != lead:
-            tokens = [*lead, *tokens]
-        self._check_length(len(tokens) + max(room, 1))
-        return tokens or [self._tokens.start]
 
     def _prompt(self, tokens: list[int]) -> Prompt:
         return Prompt(tokens, None if not self._record.cache else _SALT.get() or self._salt)

@@ -5,17 +5,41 @@
 character. Any other set of tokens is listed by raising all of them by the same bias (`post_sampling_probs`): their
 ratios are those of the model, and the likeliest token, which is among them, gives the scale. The whole vocabulary can
 be had too, at 100 bytes a token.
+
+A text that the server refuses to cut has no tokens: its prompt is then the public one or an empty one, and a private
+text cannot make a run fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from dpicl.models.server_dialect import LETTERS, LOWEST, Ask, Dialect, LogProbs, Prompt, Writing, columns, part, text
-from dpicl.models.server_http import Call
+from dpicl.models.base import ChatPrompt
+from dpicl.models.server_dialect import (
+    LETTERS,
+    LOWEST,
+    Ask,
+    Dialect,
+    LogProbs,
+    Prompt,
+    Writing,
+    columns,
+    part,
+    text,
+    tokenizing,
+)
+from dpicl.models.server_http import SMALL, Call
+from dpicl.models.tokenizers import Tokenizer
+
+#: Texts whose tokens are kept.
+_KEPT = 20_000
+#: What a special token looks like.
+_MARKUP = re.compile(r"^\s*[<\[].*[>\]]\s*$", re.DOTALL)
 
 
 class LlamaCpp(Dialect):
@@ -104,3 +128,58 @@ class LlamaCpp(Dialect):
 
     def _body(self, prompt: Prompt, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"prompt": list(prompt.tokens), "cache_prompt": prompt.salt is not None, "stream": False, **body}
+
+
+class LlamaCppTokenizer(Tokenizer):
+    """The tokenizer of llama.cpp's server, asked over HTTP; what it said is kept. ask: gives the
+    answer, None where the server refuses the request."""
+
+    def __init__(self, ask: Callable[[Call], Any], vocab_size: int, props: Any) -> None:
+        self.vocab_size = vocab_size
+        self.ask = ask
+        self.encode_kept = lru_cache(_KEPT)(self._encoded)
+        self._shown = lru_cache(_KEPT)(self._detokenized)
+        self._special = lru_cache(_KEPT)(self._is_special)
+        self._templated = lru_cache(_KEPT)(self._chat)
+        plain, whole = self._encoded("a"), self._encoded("a", special=True)
+        self.lead = list(whole[: len(whole) - len(plain)]) if whole[-len(plain) :] == plain else []
+        end = self._encoded(text(part(props, "eos_token"), 1000))
+        begin = self._encoded(text(part(props, "bos_token"), 1000)) if props.get("bos_token") else ()
+        if len(end) != 1:
+            raise ValueError("no end of text")
+        self.eos_token_id = end[0]
+        self.start = self.lead[0] if self.lead else (begin or end)[0]
+
+    def encode(self, content: str) -> list[int]:
+        content = content.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return list(self.encode_kept(content))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._shown(tuple(token for token in ids if not self._special(token)))
+
+    def chat(self, prompt: ChatPrompt) -> str:
+        return self._templated(prompt.user) + prompt.assistant_prefix
+
+    def _encoded(self, content: str, special: bool = False, parse: bool = True) -> tuple[int, ...]:
+        body = {"content": content, "add_special": special, "parse_special": parse}
+        return tuple(self.ask(tokenizing(body, content, self.vocab_size)) or ())
+
+    def _detokenized(self, ids: tuple[int, ...]) -> str:
+        most = 200 * len(ids)
+        found = self.ask(
+            Call("/detokenize", {"tokens": list(ids)}, SMALL, lambda answer: text(part(answer, "content"), most))
+        )
+        return str(found or "")
+
+    def _is_special(self, token: int) -> bool:
+        """Whether a token stands for no text: its own text is cut into others where markup is not read as such."""
+        if token == self.eos_token_id:
+            return True
+        shown = self._shown((token,))
+        return not shown or (bool(_MARKUP.match(shown)) and self._encoded(shown, parse=False) != (token,))
+
+    def _chat(self, user: str) -> str:
+        body = {"messages": [{"role": "user", "content": user}]}
+        most = 10 * len(user) + 100_000
+        found = self.ask(Call("/apply-template", body, SMALL, lambda answer: text(part(answer, "prompt"), most)))
+        return str(found or "")

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.models.server_dialect import Ask, Dialect, Prompt, Writing, part, text, whole
 from dpicl.models.server_http import Call, Connection, Refused, Unanswered
-from dpicl.models.server_llama_cpp import LlamaCpp
+from dpicl.models.server_llama_cpp import LlamaCpp, LlamaCppTokenizer
 from dpicl.models.server_openai import VLLM, OpenAI
 from dpicl.models.server_record import ServerRecord
-from dpicl.models.server_tokens import LlamaCppTokens, OwnTokens, Tokens
+from dpicl.models.tokenizers import LibraryTokenizer, Tokenizer
+from dpicl.models.weights import reason
 
 T = TypeVar("T")
 
@@ -38,12 +39,12 @@ class Probed:
     """A server that was probed. parameters: of its model, 0 where it does not say."""
 
     dialect: Dialect
-    tokens: Tokens
+    tokens: Tokenizer
     record: ServerRecord
     parameters: int
 
 
-def fixed(tokens: Tokens, salt: str | None) -> list[Prompt]:
+def fixed(tokens: Tokenizer, salt: str | None) -> list[Prompt]:
     """The fixed prompts in the model's tokens."""
     return [Prompt([*tokens.lead, *tokens.encode(text)], salt) for text in FIXED]
 
@@ -76,7 +77,7 @@ def probe(connection: Connection, salt: str) -> Probed:
         raise UsageError(f"A server of the kind {kind} cannot be told to keep nothing; leave cache=no out.")
     if isinstance(dialect, LlamaCpp):
         dialect.forced = next(iter(tokens.encode(" the")), 0)
-    elif type(dialect) is OpenAI and isinstance(tokens, OwnTokens):
+    elif type(dialect) is OpenAI and isinstance(tokens, LibraryTokenizer):
         dialect.texts = tokens.texts()
     prompts = fixed(tokens, salt if cache else None)
     tops = dialect.tops if settings.top is None else [settings.top, *(n for n in dialect.tops if 0 < n < settings.top)]
@@ -154,16 +155,16 @@ def _entry(connection: Connection, listed: Any) -> dict[str, Any]:
     return named[wanted]
 
 
-def _tokens(connection: Connection, kind: str, entry: Any, props: Any) -> Tokens:
+def _tokens(connection: Connection, kind: str, entry: Any, props: Any) -> Tokenizer:
     if connection.settings.tokenizer is not None:
-        return OwnTokens(connection.settings.tokenizer)
+        return _of_library(connection.settings.tokenizer)
     if kind != "llama.cpp":
         raise UsageError(
             f"A server of the kind {kind} needs the tokenizer of its model; add tokenizer=PATH_OR_HUB_ID to its name,"
             " the one that the server was started with."
         )
     try:
-        return LlamaCppTokens(partial(_asked, connection), whole(part(entry, "meta", "n_vocab"), 10_000_000), props)
+        return LlamaCppTokenizer(partial(_asked, connection), whole(part(entry, "meta", "n_vocab"), 10_000_000), props)
     except ValueError:
         raise ModelError(
             f"{connection.settings.url} does not say what its tokens are; give tokenizer=PATH_OR_HUB_ID, or the kind of"
@@ -171,16 +172,32 @@ def _tokens(connection: Connection, kind: str, entry: Any, props: Any) -> Tokens
         ) from None
 
 
-def _agreement(connection: Connection, dialect: Dialect, tokens: Tokens) -> Any:
+def _of_library(source: str) -> LibraryTokenizer:
+    """The model's tokenizer from a folder or the Hugging Face hub; no code that comes with it is run."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        if tokenizer.eos_token_id is None:
+            raise ValueError("it has no EOS token")
+        return LibraryTokenizer(tokenizer)
+    except Exception as error:  # whatever two libraries raise for a file that is damaged or missing
+        raise ModelError(
+            f"The tokenizer {source} cannot be loaded ({reason(error)}); give the folder or hub id of the model that"
+            " the server runs."
+        ) from error
+
+
+def _agreement(connection: Connection, dialect: Dialect, tokens: Tokenizer) -> Any:
     """Raises ModelError where the server cuts a public text into other tokens than the tokenizer that was given."""
-    call = dialect.tokenize(SAME_TOKENS) if isinstance(tokens, OwnTokens) else None
+    call = dialect.tokenize(SAME_TOKENS) if isinstance(tokens, LibraryTokenizer) else None
     found = None if call is None else _asked(connection, call)
     if found is not None and found != tokens.encode(SAME_TOKENS):
         raise ModelError(
             f"The tokenizer {connection.settings.tokenizer} is not that of the server's model: they cut the same text"
             " into other tokens; give the one that the server was started with."
         )
-    return "agrees" if found else "not compared" if isinstance(tokens, OwnTokens) else "of the server"
+    return "agrees" if found else "not compared" if isinstance(tokens, LibraryTokenizer) else "of the server"
 
 
 def _context(entry: Any, props: Any) -> int:

@@ -6,10 +6,11 @@ window. An answer comes when the server has it, and no job's outcome depends on 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
 from dpicl.core.together import Account, Service, ServiceRequest, wait_for
@@ -21,7 +22,7 @@ Asking = Callable[[], Coroutine[Any, Any, Any]]
 
 @dataclass(eq=False)
 class Batch(ServiceRequest):
-    """Requests whose answers one job waits for. tokens: of each prompt."""
+    """Requests whose answers one job waits for. tokens: of each prompt. left: how many answers are not here yet."""
 
     asked: Sequence[Asking] = ()
     tokens: Sequence[int] = ()
@@ -33,61 +34,53 @@ class Requests(Service):
     """The queue of one server. start: puts a coroutine on its loop."""
 
     def __init__(self, start: Callable[[Coroutine[Any, Any, Any]], Future[Any]], window: int, usage: Usage) -> None:
-        self._start, self._window, self._usage = start, window, usage
-        self._waiting: deque[tuple[Batch, int]] = deque()
+        self._start, self._window, self._usage = start, asyncio.Semaphore(window), usage
         self._going: dict[Future[Any], tuple[Batch, int]] = {}
+        self._ended = SimpleQueue[Future[Any]]()
 
     def answers(self, asked: Sequence[Asking], tokens: Sequence[int]) -> list[Any]:
         """The answers, in order. Raises the first error."""
         batch = Batch(asked=asked, tokens=tokens, answers=[None] * len(asked), left=len(asked))
-        if asked:
-            wait_for(self, batch)
-        return batch.answers
+        try:
+            if asked:
+                wait_for(self, batch)
+            return batch.answers
+        finally:
+            self._forget()
 
     @property
     def pending(self) -> bool:
-        return any(not batch.done for batch, _ in (*self._waiting, *self._going.values()))
+        return bool(self._going)
 
     def submit(self, request: Batch) -> None:
-        self._waiting.extend((request, at) for at in range(len(request.asked)))
-        self._fill()
+        for at, ask in enumerate(request.asked):
+            future = self._start(self._in_turn(ask))
+            self._going[future] = request, at
+            future.add_done_callback(self._ended.put)
 
     def serve(self) -> Mapping[Account, int]:
-        """Waits for at least one answer."""
-        self._fill()
-        try:
-            done = wait(self._going, return_when=FIRST_COMPLETED).done
-        except BaseException:  # Ctrl-C
-            for future in self._going:
-                future.cancel()
-            raise
-        read: Counter[Account] = Counter()
-        for future in done:
+        """Waits for the next answer."""
+        future, read = self._ended.get(), dict[Account, int]()
+        if future in self._going:  # else it was dropped
             batch, at = self._going.pop(future)
-            if not batch.done:
-                self._take(batch, at, future)
-                read[batch.account] += batch.tokens[at]
-                self._usage.tokens_read += batch.tokens[at]
-                self._usage.forward_calls += 1
-        self._fill()
+            if isinstance(error := future.exception(), Exception):
+                batch.error, batch.done = error, True
+                return {}
+            batch.answers[at] = future.result()
+            batch.left -= 1
+            batch.done = batch.done or not batch.left
+            read[batch.account] = batch.tokens[at]
+            self._usage.tokens_read += batch.tokens[at]
+            self._usage.forward_calls += 1
         return read
 
-    def _take(self, batch: Batch, at: int, future: Future[Any]) -> None:
-        error = future.exception()
-        if isinstance(error, Exception):
-            batch.error, batch.done = error, True
-            return
-        batch.answers[at] = future.result()
-        batch.left -= 1
-        batch.done = not batch.left
+    async def _in_turn(self, ask: Asking) -> Any:
+        async with self._window:
+            return await ask()
 
-    def _fill(self) -> None:
-        """Sends what the window has room for; what nobody waits for any longer is dropped."""
+    def _forget(self) -> None:
+        """Drops what nobody waits for any longer."""
         for future, (batch, _) in list(self._going.items()):
             if batch.done:
                 future.cancel()
                 del self._going[future]
-        while self._waiting and len(self._going) < self._window:
-            batch, at = self._waiting.popleft()
-            if not batch.done:
-                self._going[self._start(batch.asked[at]())] = batch, at

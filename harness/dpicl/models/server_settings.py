@@ -7,16 +7,17 @@ only (unless DPICL_PLAIN_HTTP=1), and a key comes from an environment variable, 
 from __future__ import annotations
 
 import ipaddress
-import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
 from dpicl.core.errors import UsageError, unknown
-from dpicl.models.server_record import KINDS
+from dpicl.core.plain_words import problem_words
+from dpicl.models.server_record import ServerKind
 
 #: Set to 1, it allows http to other machines, where everybody on the way can read the prompts.
 PLAIN_HTTP = "DPICL_PLAIN_HTTP"
@@ -26,34 +27,58 @@ EXAMPLE = "server:http://127.0.0.1:8080?kind=llama.cpp"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-#: The largest whole numbers, and the most seconds, of settings.
-_WHOLE = {"window": 1024, "context": 10_000_000, "top": 10_000_000}
-_MOST_SECONDS = 86_400.0
 
 
-@dataclass(frozen=True)
-class ServerSettings:
+def _base(url: str) -> str:
+    """The base of an address, without /v1 at its end. Raises UsageError for one that is no plain address of a host."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not url.isascii() or not url.isprintable():
+        raise UsageError(f"A server's address begins with http:// or https:// and names a host, as in {EXAMPLE}.")
+    if "@" in unquote(parts.netloc):
+        raise UsageError("A server's address holds no user and no password; name the variable with the key: ?key=NAME.")
+    if parts.fragment or " " in url:
+        raise UsageError(f"A server's address has neither blanks nor a #; write it as in {EXAMPLE}.")
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise UsageError("The setting key of a server is the name of an environment variable, never the key itself.")
+    return name
+
+
+_Many = Annotated[int, Field(ge=1, le=10_000_000)]
+_Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+class ServerSettings(BaseModel):
     """Where a server is, and how it is asked.
 
-    url: its base, without /v1. kind: one of KINDS; None: found out. model: the id of the model where the server has
-    several. tokenizer: a folder or hub id; None: the server's own (llama.cpp). window: requests that are on their way
-    at the same time. timeout: seconds of one request, its answer included. patience: seconds for which a request is
-    repeated before it is given up. context: tokens that a prompt and its answer may have; None: what the server says.
-    top: the most of the likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt
-    may use what the server kept of another one (llama.cpp, vLLM). key: the environment variable with the API key.
+    url: its base, without /v1. kind: None: found out. model: the id of the model where the server has several.
+    tokenizer: a folder or hub id; None: the server's own (llama.cpp). window: requests that are on their way at the
+    same time. timeout: seconds of one request, its answer included. patience: seconds for which a request is repeated
+    before it is given up. context: tokens that a prompt and its answer may have; None: what the server says. top: the
+    most of the likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt may use
+    what the server kept of another one (llama.cpp, vLLM). key: the environment variable with the API key.
     """
 
-    url: str
-    kind: str | None = None
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[str, AfterValidator(_base)]
+    kind: ServerKind | None = None
     model: str | None = None
     tokenizer: str | None = None
-    window: int = 8
-    timeout: float = 120.0
-    patience: float = 300.0
-    context: int | None = None
-    top: int | None = None
-    cache: str = "yes"
-    key: str | None = None
+    window: Annotated[int, Field(ge=1, le=1024)] = 8
+    timeout: _Seconds = 120.0
+    patience: _Seconds = 300.0
+    context: _Many | None = None
+    top: _Many | None = None
+    cache: Literal["yes", "no"] = "yes"
+    key: Annotated[str, AfterValidator(_variable)] | None = None
 
     @property
     def loopback(self) -> bool:
@@ -144,49 +169,13 @@ def _parsed(address: str) -> ServerSettings:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
         raise UsageError(f"What follows the ? in a server's name is key=value&key=value, as in {EXAMPLE}.") from None
-    known = [each.name for each in fields(ServerSettings) if each.name != "url"]
-    given: dict[str, Any] = {}
-    for name, value in pairs:
-        if name not in known:
-            raise unknown("setting of a server", name, known)
-        if name in given or not value:
-            raise UsageError(f"The setting {name} of a server must stand once, with a value.")
-        given[name] = value
-    for name in (*_WHOLE, "timeout", "patience"):
-        if name in given:
-            given[name] = _number(name, given[name], _WHOLE.get(name))
-    if given.get("kind", KINDS[0]) not in KINDS:
-        raise unknown("kind of server", given["kind"], KINDS)
-    if given.get("cache", "yes") not in ("yes", "no"):
-        raise UsageError("The setting cache of a server is yes or no.")
-    if not _VARIABLE.fullmatch(given.get("key", "KEY")):
-        raise UsageError("The setting key of a server is the name of an environment variable, never the key itself.")
-    return ServerSettings(url=_checked(base), **given)
-
-
-def _number(name: str, text: str, most: int | None) -> float:
-    """A whole number from 1 to ``most``, or seconds above 0 (None)."""
+    given = dict(pairs)
+    if len(given) < len(pairs) or "" in given.values():
+        raise UsageError("Each setting of a server must stand once, with a value.")
+    if strangers := [name for name in given if name == "url" or name not in ServerSettings.model_fields]:
+        raise unknown("setting of a server", strangers[0], [*ServerSettings.model_fields][1:])
     try:
-        value = float(text) if most is None else int(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= (most or _MOST_SECONDS):
-        kind = "a number of seconds, a day at most" if most is None else f"a whole number from 1 to {most:,}"
-        raise UsageError(f"The setting {name} of a server is {kind}, not '{text[:40]}'.")
-    return value
-
-
-def _checked(url: str) -> str:
-    """The base of the address, without /v1 at its end."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port, parts = None, None, urlsplit("")
-    if parts.scheme not in ("http", "https") or not host or port == 0 or not url.isascii() or not url.isprintable():
-        raise UsageError(f"A server's address begins with http:// or https:// and names a host, as in {EXAMPLE}.")
-    if "@" in unquote(parts.netloc):
-        raise UsageError("A server's address holds no user and no password; name the variable with the key: ?key=NAME.")
-    if parts.fragment or " " in url:
-        raise UsageError(f"A server's address has neither blanks nor a #; write it as in {EXAMPLE}.")
-    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+        return ServerSettings.model_validate({**given, "url": base})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise UsageError(f"The setting {problem['loc'][0]} of a server {problem_words(problem)}.") from None

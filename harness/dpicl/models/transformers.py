@@ -22,9 +22,7 @@ from dpicl.core.together import wait_for
 from dpicl.models import attention
 from dpicl.models.base import (
     Broken,
-    ChatPrompt,
     Decoder,
-    LanguageModel,
     ModelIdentity,
     Prefix,
     ScoredEnding,
@@ -33,64 +31,37 @@ from dpicl.models.base import (
     common_prefix_length,
 )
 from dpicl.models.decoding import Writer
-from dpicl.models.key_values import KeyValues, Memory, memory_limit
+from dpicl.models.pieces import PIECE, KeyValues, Memory, Piece, memory_limit, row_of
 from dpicl.models.products import by_onednn, in_parts, linear_layers
-from dpicl.models.reading import PIECE, Passes, Piece, Reading, Shapes, row_of
+from dpicl.models.reading import Passes, Reading, Shapes
 from dpicl.models.rereading import RereadingModel
+from dpicl.models.tokenizers import LibraryTokenizer, TokenizedModel
 from dpicl.models.tree import EndingScores, Tree
 
 #: Room for the tokens that a decoder appends, before its keys and values are moved to a larger place.
 DECODED = 64
 
 
-class CausalModel(LanguageModel):
-    """What both ways to read a causal model of transformers share: its tokenizer, its length, and how a prompt begins.
+class CausalModel(TokenizedModel):
+    """What both ways to read a causal model of transformers share: its tokenizer, and its length.
 
     start_token: what stands before an empty prompt; by default the BOS token, else EOS.
     """
 
     def __init__(self, model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> None:
         self.model = model.eval()
-        self.tokenizer = tokenizer
+        self.tokenizer, self._tokens = tokenizer, LibraryTokenizer(tokenizer, start_token)
         self.identity = identity
         self.usage = Usage()
         config = model.config.get_text_config(decoder=True)
         self.vocab_size = int(model.get_output_embeddings().weight.shape[0])
         self.max_length = int(getattr(config, "max_position_embeddings", 2048))
-        self.eos_token_id = tokenizer.eos_token_id
-        self._start = next(t for t in (start_token, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
-        self._lead = leading_tokens(tokenizer)
-        self.lead_tokens = len(self._lead)
+        self.eos_token_id, self.lead_tokens = tokenizer.eos_token_id, len(self._tokens.lead)
 
     @property
     def device(self) -> torch.device:
         """Where the model computes."""
         return self.model.device
-
-    def encode(self, prompt: str | ChatPrompt) -> list[int]:
-        """Tokens of a prompt; see LanguageModel. Raises ModelError for a ChatPrompt when there is no chat template."""
-        if isinstance(prompt, ChatPrompt):
-            if not self.tokenizer.chat_template:
-                raise ModelError(f"{self.identity.name} has no chat template; use prompts of the style 'completion'.")
-            turns = [{"role": "user", "content": prompt.user}]
-            text = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-            prompt = text + prompt.assistant_prefix
-        return list(self.tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"])
-
-    def decode(self, tokens: Tokens) -> str:
-        """Text of tokens, special tokens left out."""
-        return self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-    def _opened(self, prompt: Tokens, room: int = 0) -> list[int]:
-        """The tokens that are read for a prompt: with BOS where the model wants one, never empty.
-
-        Raises PromptTooLong when they and ``room`` more do not fit.
-        """
-        tokens = list(prompt)
-        if tokens[: len(self._lead)] != self._lead:
-            tokens = self._lead + tokens
-        self._check_length(len(tokens) + room)
-        return tokens or [self._start]
 
 
 class PlainLM(CausalModel, RereadingModel):
@@ -109,11 +80,9 @@ class TransformersLM(CausalModel):
     """A causal model of transformers that is read in packed rows.
 
     pass_tokens: the most tokens of a pass (None: as many as the largest shape has). memory: the most bytes of keys and
-    values (None: `key_values.memory_limit`). shapes: see `pass_shapes`. Raises ModelError for architectures that cannot
+    values (None: `pieces.memory_limit`). shapes: see `pass_shapes`. Raises ModelError for architectures that cannot
     be read so (`readers.reader_of` takes any).
     """
-
-    packs_rows = True
 
     def __init__(
         self,
@@ -155,30 +124,13 @@ class TransformersLM(CausalModel):
         self._read(rows)
         return result
 
-    def log_probs_along(
-        self, prompts: Sequence[Tokens], text: Tokens, prefix: Prefix | None = None
-    ) -> list[torch.Tensor]:
-        """T Tensors[B, V] float32 on the CPU; every prompt is read in one piece with its text. See LanguageModel."""
-        result = torch.empty(len(text), len(prompts), self.vocab_size)
-        rows = []
-        for at, prompt in enumerate(prompts):
-            opened = self._opened(prompt, len(text))
-            begin, past = self._reused(opened, prefix)
-            tail = [*opened[begin:], *text[:-1]]
-            own = KeyValues(self.memory, begin + len(tail)) if len(tail) > PIECE else None
-            first = len(opened) - begin - 1
-            take = partial(_place_each, result[:, at], first)
-            rows.append(row_of(tail, begin, past, own, take, wanted=range(first, len(tail))))
-        self._read(rows)
-        return list(result)
-
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; every one of them keeps its keys and values."""
         return _CachedDecoder(self, [self._opened(prompt) for prompt in prompts], prefix, DECODED)
 
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
         """Reads a sequence once. Raises PromptTooLong when it alone fills the context."""
-        if not tokens and not self._lead:
+        if not tokens and not self._tokens.lead:
             return Prefix(())
         opened = self._opened(tokens)
         begin, past = self._reused(opened, prefix)
@@ -356,15 +308,5 @@ def _place(row: torch.Tensor, places: Sequence[int], log_probs: torch.Tensor) ->
     row.copy_(log_probs[0])
 
 
-def _place_each(rows: torch.Tensor, first: int, places: Sequence[int], log_probs: torch.Tensor) -> None:
-    rows[[place - first for place in places]] = log_probs.cpu()
-
-
 def _ignore(places: Sequence[int], log_probs: torch.Tensor) -> None:
     return None
-
-
-def leading_tokens(tokenizer: Any) -> list[int]:
-    """[BOS] for tokenizers that put it before every text, else []."""
-    tokens = tokenizer("a")["input_ids"]
-    return [tokens[0]] if tokens and tokens[0] == tokenizer.bos_token_id else []

@@ -1,12 +1,13 @@
-"""Model outputs that were collected once: a local file, keyed by a hash of what was sent to the model.
+"""Model outputs that were collected once: a file for each model and task, keyed by a hash of what the model was sent.
 
-What slots answer depends on neither epsilon nor noise, so every release after the first one finds it here. The file
-holds text derived from private records: it lives in a folder of its own that only its owner may read, nothing of it is
-ever published, and `dpicl cache` lists and clears it. Prompts are not stored, only their hashes. With secure noise
+What slots answer depends on neither epsilon nor noise, so every release after the first one finds it here. The files
+hold text derived from private records: they lie in a folder of their own that only its owner may read, nothing of them
+is ever published, and `dpicl cache` lists and clears them. Prompts are not stored, only their hashes. With secure noise
 nothing is stored at all.
 
-Every value has a checksum beside it. A damaged value counts as absent, so the model is asked again; where the file is
-damaged or the disk takes nothing more, this process keeps the outputs in memory (dpicl.releasing.cache_file).
+A file is a log: each line is a batch of outputs behind its checksum, and is written at once. A damaged line counts as
+absent, so the model is asked again; where a file cannot be read, or the disk takes nothing more, this process keeps the
+outputs in memory.
 """
 
 from __future__ import annotations
@@ -14,33 +15,22 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import sqlite3
-import struct
+import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dpicl.core.errors import ResultError
+from dpicl.core.files import regular
 from dpicl.core.paths import cache_folder
-from dpicl.releasing.cache_file import CacheFile, Unusable
 
-T = TypeVar("T")
-
-_FILE = "outputs.sqlite"
 _log = logging.getLogger(__name__)
-#: Keys of one SELECT; SQLite's own limit is higher.
-_CHUNK = 500
-_TABLE = """outputs (
-    key BLOB PRIMARY KEY, model TEXT NOT NULL, task TEXT NOT NULL, kind TEXT NOT NULL,
-    value TEXT NOT NULL, made REAL NOT NULL, checksum BLOB NOT NULL
-) WITHOUT ROWID"""
-_INSERT = "INSERT OR IGNORE INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?)"
-#: Stands where a damaged row does not say what it was.
+#: Stands where a damaged line does not say what it was.
 UNKNOWN = "?"
 
 
@@ -63,59 +53,58 @@ class Collection:
     newest: float | None
 
 
+class _Batch(BaseModel):
+    """A line. values: hexadecimal key -> JSON."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str
+    task: str
+    kind: str
+    made: float
+    values: dict[str, str]
+
+
 class OutputCache:
-    """Outputs by key. folder: where the file is; None keeps everything in memory and writes nothing."""
+    """Outputs by key. folder: where the files are; None keeps everything in memory and writes nothing."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._memory: dict[bytes, Any] = {}
-        self._folder = folder
-        self._file = None if folder is None else _file_in(folder)
-        self._writes = self._file is not None
+        self._folder, self._logs = folder, dict[tuple[str, str], _Log]()
         self._warned: set[str] = set()
         #: Keys that a job of this process is asking the model for.
         self.asked: set[bytes] = set()
-        if self._writes:
-            self._asked(lambda connection: connection)  # what is wrong with the file is said before the work begins
+        if folder is not None:
+            self._tried(lambda: _make_private(folder))  # what is wrong is said before the work begins
 
-    def get(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
+    def get(self, model: str, task: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
         """The values of those keys that are there and sound."""
-        wanted = list(dict.fromkeys(keys))
-        found = {key: self._memory[key] for key in wanted if key in self._memory}
-        rest = [key for key in wanted if key not in found]
-        for start in range(0, len(rest) if self._file else 0, _CHUNK):
-            part = rest[start : start + _CHUNK]
-            rows = self._asked(partial(_found, keys=part)) or []
-            found.update({row.key: json.loads(row.value) for row in rows if row.sound})
-            self._drop([row.key for row in rows if not row.sound])
-        return found
+        log = self._log_of(model, task)
+        if self._folder is not None and self._tried(log.refresh):
+            self._warn("damaged", f"{self._folder} holds damaged outputs; the model is asked for them again")
+        return {key: json.loads(log.values[key.hex()]) for key in keys if key.hex() in log.values}
 
     def put(self, model: str, task: str, kind: str, values: Mapping[bytes, Any]) -> None:
         """Stores JSON values; a key that is there already keeps its value."""
-        rows = [_sealed(key, model, task, kind, json.dumps(value)) for key, value in values.items()]
-        if not self._writes or self._asked(lambda connection: _insert(connection, rows)) is None:
-            self._writes = False
-            self._memory.update(values)
+        log, new = self._log_of(model, task), {key.hex(): json.dumps(value) for key, value in values.items()}
+        if self._folder is not None and new:
+            self._tried(lambda: log.append(_Batch(model=model, task=task, kind=kind, made=time.time(), values=new)))
+        log.keep(new)
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+    def _log_of(self, model: str, task: str) -> _Log:
+        if (model, task) not in self._logs:
+            name = hashlib.sha256(json.dumps([model, task]).encode()).hexdigest()[:24]
+            self._logs[model, task] = _Log((self._folder or Path()) / f"{name}.log")
+        return self._logs[model, task]
 
-    def _drop(self, keys: Sequence[bytes]) -> None:
-        """Removes damaged values, so that what the model says now can take their place."""
-        if keys:
-            self._warn("damaged", f"{self._folder} holds damaged outputs; the model is asked for them again")
-            self._asked(lambda connection: _delete(connection, keys))
-
-    def _asked(self, action: Callable[[sqlite3.Connection], Any]) -> Any:
-        """What ``action`` gives on the file; None, with a warning, where the file cannot be used."""
-        assert self._file is not None
+    def _tried(self, action: Callable[[], Any]) -> Any:
+        """What ``action`` gives; None, with a warning, where the folder cannot be used."""
         try:
-            return self._file.run(action)
-        except Unusable as error:
+            return action()
+        except OSError as error:
             self._warn(
                 "unusable",
-                f"{self._folder} cannot be used ({error}); the run goes on without keeping what the model says. Run"
-                " `dpicl cache --clear` if it is damaged; DPICL_CACHE names another folder",
+                f"{self._folder} cannot be used ({error.strerror}); the run goes on without keeping what the model"
+                " says. Run `dpicl cache --clear` if it is damaged; DPICL_CACHE names another folder",
             )
             return None
 
@@ -125,143 +114,125 @@ class OutputCache:
             self._warned.add(about)
 
 
+class _Log:
+    """One file. values: what was read of it so far, and what this process added."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.values = path, dict[str, str]()
+        self._place = (0, 0)
+
+    def refresh(self) -> int:
+        """Reads what is new, also of other processes. Returns how many lines are damaged. Raises OSError."""
+        try:
+            with open(self.path, "rb", opener=regular) as file:
+                number = os.fstat(file.fileno()).st_ino
+                begin = self._place[1] if number == self._place[0] else 0
+                file.seek(begin)
+                content = file.read()
+        except FileNotFoundError:
+            return 0
+        whole = content[: content.rfind(b"\n") + 1]
+        self._place = number, begin + len(whole)
+        batches = _batches(whole)
+        for batch in batches:
+            self.keep(batch.values if batch else {})
+        return batches.count(None)
+
+    def keep(self, values: Mapping[str, str]) -> None:
+        for key, value in values.items():
+            self.values.setdefault(key, value)
+
+    def append(self, batch: _Batch) -> None:
+        """Raises OSError."""
+        _make_private(self.path.parent)
+        content = batch.model_dump_json().encode()
+        with open(self.path, "ab", opener=_private) as file:
+            file.write(b"\n%s %s\n" % (_checksum(content), content))  # what another process left of a line ends before
+
+
 def key_of(*parts: Any) -> bytes:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).digest()
 
 
 def collections(folder: Path | None = None) -> list[Collection]:
     """What the cache holds, by model, task and kind; empty where there is none. Raises ResultError."""
-
-    def count(connection: sqlite3.Connection) -> dict[tuple[str, str, str], list[tuple[int, float | None]]]:
-        groups = defaultdict(list)
-        for row in _rows(connection):
-            groups[row.model, row.task, row.kind].append((row.size, row.made))
-        return groups
-
-    with closing(_file_in(folder or outputs_folder())) as file:
-        groups = _explained(file, count) or {}
-    return [
-        Collection(
-            *about, len(rows), sum(size for size, _ in rows), max((made for _, made in rows if made), default=None)
-        )
-        for about, rows in sorted(groups.items())
+    values = defaultdict[tuple[str, str, str], dict[str, str]](dict)
+    newest = dict[tuple[str, str, str], float]()
+    damaged = 0
+    for batches in _files(folder or outputs_folder()).values():
+        for batch in batches:
+            if batch is None:
+                damaged += 1
+                continue
+            about = batch.model, batch.task, batch.kind
+            values[about] |= batch.values
+            newest[about] = max(batch.made, newest.get(about, 0.0))
+    sound = [
+        Collection(*about, len(own), sum(map(len, own.values())), newest[about])
+        for about, own in sorted(values.items())
     ]
+    return [*([Collection(UNKNOWN, UNKNOWN, "damaged", damaged, 0, None)] if damaged else []), *sound]
 
 
 def clear(folder: Path | None = None, *, tasks: Sequence[str] = (), models: Sequence[str] = ()) -> int:
     """Removes the outputs of these tasks and models (none named: of all) and returns how many they were.
 
-    Damaged ones, of which nobody can say whose they are, go too; so does a damaged file where none is named. Raises
-    ResultError.
+    Files of which nobody can say whose they are go too. Raises ResultError.
     """
-
-    def stays(row: _Row) -> bool:
-        named = (not tasks or row.task in tasks) and (not models or row.model in models)
-        return row.sound and not named
-
-    def remove(connection: sqlite3.Connection) -> int:
-        held = connection.execute("SELECT COUNT(*) FROM outputs").fetchone()[0]
-        kept = [row for row in _rows(connection) if stays(row)] if tasks or models else []
-        with connection:
-            connection.execute("DELETE FROM outputs")  # of all: a damaged row may not be found by its key
-            connection.executemany(_INSERT, [row.cells for row in kept])
-        connection.execute("VACUUM")  # else the deleted text stays readable in free pages
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return int(held) - len(kept)
-
-    with closing(_file_in(folder or outputs_folder())) as file:
-        try:
-            return _explained(file, remove) or 0
-        except ResultError:
-            if tasks or models:
-                raise
-            with suppress(OSError):
-                file.remove()
-            if file.path.exists():
-                raise
-            return 0
+    folder, removed = folder or outputs_folder(), 0
+    for path, batches in _files(folder).items():
+        sound = [batch for batch in batches if batch is not None]
+        named = (not tasks or sound[0].task in tasks) and (not models or sound[0].model in models) if sound else True
+        if named:
+            removed += len({key for batch in sound for key in batch.values})
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise _unusable(folder, error) from error
+    return removed
 
 
-def _file_in(folder: Path) -> CacheFile:
-    return CacheFile(folder, _FILE, _TABLE)
-
-
-def _explained(file: CacheFile, action: Callable[[sqlite3.Connection], T]) -> T | None:
-    """What ``action`` gives, None without a file; where the file cannot be used, one sentence that says what to do."""
+def _files(folder: Path) -> dict[Path, list[_Batch | None]]:
+    """The batches of every file. Raises ResultError."""
     try:
-        return file.run(action) if file.exists() else None
-    except Unusable as error:
-        raise ResultError(
-            f"The output cache {file.folder} cannot be read or written ({error}); run `dpicl cache --clear`, or"
-            " set DPICL_CACHE to another folder. Results are not touched."
-        ) from error
+        paths = sorted(path for path in folder.iterdir() if not path.is_dir()) if folder.exists() else []
+        found = {}
+        for path in paths:
+            with open(path, "rb", opener=regular) as file:
+                found[path] = _batches(file.read())
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    return found
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One output of the file. A damaged one is not sound, and says only its key and its size in bytes."""
-
-    key: bytes
-    model: str
-    task: str
-    kind: str
-    value: str
-    made: float | None
-    checksum: bytes
-    size: int
-    sound: bool
-
-    @property
-    def cells(self) -> tuple[Any, ...]:
-        return self.key, self.model, self.task, self.kind, self.value, self.made, self.checksum
+def _unusable(folder: Path, error: OSError) -> ResultError:
+    return ResultError(
+        f"The output cache {folder} cannot be read or written ({error.strerror}); remove it, or set DPICL_CACHE to"
+        " another folder. Results are not touched."
+    )
 
 
-def _row(key: Any, model: Any, task: Any, kind: Any, value: Any, made: Any, checksum: Any) -> _Row:
-    """A row from its cells, which damage may have given any type. Text comes as bytes."""
-    size = len(value) if isinstance(value, bytes) else 0
-    texts = (key, model, task, kind, value, checksum)
-    typed = isinstance(made, float) and all(isinstance(cell, bytes) for cell in texts)
-    if typed and checksum == _checksum(key, model, task, kind, value, made):
-        return _Row(key, model.decode(), task.decode(), kind.decode(), value.decode(), made, checksum, size, True)
-    return _Row(key, UNKNOWN, UNKNOWN, "damaged", "", None, b"", size, False)
+def _batches(content: bytes) -> list[_Batch | None]:
+    """What the lines hold; None for a damaged one."""
+    found: list[_Batch | None] = []
+    for line in filter(None, content.split(b"\n")):
+        checksum, _, text = line.partition(b" ")
+        try:
+            found.append(_Batch.model_validate_json(text) if checksum == _checksum(text) else None)
+        except ValidationError:
+            found.append(None)
+    return found
 
 
-def _rows(connection: sqlite3.Connection, keys: Sequence[bytes] | None = None) -> Iterator[_Row]:
-    """The rows of those keys (None: all)."""
-    where = "" if keys is None else f" WHERE key IN ({','.join('?' * len(keys))})"
-    found = connection.execute(f"SELECT key, model, task, kind, value, made, checksum FROM outputs{where}", keys or ())
-    return (_row(*cells) for cells in found)
+def _checksum(content: bytes) -> bytes:
+    """It finds damage, not forgery: there is no secret in it."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
 
 
-def _found(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[_Row]:
-    rows = list(_rows(connection, keys))
-    if not {row.key for row in rows} <= set(keys):
-        raise sqlite3.DatabaseError("its index is out of order")
-    return rows
+def _make_private(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
 
 
-def _sealed(key: bytes, model: str, task: str, kind: str, value: str) -> tuple[Any, ...]:
-    made = time.time()
-    texts = (model, task, kind, value)
-    return key, *texts, made, _checksum(key, *(text.encode() for text in texts), made)
-
-
-def _checksum(*cells: bytes | float) -> bytes:
-    """blake2b over the cells of a row, each with its length. It finds damage, not forgery: there is no secret in it."""
-    digest = hashlib.blake2b(digest_size=16)
-    for cell in cells:
-        content = struct.pack("<d", cell) if isinstance(cell, float) else cell
-        digest.update(struct.pack("<Q", len(content)) + content)
-    return digest.digest()
-
-
-def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> bool:
-    with connection:
-        connection.executemany(_INSERT, rows)
-    return True
-
-
-def _delete(connection: sqlite3.Connection, keys: Sequence[bytes]) -> bool:
-    with connection:
-        connection.executemany("DELETE FROM outputs WHERE key = ?", [(key,) for key in keys])
-    return True
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)

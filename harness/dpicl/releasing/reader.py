@@ -11,7 +11,7 @@ private, does not decide whether a failure of the model shows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -99,7 +99,7 @@ class SlotReader(Reader):
         names = [f"{query.id}/{i}" for i in range(1, count)]
         seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
         keys = [key_of(self._identity, "sample", prompt, self._limits, temperature, seed) for seed in seeds]
-        found = self._cache.get(keys)
+        found = self._kept(keys)
         missing = [i for i, key in enumerate(keys) if key not in found]
         if missing:
             asked = [self._model.encode(prompt)] * len(missing)
@@ -192,12 +192,12 @@ class SlotReader(Reader):
 
         own, made = keys(prompts), dict[bytes, Any]()
         asked = self._cache.asked
-        while len(found := self._cache.get(own.values()) | made) < len(set(own.values())):
+        while len(found := self._kept(own.values()) | made) < len(set(own.values())):
             if busy := asked & set(own.values()):
                 wait_until(partial(asked.isdisjoint, busy))
                 continue
             all_keys = own | keys(others())
-            there = self._cache.get(all_keys.values())
+            there = self._kept(all_keys.values())
             missing = {text: key for text, key in all_keys.items() if key not in there and key not in asked}
             asked |= set(missing.values())
             try:
@@ -206,6 +206,9 @@ class SlotReader(Reader):
             finally:
                 asked -= set(missing.values())
         return [found[own[prompt]] for prompt in prompts]
+
+    def _kept(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
+        return self._cache.get(self._model.identity.name, self._task.name, keys)
 
     def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
         self._cache.put(self._model.identity.name, self._task.name, kind, new)
@@ -220,7 +223,7 @@ def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str,
     embeddings = load_embeddings(name)
     identity = (READING_VERSION, embeddings.name, embeddings.sha256, embeddings.arithmetic)
     keys = {text: key_of("embedding", *identity, text) for text in texts}
-    found = cache.get(keys.values())
+    found = cache.get(model, task, keys.values())
     missing = [text for text, key in keys.items() if key not in found]
     if missing:
         new = {keys[t]: row for t, row in zip(missing, embeddings.encode_alone(missing).tolist(), strict=True)}

@@ -22,7 +22,7 @@ from dpicl.core.vocabulary import Query
 from dpicl.data.config import classes
 from dpicl.data.task import TASKS as TASKS
 from dpicl.data.task import Task, list_tasks, load_config
-from dpicl.evaluation.lm_eval_bridge import as_lm_eval_model
+from dpicl.evaluation.language_model_lm import LanguageModelLM
 from dpicl.evaluation.mechanism_lm import MechanismLM, ReleasingLM
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
@@ -180,7 +180,7 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
 
 def lm_of(run: MechanismRun) -> LM:
     texts = run.mechanism.releases_texts
-    lm: LM = DemonstrationLM(as_lm_eval_model(run.model), run.prefix) if texts else MechanismLM(run.respond)
+    lm: LM = DemonstrationLM(LanguageModelLM(run.model), run.prefix) if texts else MechanismLM(run.respond)
     lm.get_model_info = lambda: _info(run)  # lm-eval puts it into its results after the evaluation
     return lm
 

@@ -17,8 +17,9 @@ from dpicl.core.errors import DataError, DpiclError, ModelError, PromptTooLong
 from dpicl.core.plugins import Registered
 from dpicl.core.together import Exclusive
 from dpicl.core.vocabulary import ReleasedPrompt
-from dpicl.data.config import BY_EMBEDDING, load_config
+from dpicl.data.config import load_config
 from dpicl.data.task import Task
+from dpicl.data.task_file import BY_EMBEDDING
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import named_failure, skip_reason

@@ -7,9 +7,9 @@ import pytest
 
 from dpicl.core.errors import ModelError, PluginError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.data.config import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, higher_is_better
+from dpicl.data.config import higher_is_better
 from dpicl.data.task import TASKS, Task, load_config
-from dpicl.data.task_file import read_task_file
+from dpicl.data.task_file import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, read_task_file
 from dpicl.evaluation.contextual_calibration import log_losses
 from dpicl.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
 from dpicl.leaderboards.model.comparability import REFERENCE, differing

@@ -18,7 +18,8 @@ from dpicl.core.errors import ModelError
 from dpicl.core.together import together
 from dpicl.models import products, readers
 from dpicl.models.base import ModelIdentity
-from dpicl.models.reading import OUTPUT_SHAPES, PIECE
+from dpicl.models.pieces import PIECE
+from dpicl.models.reading import OUTPUT_SHAPES
 from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
 from tests.harness.models.test_transformers import TOLERANCE
 
@@ -214,7 +215,7 @@ def test_a_model_whose_texts_begin_with_bos_is_packed_too(tiny_folder: Path, mon
     for length in (640, 30):
         config = PACKED["llama"](max_position_embeddings=length)
         with monkeypatch.context() as patch:
-            patch.setattr("dpicl.models.transformers.leading_tokens", lambda tokenizer: [0])
+            patch.setattr("dpicl.models.tokenizers.leading_tokens", lambda tokenizer: [0])
             model = loaded(config, tiny_folder)
         assert isinstance(model, TransformersLM)
         assert model.lead_tokens == 1
@@ -266,36 +267,29 @@ def test_an_output_layer_that_rounds_otherwise_at_one_size_is_read_at_one_size(
     assert found.output == [64]
 
 
-def test_passes_that_round_otherwise_at_every_size_have_one(tiny: TransformersLM) -> None:
+def by_size(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Tensor:
+    return logits + 1e-6 * tokens * torch.arange(logits.shape[1])
+
+
+def by_place(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Tensor:
+    return logits + 1e-6 * wanted[:, None] * torch.arange(logits.shape[1])
+
+
+def leaking(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Tensor:
+    """Only NaN tells: finite neighbours add nothing."""
+    return logits + 0.0 * logits.roll(1, 0)
+
+
+@pytest.mark.parametrize(("change", "alone"), [(by_size, True), (by_place, False), (leaking, False)])
+def test_passes_that_move_a_row_are_noticed(change: Callable[..., Any], alone: bool, tiny: TransformersLM) -> None:
+    """Where only their size does, passes have one size."""
     forward = tiny._passes._forward
-    tiny._passes._forward = lambda tokens, *more: (
-        forward(tokens, *more) + 1e-6 * len(tokens) * torch.arange(tiny.vocab_size)
+    tiny._passes._forward = lambda tokens, positions, wanted: change(
+        forward(tokens, positions, wanted), len(tokens), wanted
     )
     found = readers.measure(tiny)
-    assert found.alone
-    assert found.body == [256]
-
-
-def test_rows_that_change_with_their_place_are_noticed(tiny: TransformersLM) -> None:
-    forward = tiny._passes._forward
-
-    def drifting(tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        return forward(tokens, positions, wanted) + 1e-6 * wanted[:, None] * torch.arange(tiny.vocab_size)
-
-    tiny._passes._forward = drifting
-    assert not readers.measure(tiny).alone
-
-
-def test_a_spoilt_row_that_leaks_into_its_neighbours_is_noticed(tiny: TransformersLM) -> None:
-    """Only NaN tells: finite neighbours add nothing."""
-    forward = tiny._passes._forward
-
-    def leaking(*arguments: torch.Tensor) -> torch.Tensor:
-        logits = forward(*arguments)
-        return logits + 0.0 * logits.roll(1, 0)
-
-    tiny._passes._forward = leaking
-    assert not readers.measure(tiny).alone
+    assert found.alone is alone
+    assert not alone or found.body == [256]
 
 
 def test_many_passes_read_one_layer_of_each_kind_at_least(tiny_folder: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from dpicl.models import attention
-from dpicl.models.key_values import KeyValues, Memory
-from dpicl.models.reading import Piece
+from dpicl.models.pieces import KeyValues, Memory, Piece, causal
 
 #: Tokens, keys, heads, groups, size of a head: short and long rows, odd numbers, one group, a group a head, and scores
 #: that are a product for each group.
@@ -28,7 +27,7 @@ def branching(count: int, length: int) -> torch.Tensor:
     seen = torch.rand(count, length, generator=torch.Generator().manual_seed(1)) < 0.5
     own = torch.arange(length - count, length)
     seen[torch.arange(count), own] = True
-    return seen & attention.causal(count, length, torch.device("cpu"))
+    return seen & causal(count, length, torch.device("cpu"))
 
 
 def attended(

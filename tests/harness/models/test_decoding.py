@@ -13,7 +13,7 @@ from dpicl import models
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.models.base import LanguageModel
 from dpicl.models.decoding import Writer
-from dpicl.models.key_values import KeyValues, Memory
+from dpicl.models.pieces import KeyValues, Memory
 from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 

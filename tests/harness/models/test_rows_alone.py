@@ -17,12 +17,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.row_independence import isas
 from dpicl import models
 from dpicl.core.errors import PromptTooLong
 from dpicl.core.together import together
 from dpicl.models import pass_shapes
 from dpicl.models.base import Prefix
-from dpicl.models.reading import PIECE, SHAPES, Reading, row_of
+from dpicl.models.pieces import PIECE, row_of
+from dpicl.models.reading import SHAPES, Reading
 from dpicl.models.transformers import TransformersLM
 from tests.examples import examples
 from tests.harness.models.tiny import save_tiny_llama, with_passes
@@ -122,7 +124,7 @@ def test_other_rows_change_no_bit(
     texts = st.one_of(
         st.sampled_from(TEXTS).map(lm.encode),
         st.text(max_size=30).map(lm.encode),
-        st.integers(0, 5).map(partial(long_row, length=LONG)),
+        st.sampled_from([PIECE, PIECE + 1, LONG, 2 * PIECE]).map(partial(long_row, 3)),
         st.integers(1, 40).map(partial(long_row, 7)),
     )
     rows = st.lists(texts.map(lambda own: [*begin, *own]), max_size=5)
@@ -135,17 +137,6 @@ def test_other_rows_change_no_bit(
         together_ = [*before, watched, *after]
         seeds = [seed if row == len(before) else row for row in range(len(together_))]
         assert same(way(model, together_, seeds, prefix)[len(before)], expected)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("pass_tokens", [256, 1024])
-@pytest.mark.parametrize("lengths", [(1,) * 40, (1, LONG, 2, LONG + 1, 300), (PIECE, PIECE + 1, 2 * PIECE, 7, 600)])
-def test_rows_of_many_lengths(
-    lm: TransformersLM, way: Callable[..., Any], pass_tokens: int, lengths: tuple[int, ...]
-) -> None:
-    model = with_passes(lm, pass_tokens)
-    model.eos_token_id = -1
-    assert_alone(way, model, [long_row(seed, length) for seed, length in enumerate(lengths)], None)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -340,31 +331,11 @@ def test_rows_of_the_embedded_model_are_read_alone(
 
 @pytest.mark.model
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")])
-def test_a_row_of_the_embedded_model_is_read_alone(name: str, dtype: str) -> None:
-    model = embedded(name, dtype)
-    rows = [model.encode(text) for text in TEXTS]
-    among = model.next_token_log_probs([*rows, long_row(3, 100)])
-    for row in (1, 4, 7):
-        assert torch.equal(model.next_token_log_probs([rows[row]])[0], among[row])
-
-
-#: What ONEDNN_MAX_CPU_ISA may be -> a set of instructions that the processor must have for it.
-ISAS = {
-    "AVX2": "avx2",
-    "AVX512_CORE": "avx512_f",
-    "AVX512_CORE_BF16": "avx512_bf16",
-    "AVX512_CORE_AMX": "amx_tile",
-}
-
-
-@pytest.mark.model
-@pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize("isa", [isa for isa, needed in ISAS.items() if torch.cpu.get_capabilities().get(needed)])
+@pytest.mark.parametrize("isa", isas())
 def test_rows_are_read_alone_by_the_kernels_of_other_processors(isa: str, threads: str) -> None:
-    """Tests of this file in a process where oneDNN uses no other instructions; nothing may be skipped there."""
-    chosen = "test_a_row_of_the_embedded_model or (embedded_model_are_read_alone and first_tokens)"
+    """A test of this file in a process where oneDNN uses no other instructions; nothing may be skipped there."""
+    chosen = "embedded_model_are_read_alone and first_tokens"
     command = [sys.executable, "-m", "pytest", "-q", "-m", "model", "-k", chosen, "-p", "no:cacheprovider", __file__]
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": isa, "OMP_NUM_THREADS": threads}
     made = subprocess.run(command, env=environment, capture_output=True, text=True)

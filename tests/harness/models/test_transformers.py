@@ -93,22 +93,6 @@ def test_decoder_equals_reading_again_at_every_token(
     torch.testing.assert_close(decoder.log_probs, expected(slow, prompts), atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.parametrize("pass_tokens", [64, 512])
-def test_prompts_are_read_along_a_text(tiny: TransformersLM, slow: SlowReader, pass_tokens: int) -> None:
-    tiny = with_passes(tiny, pass_tokens)
-    prompts, text = [*random_prompts([3, 90, 1], seed=1, shared=20), []], random_prompts([6], seed=5)[0]
-    prefix = tiny.prefix(prompts[0])
-    seen = tiny.log_probs_along(prompts, text, prefix)
-    assert len(seen) == len(text)
-    start = [tiny.tokenizer.bos_token_id]  # an empty prompt begins with it, and so does what follows
-    for at, rows in enumerate(seen):
-        asked = [[*(prompt or start), *text[:at]] for prompt in prompts]
-        torch.testing.assert_close(rows, tiny.next_token_log_probs(asked), atol=TOLERANCE, rtol=0)
-        torch.testing.assert_close(rows, expected(slow, asked), atol=TOLERANCE, rtol=0)
-    plain = super(TransformersLM, tiny).log_probs_along(prompts, text)
-    torch.testing.assert_close(torch.stack(seen), torch.stack(plain), atol=TOLERANCE, rtol=0)
-
-
 def test_decoder_reads_every_token_once(tiny: TransformersLM) -> None:
     decoder = tiny.decoder(random_prompts([10, 10, 10]))
     for _ in range(7):
@@ -219,7 +203,7 @@ def test_chat_prompt_without_template_is_an_error(tiny: TransformersLM) -> None:
 
 def test_bos_is_put_before_every_prompt_where_the_tokenizer_wants_it(tiny: TransformersLM, slow: SlowReader) -> None:
     bos = tiny.tokenizer.bos_token_id
-    tiny._lead = [bos]
+    tiny._tokens.lead = [bos]
     torch.testing.assert_close(
         tiny.next_token_log_probs([[7, 8], [bos, 7, 8], []]),
         expected(slow, [[bos, 7, 8], [bos, 7, 8], [bos]]),

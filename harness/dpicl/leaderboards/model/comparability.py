@@ -17,7 +17,7 @@ from operator import itemgetter
 from dpicl.attacks.results import AttackResult
 from dpicl.core.cell import Cell, Options
 from dpicl.core.vocabulary import RECORD_CENTRAL
-from dpicl.data.config import NOT_EVERYWHERE
+from dpicl.data.task_file import NOT_EVERYWHERE
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 

@@ -1,8 +1,7 @@
-"""PrefixCachedLM against lm-eval's own HFLM, on the same requests."""
+"""LanguageModelLM against lm-eval's own HFLM, on the same requests."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from dpicl.core.errors import PromptTooLong, UsageError
-from dpicl.evaluation.prefix_cached_lm import EncodedContext, PrefixCachedLM
+from dpicl.evaluation.language_model_lm import LanguageModelLM
 from dpicl.models.transformers import TransformersLM
 
 PREFIX = "Article: The team won the game.\nAnswer: Sports\n\n"
@@ -23,9 +22,9 @@ def request(kind: str, arguments: tuple[Any, ...], index: int, task: str = "t", 
 
 
 def loglikelihood_requests(prefix: str = PREFIX) -> list[Instance]:
-    """Every label after every query, queries taking turns; an empty context, and one that ends in spaces."""
+    """Every label after every query, queries taking turns; a context that ends in spaces."""
     pairs = [(f"{prefix}Article: {query}\nAnswer:", f" {label}") for label in LABELS for query in QUERIES]
-    pairs += [("", "Sports game"), (f"{prefix}Answer:  ", "World")]
+    pairs += [(f"{prefix}Answer:  ", "World")]
     return [request("loglikelihood", pair, i) for i, pair in enumerate(pairs)]
 
 
@@ -42,7 +41,7 @@ def reference(tiny: TransformersLM) -> HFLM:
 def test_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM) -> None:
     requests = loglikelihood_requests()
     assert_same_answers(
-        PrefixCachedLM(tiny).loglikelihood(requests), reference.loglikelihood(requests, disable_tqdm=True)
+        LanguageModelLM(tiny).loglikelihood(requests), reference.loglikelihood(requests, disable_tqdm=True)
     )
 
 
@@ -50,13 +49,13 @@ def test_tasks_with_other_prefixes_are_kept_apart(tiny: TransformersLM, referenc
     requests = loglikelihood_requests()
     for i, other in enumerate(loglikelihood_requests(prefix="Classify the news articles.\n\n")):
         requests.insert(2 * i, request("loglikelihood", other.args, i, task="other"))
-    ours = PrefixCachedLM(tiny).loglikelihood(requests)
+    ours = LanguageModelLM(tiny).loglikelihood(requests)
     assert_same_answers(ours, reference.loglikelihood(requests, disable_tqdm=True))
 
 
 def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
     requests = [r for r in loglikelihood_requests() if r.args[0].startswith(PREFIX)]
-    PrefixCachedLM(tiny).loglikelihood(requests)
+    LanguageModelLM(tiny).loglikelihood(requests)
     every_time = sum(len(tiny.encode(r.args[0])) for r in requests)
     assert tiny.usage.tokens_read < every_time / 5
 
@@ -67,68 +66,18 @@ def test_generated_texts_equal_those_of_lm_eval(tiny: TransformersLM, reference:
         request("generate_until", (f"{PREFIX}Article: {query}\nAnswer:", option), i)
         for i, (query, option) in enumerate((query, option) for query in QUERIES for option in options)
     ]
-    assert PrefixCachedLM(tiny).generate_until(requests) == reference.generate_until(requests, disable_tqdm=True)
-
-
-def test_rolling_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM) -> None:
-    requests = [request("loglikelihood_rolling", (text,), i) for i, text in enumerate(["The team won.", PREFIX * 5])]
-    ours = PrefixCachedLM(tiny).loglikelihood_rolling(requests, disable_tqdm=True)
-    assert ours == pytest.approx(reference.loglikelihood_rolling(requests, disable_tqdm=True), abs=1e-3)
-
-
-def test_works_alone_from_a_folder(tiny_folder: Path, reference: HFLM) -> None:
-    alone = PrefixCachedLM(str(tiny_folder), device="cpu", dtype="float32")
-    requests = loglikelihood_requests()
-    assert_same_answers(alone.loglikelihood(requests), reference.loglikelihood(requests, disable_tqdm=True))
-    assert alone.reader.identity.name == str(tiny_folder)
-
-
-def test_works_alone_on_a_model_of_transformers(tiny: TransformersLM, reference: HFLM) -> None:
-    alone = PrefixCachedLM(tiny.model, tokenizer=tiny.tokenizer, batch_size=4)
-    requests = loglikelihood_requests()
-    assert_same_answers(alone.loglikelihood(requests), reference.loglikelihood(requests, disable_tqdm=True))
-    assert alone.reader is not tiny
+    assert LanguageModelLM(tiny).generate_until(requests) == reference.generate_until(requests, disable_tqdm=True)
 
 
 def test_long_context_is_an_error_not_a_cut(tiny: TransformersLM) -> None:
     with pytest.raises(PromptTooLong):
-        PrefixCachedLM(tiny).loglikelihood([request("loglikelihood", (PREFIX * 30, " World"), 0)])
+        LanguageModelLM(tiny).loglikelihood([request("loglikelihood", (PREFIX * 30, " World"), 0)])
 
 
 def test_repeats_and_sampling_are_refused(tiny: TransformersLM) -> None:
-    model = PrefixCachedLM(tiny)
+    model = LanguageModelLM(tiny)
     with pytest.raises(UsageError, match="repeats"):
         model.loglikelihood([request("loglikelihood", ("a", "b"), 0, repeats=2)])
     for options in ({"do_sample": True}, {"temperature": 0.7}, {"num_beams": 2}):
         with pytest.raises(UsageError, match="greedy"):
             model.generate_until([request("generate_until", ("a", options), 0)])
-
-
-def test_several_processes_are_refused(tiny: TransformersLM) -> None:
-    model = PrefixCachedLM(tiny)
-    model._world_size = 2
-    with pytest.raises(UsageError, match="one process"):
-        model.loglikelihood(loglikelihood_requests())
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "short", PREFIX * 3, "a" * 300, PREFIX + "it' (12 " * 30, PREFIX * 3 + "é 🤖 日本" * 9, "<|im_end|>" * 40],
-)
-@pytest.mark.parametrize("ending", [" World", "s", ".", "\n", "7", "|>", "́", "  x", "<|im_end|>", ""])
-def test_a_continuation_is_encoded_as_within_the_whole_text(tiny: TransformersLM, text: str, ending: str) -> None:
-    model = PrefixCachedLM(tiny)
-    context = EncodedContext(text.rstrip(), model.tokenizer, model.tok_encode)
-    assert context.followed_by(ending) == model.tok_encode(text.rstrip() + ending)
-
-
-def test_the_beginning_of_a_long_context_is_encoded_once(tiny: TransformersLM) -> None:
-    encoded: list[str] = []
-
-    def encode(text: str) -> list[int]:
-        encoded.append(text)
-        return tiny.encode(text)
-
-    context = EncodedContext((PREFIX * 3).rstrip(), tiny.tokenizer, encode)
-    assert context.followed_by(" World") == tiny.encode((PREFIX * 3).rstrip() + " World")
-    assert len(encoded) == 1

@@ -1,0 +1,201 @@
+"""Rows in pieces: consecutive tokens that are read in one pass, the keys and values that they see, and how much memory
+those may take.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+import torch
+
+from dpicl.core.errors import UsageError
+from dpicl.models.tree import Tree
+
+#: The most tokens of a piece.
+PIECE = 256
+#: What keys and values may take where nothing says otherwise.
+GIGABYTES = 2.0
+
+
+@dataclass
+class Memory:
+    """What keys and values may take, in bytes, and what they take now. token: what one token takes."""
+
+    limit: int
+    token: int
+    held: int = 0
+
+
+def memory_limit() -> int:
+    """Bytes: $DPICL_MEMORY, in GB. Raises UsageError for what is no positive number."""
+    said = os.environ.get("DPICL_MEMORY", str(GIGABYTES))
+    try:
+        gigabytes = float(said)
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < float("inf"):
+        raise UsageError(f"DPICL_MEMORY is '{said}'; set it to the GB that keys and values may take, such as 4.")
+    return int(gigabytes * 1e9)
+
+
+class KeyValues:
+    """Keys and values of one row, layer by layer. room: for how many tokens there is a place."""
+
+    def __init__(self, memory: Memory, room: int) -> None:
+        self.room = room
+        self._memory, self._held = memory, 0
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __del__(self) -> None:
+        self._memory.held -= self._held
+
+    def hold(self, tokens: int) -> None:
+        """Notes that so many tokens have their place."""
+        size = tokens * self._memory.token
+        self._memory.held += size - self._held
+        self._held = size
+
+    def needs(self, tokens: int) -> int:
+        """Bytes that so many tokens take beyond what is held."""
+        return max(0, max(self.room, tokens) * self._memory.token - self._held)
+
+    def has(self, layer: int) -> bool:
+        """Whether something was placed in a layer."""
+        return layer in self._layers
+
+    def put(self, layer: int, begin: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Places [1, groups, n, d] behind the first ``begin`` tokens."""
+        end = begin + keys.shape[2]
+        old = self._layers.get(layer)
+        if old is None or old[0].shape[2] < end:
+            if end > self.room:
+                self.room = end + end // 2
+            new = tuple(each.new_empty(*each.shape[:2], self.room, each.shape[3]) for each in (keys, values))
+            for grown, before in zip(new, old or (), strict=False):
+                grown[:, :, :begin] = before[:, :, :begin]
+            self._layers[layer] = old = (new[0], new[1])
+        old[0][:, :, begin:end], old[1][:, :, begin:end] = keys, values
+
+    def upto(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those of the first ``end`` tokens, [1, groups, end, d] each."""
+        keys, values = self._layers[layer]
+        return keys[:, :, :end], values[:, :, :end]
+
+
+@dataclass
+class Piece:
+    """Consecutive tokens of one row, read in one pass.
+
+    begin: how many tokens of the row come before. past: whose keys and values those are. own: where the piece's are
+    kept, None where nobody needs them. seen_inside: bool[n, begin + n] for tokens of a tree, None for a plain row.
+    before: the positions of the row's first ``begin`` tokens, of which some may be branches.
+    wanted: the tokens after which log-probabilities are wanted; take: gets them, float32 [len(wanted), V].
+    """
+
+    tokens: Sequence[int]
+    positions: Sequence[int]
+    begin: int
+    past: KeyValues | None
+    own: KeyValues | None
+    before: Sequence[int]
+    seen_inside: torch.Tensor | None = None
+    wanted: Sequence[int] = ()
+    take: Callable[[torch.Tensor], None] = lambda log_probs: None
+    _masks: dict[int | None, tuple[torch.Tensor | None, int]] = field(default_factory=dict, repr=False)
+
+    @property
+    def end(self) -> int:
+        """How many tokens of the row are read after this piece."""
+        return self.begin + len(self.tokens)
+
+    def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Places the piece's keys and values [1, groups, n, d] in ``own``, behind those that it may see."""
+        assert self.own is not None
+        if self.begin and not self.own.has(layer):
+            assert self.past is not None
+            self.own.put(layer, 0, *self.past.upto(layer, self.begin))
+        self.own.put(layer, self.begin, keys, values)
+
+    def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n, after `keep`."""
+        if self.own is not None:
+            return self.own.upto(layer, self.end)
+        if self.begin == 0:
+            return keys, values
+        assert self.past is not None
+        before = self.past.upto(layer, self.begin)
+        return torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2)
+
+    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
+        """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
+
+        window: a token sees only those that are fewer than so many positions before it.
+        """
+        if window not in self._masks:
+            mask, width = self._mask(window)
+            self._masks[window] = (None if mask is None else mask.to(device)), width
+        return self._masks[window]
+
+    def _mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
+        count, length = len(self.tokens), self.end
+        if window is None or max(self.positions) < window:
+            return self.seen_inside, length
+        if self.seen_inside is None:
+            width = min(length, count + window - 1)
+            return _in_window(count, width, window), width
+        inside = torch.tensor([*self.before, *self.positions])
+        near = torch.tensor(list(self.positions))[:, None] - inside[None] < window
+        return self.seen_inside & near, length
+
+
+def row_of(
+    tokens: Sequence[int],
+    begin: int,
+    past: KeyValues | None,
+    own: KeyValues | None,
+    take: Callable[[Sequence[int], torch.Tensor], None],
+    tree: Tree | None = None,
+    wanted: Sequence[int] = (),
+) -> list[Piece]:
+    """The pieces of a row's next n >= 1 tokens, which stand behind the first ``begin`` ones.
+
+    tree: the last of these tokens are branches of a tree. wanted: after which of the n log-probabilities are wanted;
+    take: gets some of these, and float32 [<=n, V].
+    """
+    stem = len(tokens) - (len(tree.depths) if tree else 0)
+    positions = [begin + at for at in range(stem)]
+    if tree:
+        positions += [begin + stem - 1 + depth for depth in tree.depths]
+    pieces = []
+    for start in range(0, len(tokens), PIECE):
+        end = min(start + PIECE, len(tokens))
+        inside = [at for at in wanted if start <= at < end]
+        pieces.append(
+            Piece(
+                tokens[start:end],
+                positions[start:end],
+                begin + start,
+                past,
+                own,
+                range(begin + start) if not tree or start <= stem else [*range(begin), *positions[:start]],
+                tree.seen(begin, stem, start, end) if tree and end > stem else None,
+                [at - start for at in inside],
+                partial(take, inside),
+            )
+        )
+    return pieces
+
+
+@lru_cache(maxsize=64)
+def _in_window(count: int, width: int, window: int) -> torch.Tensor:
+    plain = causal(count, width, torch.device("cpu"))
+    return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
+
+
+@lru_cache(maxsize=256)
+def causal(count: int, length: int, device: torch.device) -> torch.Tensor:
+    """bool[count, length]: the last ``count`` of ``length`` tokens see all that come before them, and themselves."""
+    return torch.ones(count, length, dtype=torch.bool, device=device).tril(length - count)

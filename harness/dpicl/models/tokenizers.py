@@ -1,0 +1,95 @@
+"""A model's tokenizer, and how the prompts begin that it reads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from dpicl.core.errors import ModelError
+from dpicl.models.base import ChatPrompt, LanguageModel, Tokens
+
+
+class Tokenizer(ABC):
+    """lead: tokens that stand before every prompt (BOS); start: what an empty prompt is read as."""
+
+    vocab_size: int
+    eos_token_id: int
+    lead: list[int]
+    start: int
+
+    @abstractmethod
+    def encode(self, content: str) -> list[int]:
+        """Tokens of a text, without any that the tokenizer adds."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of tokens, special ones left out."""
+
+    @abstractmethod
+    def chat(self, prompt: ChatPrompt) -> str:
+        """The text of a chat turn. Raises ModelError without a chat template."""
+
+
+class TokenizedModel(LanguageModel):
+    """A language model with a tokenizer."""
+
+    _tokens: Tokenizer
+
+    def encode(self, prompt: str | ChatPrompt) -> list[int]:
+        """Tokens of a prompt; see LanguageModel. Raises ModelError for a ChatPrompt without a chat template."""
+        return self._tokens.encode(self._tokens.chat(prompt) if isinstance(prompt, ChatPrompt) else prompt)
+
+    def decode(self, tokens: Tokens) -> str:
+        """Text of tokens, special tokens left out."""
+        return self._tokens.decode([int(token) for token in tokens])
+
+    def _opened(self, prompt: Tokens, room: int = 0) -> list[int]:
+        """The tokens that are read for a prompt: with BOS where the model wants one, never empty.
+
+        Raises PromptTooLong when they and ``room`` more do not fit.
+        """
+        tokens, lead = [int(token) for token in prompt], self._tokens.lead
+        if tokens[: len(lead)] != lead:
+            tokens = [*lead, *tokens]
+        self._check_length(len(tokens) + max(room, self.answer_room))
+        return tokens or [self._tokens.start]
+
+
+class LibraryTokenizer(Tokenizer):
+    """A tokenizer of transformers with an EOS token. start: by default the BOS token, else EOS."""
+
+    def __init__(self, tokenizer: Any, start: int | None = None) -> None:
+        self.tokenizer = tokenizer
+        self.lead = leading_tokens(tokenizer)
+        self.vocab_size, self.eos_token_id = len(tokenizer), tokenizer.eos_token_id
+        self.start = next(t for t in (start, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
+
+    def encode(self, content: str) -> list[int]:
+        return list(self.tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def chat(self, prompt: ChatPrompt) -> str:
+        if not self.tokenizer.chat_template:
+            raise ModelError("The model has no chat template; use prompts of the style 'completion'.")
+        turns = [{"role": "user", "content": prompt.user}]
+        said = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return str(said) + prompt.assistant_prefix
+
+    def texts(self) -> dict[str, int]:
+        """Text of a token -> its id, where it stands for one alone."""
+        found: dict[str, int] = {}
+        twice: set[str] = set()
+        for token, shown in enumerate(self.tokenizer.batch_decode([[at] for at in range(self.vocab_size)])):
+            if shown in found:
+                twice.add(shown)
+            found[shown] = token
+        return {shown: token for shown, token in found.items() if shown not in twice and "\ufffd" not in shown}
+
+
+def leading_tokens(tokenizer: Any) -> list[int]:
+    """[BOS] for tokenizers that put it before every text, else []."""
+    tokens = tokenizer("a")["input_ids"]
+    return [tokens[0]] if tokens and tokens[0] == tokenizer.bos_token_id else []
