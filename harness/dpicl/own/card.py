@@ -100,6 +100,10 @@ def card(
 ) -> PrivacyCard:
     """manifest: from before the release."""
     privacy = privacy_of(mechanism, made, config)
+    of_notion = NOTIONS[mechanism.notion.name].said
+    not_covered = [f"{of_notion}."] if of_notion else []
+    if _up_to_rounding(made.bounds.notes):
+        not_covered.append("How the model rounds: the proof is about real numbers (see the notes).")
     return PrivacyCard(
         private=config.secure,
         warning=None if config.secure else SEEDED,
@@ -111,7 +115,7 @@ def card(
         noise=config.noise,
         privacy=CardPrivacy(**{**privacy.model_dump(), "notion": privacy.notion}),
         manifest=manifest.model_copy(update={"embedding": embedding_of(mechanism, None)}),
-        not_covered=[*_of_notion(mechanism), *_of_rounding(made), *_NOT_COVERED],
+        not_covered=[*not_covered, *_NOT_COVERED],
         created=now(),
         utility=utility,
     )
@@ -161,7 +165,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
             [(row["partition"] or "all", str(row["count"]), _json(row["event"])) for row in privacy["ledger"]],
         )
         or "Nothing: no private record was read.",
-        f"Accountants: {_code(_json(privacy['accountants']))}",
+        "Accountants: `{}`".format(_json(privacy["accountants"]).replace("`", "'")),
         *(f"- {_safe(note)}" for note in privacy["notes"]),
         "## Utility",
         _utility(content.get("utility")),
@@ -202,17 +206,6 @@ def _up_to_rounding(notes: Sequence[str]) -> bool:
     return any(note.startswith(UP_TO_ROUNDING.partition(":")[0]) for note in notes)
 
 
-def _of_notion(mechanism: Mechanism) -> list[str]:
-    said = NOTIONS[mechanism.notion.name].said
-    return [f"{said}."] if said else []
-
-
-def _of_rounding(made: Release) -> list[str]:
-    if not _up_to_rounding(made.bounds.notes):
-        return []
-    return ["How the model rounds: the proof is about real numbers (see the notes)."]
-
-
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown; '' for no rows."""
     if not rows:
@@ -234,10 +227,6 @@ def _json(value: Any) -> str:
     """As people read it: letters of any language as they are, what cannot be seen escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
-
-
-def _code(text: str) -> str:
-    return f"`{text.replace('`', chr(39))}`"
 
 
 def _safe(text: str) -> str:

@@ -279,11 +279,7 @@ def machine_key() -> bytes:
             raise ValueError(f"{path.name} is damaged; put a copy of it back")
         return bytes.fromhex(key)
     except (OSError, ValueError) as error:
-        raise _unusable(error) from error
-
-
-def _unusable(error: Exception) -> ResultError:
-    return ResultError(
-        f"Cannot use {private_folder()} ({error}); it must hold the budgets of private sets. Fix that: another"
-        " folder would begin another budget."
-    )
+        raise ResultError(
+            f"Cannot use {private_folder()} ({error}); it must hold the budgets of private sets. Fix that: another"
+            " folder would begin another budget."
+        ) from error
