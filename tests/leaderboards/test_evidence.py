@@ -151,9 +151,8 @@ def test_an_external_evaluation_stands_beside_ours_and_is_marked():
     built = board([*ends(), make_result("tang", 0.6)], [make_attack(audited=0.4)], [make_external(0.7)])
     audit = row_of(built, "tang").audit
     assert (audit.epsilon, [one.audited for one in audit.external]) == (0.4, [0.7])
-    text = render_terminal(built, attacks=True)
-    assert "shadow models" in text
-    assert "(external)" in text
+    shown = render_terminal(built, attacks=True, color=False).split()
+    assert {"shadow", "models", "(external)"} <= {*shown}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_terminal_shows_the_column_the_attack_and_the_command_where_there_is_non
     results = [*ends(), make_result("tang", 0.6), make_result("prism", 0.5, options={"style": "completion"})]
     text = render_terminal(board(results, [make_attack(audited=0.4567, measures=AUC)]), color=False, attacks=True)
     assert any(line.split()[:1] == ["tang"] and "0.456 sampled" in line for line in text.splitlines())
-    assert "0.61 [0.48, 0.73]" in text
+    assert {"0.61", "[0.48,"} <= {*text.split()} and "0.73]" in text
     (command,) = [line.strip() for line in text.splitlines() if "dpicl audit prism" in line]
     assert "--epsilon 1 " in command and "--option style=completion" in command
     assert "dpicl audit tang" not in text
