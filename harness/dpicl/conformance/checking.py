@@ -204,7 +204,8 @@ class CheckEvidence:
         base = list(bench.task.train)
         base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
         how = replace(self._conditions(number), records=base, **_dealt(number))
-        labels = bench.task.labels if bench.answers or not bench.task.partitioned else bench.shots
+        more = bench.task.labels if bench.answers or not bench.task.partitioned else ()
+        labels = list(dict.fromkeys((*bench.shots, *more)))
         label = labels[number % len(labels)] if labels else ""
         without, pairs = bench.run(how), []
         echoed = [query.text for query in bench.queries] if bench.answers else []
