@@ -32,6 +32,8 @@ _PYTHONS = ("__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethod
 #: Packages, and single modules, whose functions and classes a mechanism must leave as they are, besides the harness.
 _OTHER_PACKAGES = {*sys.stdlib_module_names, "numpy", "dp_accounting"}
 _OTHER_MODULES = ("torch", "scipy.special")
+#: Modules with hooks that libraries set and unset; there only what is the mechanism's own counts.
+_HOOKED = ("sys", "threading", "warnings")
 
 
 class Checkpoint:
@@ -71,7 +73,7 @@ class Checkpoint:
                 late = callable(value) and _is_python(home)  # Python imports some of its own names late
                 changed = name in self._imported and _is_python(name) and not (late or isinstance(value, ModuleType))
             else:
-                changed = callable(self._code[place]) and self._code[place] is not value
+                changed = callable(self._code[place]) and self._code[place] is not value and name not in _HOOKED
             if changed or home in self._modules:
                 return place
         return None

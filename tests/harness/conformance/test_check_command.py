@@ -40,7 +40,7 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
         (["voting", "--option", "slot=3"], "Unknown option of voting 'slot'"),
         (["voting", "--option", "tang.slots=3"], "Unknown mechanism 'tang'"),
         (["missing.py"], "missing.py is not there"),
-        (["voting", "--seed", "-1"], "whole number from 0"),
+        (["voting", "--seed", "-1"], "at least 0"),
     ],
 )
 def test_a_bad_use_is_one_sentence(words, sentence, capfd):

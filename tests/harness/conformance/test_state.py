@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import warnings
 import weakref
 from collections import deque
 from contextvars import ContextVar
@@ -85,6 +86,15 @@ def test_what_is_put_on_the_mechanism_or_on_the_model_is_seen_and_set_back(modul
     assert {"the mechanism's own attribute last", "the model's attribute last"} == checkpoint.read().keys() - before
     checkpoint.restore()
     assert checkpoint.read() == before
+
+
+def test_a_hook_that_libraries_set_is_no_finding_unless_it_is_the_mechanisms(module, monkeypatch):
+    checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
+    with warnings.catch_warnings(record=True):
+        assert checkpoint.replaced() is None
+    monkeypatch.setattr(module.counting, "__module__", module.__name__)
+    monkeypatch.setattr(warnings, "showwarning", module.counting)
+    assert checkpoint.replaced() == "warnings.showwarning"
 
 
 def test_code_of_others_that_is_replaced_is_named(module, monkeypatch):
