@@ -104,6 +104,7 @@ EFFORT = dict.fromkeys(
         "blank_after_a_length",
         "bound_of_one_at_some_noise_levels",
         "twice_for_many_commas",
+        "ballots_in_half_precision",
     ),
     FULL,
 )
@@ -117,7 +118,6 @@ SLOW = (
     "prompt_shows_the_previous_slot",
     "bound_of_one_at_high_epsilon",
     "public_answer_to_a_crowd",
-    "ballots_in_half_precision",
     "lengths_on_the_model",
     "counts_in_a_context_variable",
     "other_code_replaced",
