@@ -85,6 +85,7 @@ def parse(argv: Sequence[str]) -> commands.Call | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0, 1 when a check failed, 2 for a bad use, or for a plugin that fails where no
     cell of a run can end alone. A bug of ours shows its traceback."""
+    unheard = _fill_closed_streams()
     _show_warnings()
     _write_what_can_be()
     argv = commands.spoken(sys.argv[1:] if argv is None else argv, VERBS)
@@ -92,6 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         build()(prog_name="dpicl")
     running = COMMAND.set(tuple(argv))
     try:
+        if unheard:
+            raise OSError(errno.EBADF, "stdout is closed")
         with stopped_by_term(), required():
             called = parse(argv)
             code = 0 if called is None else called.run()
@@ -119,6 +122,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_USE
     finally:
         COMMAND.reset(running)
+
+
+def _fill_closed_streams() -> bool:
+    """Puts the null device where a stream is closed: else the next file that is opened gets its number, and what a
+    library prints. Whether stdout was closed."""
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        file = open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115 (stays open)
+        os.set_inheritable(file.fileno(), True)
+        setattr(sys, name, file)
+    return "stdout" in closed
 
 
 def _write_what_can_be() -> None:

@@ -53,7 +53,10 @@ def suite(tmp_path) -> Callable[..., Path]:
         (("--limit", "0"), ("--limit", "at least 1")),
         (("--workers", "2"), ("--workers", "--engine local")),
         (("--engine", "local", "--address", "a:1"), ("--address", "ray")),
-        (("extra",), ("unexpected", "extra")),
+        (("--limit", "9" * 5000), ("--limit", "fewer digits")),
+        (("--limit", "\udcff"), ("--limit", "must be a text in UTF-8")),
+        (("--plugin", "a\0b"), ("--plugin", "null character")),
+        (("extra",), ("Unexpected", "extra")),
         (("--plugin", "nowhere.py"), ("nowhere.py", "is not there")),
     ],
 )
@@ -184,7 +187,28 @@ def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(ru
 
 
 @pytest.mark.parametrize(
-    "words", [("calibrate", "{}"), ("run", "quick", "--task", "{}"), ("board", "{}"), ("submit", "{}"), ("check", "{}")]
+    ("text", "words"),
+    [
+        ("private-set: a\nprivate_set: b\n", ("line 2", "'private-set' is given twice")),
+        ("private_set: a\ntotal-epsilom: 1\n", ("line 2", "'total-epsilom'", "Did you mean 'total-epsilon'")),
+    ],
+)
+def test_a_file_of_parameters_with_a_key_that_is_unknown_or_stands_under_two_spellings(dpicl, tmp_path, text, words):
+    path = tmp_path / "parameters.yaml"
+    path.write_text(text)
+    refuse(dpicl("budget", "--config", path), "parameters.yaml", *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("calibrate", "{}"),
+        ("list", "tasks", "{}"),
+        ("run", "quick", "--task", "{}"),
+        ("board", "{}"),
+        ("submit", "{}"),
+        ("check", "{}"),
+    ],
 )
 def test_a_name_of_5000_characters_is_not_repeated_in_full(dpicl, words):
     name = "x y " * 1250

@@ -180,9 +180,10 @@ def test_records_that_cannot_be_read_are_found_once_before_the_first_cell(dpicl,
 # --- where the answer goes
 
 
-def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache):
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-m", "dpicl", "list", "suites"], stdout=full, stderr=subprocess.PIPE)
+@pytest.mark.parametrize("where", [">/dev/full", ">&-", "<&- >&-"])
+def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache, where):
+    command = ["sh", "-c", f'exec "$0" -m dpicl list suites {where}', sys.executable]
+    done = subprocess.run(command, stderr=subprocess.PIPE)
     assert done.returncode == 2
     assert done.stderr.startswith(b"dpicl: ") and done.stderr.count(b"\n") == 1
 

@@ -52,6 +52,8 @@ def each(check: Callable[[Any], Any], divided: bool = True, least: int = 0) -> F
 def _path(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value):
         raise ValueError(f"must be a path, not {value!r:.60}")
+    if "\0" in str(value):
+        raise ValueError(f"must be a path, which has no null character, not {value!r:.60}")
     return Path(value)
 
 

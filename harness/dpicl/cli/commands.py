@@ -19,7 +19,7 @@ import typer.core
 
 from dpicl.cli import output
 from dpicl.cli.apart import run_apart
-from dpicl.core.errors import UsageError, require_known, unknown
+from dpicl.core.errors import UsageError, unknown
 from dpicl.core.messages import capitalized, message
 
 if TYPE_CHECKING:
@@ -204,18 +204,20 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
         return {}
     from dpicl.core import strict_yaml
 
-    data = strict_yaml.read(Path(path)).data
-    if not isinstance(data, dict):
+    document = strict_yaml.read(Path(path))
+    if not isinstance(document.data, dict):
         raise UsageError(f"{path} must hold parameters of `dpicl {name}`, one a line, such as `epsilon: 1`.")
     shown = [each for each in known.values() if not each.flag.hidden]
     flags = {each.name if each.positional else each.written.removeprefix("--"): each for each in shown}
     found = {}
-    for key, value in data.items():
+    for key, value in document.data.items():
         word = str(key).replace("_", "-").lower()
-        require_known(f"parameter of `dpicl {name}` in {path}", [word], flags)
-        if value is not None:
-            found[flags[word].name] = value
-    return found
+        if word not in flags:
+            raise document.error((key,), str(unknown(f"parameter of `dpicl {name}`", word, flags)))
+        if flags[word].name in found:
+            raise document.error((key,), f"'{word}' is given twice; keep one.")
+        found[flags[word].name] = value
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def parse(program: Any, argv: Sequence[str], verbs: Verbs) -> Call | None:
@@ -230,6 +232,9 @@ def parse(program: Any, argv: Sequence[str], verbs: Verbs) -> Call | None:
     except typer.TyperException as error:
         _explain(error, argv)
     return found if isinstance(found, Call) else None
+
+
+_EXTRA = "Got unexpected extra argument(s) ("
 
 
 def _explain(error: typer.TyperException, argv: Sequence[str]) -> NoReturn:
@@ -248,6 +253,8 @@ def _explain(error: typer.TyperException, argv: Sequence[str]) -> NoReturn:
             ) from None
         raise unknown("flag", name, [*flags, "--help"]) from None
     said = error.format_message().rstrip(".").replace("Missing argument", "Missing")
+    if (extra := said.removeprefix(_EXTRA)) != said:
+        said = f"unexpected words '{extra.removesuffix(')')}'"  # in quotes they are cut where they are long
     raise UsageError(f"{capitalized(said)}; see `{path} --help`.") from None
 
 

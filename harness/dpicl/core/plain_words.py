@@ -17,7 +17,9 @@ _MUST = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
     **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "must be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "int_parsing_size": "must be a whole number with fewer digits",
     "string_type": "must be a text",
+    "string_unicode": "must be a text in UTF-8",
     "path_type": "must be a path",
     "string_pattern_mismatch": "has characters that do not belong here; use letters, digits and . _ + = -",
 }
