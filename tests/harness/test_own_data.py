@@ -127,6 +127,8 @@ FILES = {
     "a column twice": ("a.csv", f"text,text,label\n{SECRET},b,a\n", "two columns 'text'"),
     "ragged": ("a.csv", f"text,label\nx,b\n{SECRET},a,c\n{SECRET}\n", "line 3", "3 fields", "3–4"),
     "a mark that is never closed": ("a.csv", f'text,label\nx,b\n"{SECRET}\n\ny,b\n', "line 3", "quotation"),
+    "a long first line": ("a.csv", f"{SECRET * 1_200_000},label\nx,a\n", "first line", "limit"),
+    "ragged, with line breaks of old Macs": ("a.csv", f"text,label\rx,b\r{SECRET},a,c\r", "line 3", "3 fields"),
     "a long line": ("a.csv", f"text,label\n{SECRET * 1_200_000},a\n", "line 2", "limit"),
     "an object as text": ("a.jsonl", f'{{"text": {{"a": "{SECRET}"}}, "label": "a"}}', "line 1", "an object"),
     "NaN": ("a.jsonl", f'{{"text": "{SECRET}", "label": NaN}}', "line 1", "NaN"),

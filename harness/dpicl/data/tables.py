@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -201,9 +202,12 @@ def _csv(path: Path, text: str, columns: Sequence[str]) -> FileTable:
     """Every value is a text, as it stands there. The mark between columns is the one with which the first line has the
     wanted names, or most fields."""
     csv.field_size_limit(LONGEST_LINE)
-    head = text.partition("\n")[0]
+    head = re.split("[\r\n]", text, maxsplit=1)[0]
     marks = "\t" if path.suffix.lower() == ".tsv" else ",;\t|"
-    heads = {mark: [name.strip() for name in next(csv.reader([head], delimiter=mark), [])] for mark in marks}
+    try:
+        heads = {mark: [name.strip() for name in next(csv.reader([head], delimiter=mark), [])] for mark in marks}
+    except csv.Error as error:
+        raise DataError(f"{path}: the first line does not name columns ({error}).") from None
     mark, names = max(heads.items(), key=lambda own: (sum(name in own[1] for name in columns), len(own[1])))
     if head and not set(columns) <= set(names):
         raise lacks(path, columns, names)
