@@ -37,7 +37,7 @@ def test_rows_that_are_not_known_to_be_read_alone_are_proved_up_to_rounding(alon
     result = with_event(GAUSSIAN, dtype=dtype, queries=queries, batch_invariant=alone)
     assert up_to_rounding(result) is (alone is not True)
     assert group_of(result).up_to_rounding is (alone is not True)
-    assert value_of(result, "rows read alone") is (alone is True)
+    assert value_of(result, "batch invariance") is (alone is True)
 
 
 def test_ends_and_free_releases_are_not():

@@ -46,7 +46,7 @@ def test_the_first_screen_says_what_was_compared_and_what_is_best():
         "quick, version 1: SmolLM2-135M-Instruct",
         "synthetic records, 50 test records a task, 3 seeds; ε = 1, δ = 1e-05",
         "1 all tasks, by mean recovery m02 (63%) better than all 2 others –",
-        "Also at ε = 8",
+        "Also at ε = 8: --epsilon 8.",
     ):
         assert part in said
     (best,) = [line for line in text.splitlines() if line.split()[:1] == ["m02"]]

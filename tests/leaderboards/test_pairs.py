@@ -161,6 +161,8 @@ def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
     )
     answer = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place)
     assert answer.code == 0 and "inconclusive" in answer.out
+    heads = [line.split() for line in answer.out.splitlines() if line.startswith(" where ")]
+    assert any({"tang@2", "prism_short@2"} <= set(head) for head in heads) and not any("rows" in head for head in heads)
     document = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place, "--json").json
     assert document["rows"] == ["tang@2", "prism_short@2"]
     pair = document["pairs"][0]

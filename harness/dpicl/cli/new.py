@@ -18,12 +18,12 @@ from dpicl.data.config import list_tasks
 from dpicl.mechanism import registry
 from dpicl.scaffold import own_task, writing
 
-_SCALE = "--mechanism zero_shot --mechanism public_demonstrations --mechanism real_demonstrations"
+_SCALE = "zero_shot,public_demonstrations,real_demonstrations"
 #: What can be written -> the commands to try next. {file}: the file or folder, {name}: its name, {dir}: where it is.
 _NEXT = {
     "mechanism": (
         "dpicl check {file}",
-        f"dpicl run open --plugin {{file}} --mechanism {{name}} {_SCALE} --task agnews --epsilon 8 --seed 0",
+        f"dpicl run open --plugin {{file}} --mechanism {{name}},{_SCALE} --task agnews --epsilon 8 --seed 0",
         "dpicl board open --plugin {file}",
     ),
     "task": ("export DPICL_DATA={dir}", "dpicl run {suite} --plugin {file}", "dpicl board {suite} --plugin {file}"),
@@ -34,7 +34,7 @@ _NEXT = {
     ),
     "model": (
         "dpicl list models --plugin {file}",
-        f"dpicl run quick --plugin {{file}} --model {{name}} --task agnews {_SCALE}",
+        f"dpicl run quick --plugin {{file}} --model {{name}} --task agnews --mechanism {_SCALE}",
         "dpicl board quick --plugin {file} --model {name}",
     ),
     "suite": ("dpicl plan {file}", "dpicl run {file}", "dpicl board {file}"),

@@ -12,7 +12,7 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -136,7 +136,8 @@ def _convert(source: Path, target: Path, model: PackagedModel) -> None:
 def _read_once() -> Iterator[None]:
     """Inside, transformers parses the file once (not for the config, the weights and the tokenizer each), from a plain
     array (each of a million slices of a memmap makes another memmap), lists the names of tensors once (not for every
-    module), and has a matrix dequantised as a whole (not 16 rows at a time): the same bits in a sixth of the time."""
+    module), and has a matrix dequantised as a whole (not 16 rows at a time): the same bits in a sixth of the time,
+    and no progress bar."""
     import gguf
 
     class PlainReader(gguf.GGUFReader):
@@ -163,6 +164,7 @@ def _read_once() -> Iterator[None]:
         (gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
         (gguf, "dequantize", dequantize),
         (transformers_gguf, "load_gguf_checkpoint", checkpoint),
+        (transformers_gguf, "tqdm", partial(transformers_gguf.tqdm, disable=True)),
     ]
     before = [getattr(module, name) for module, name, _ in faster]
     try:

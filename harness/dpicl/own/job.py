@@ -96,7 +96,7 @@ class ReleaseJob:
         """
         if out is not None:
             try_places(Path(out))
-        tell(f"loading the records and {self.model}")
+        tell(f"loading the records and the model {self.model}")
         task = load_own(self.own, data, self.sizes, self.config.secure, public)
         model = models.load(self.model, dtype="float32" if self.config.secure else None)
         manifest = manifest_of(task, model, self.config.secure, self.given.registered.plugin_hash)

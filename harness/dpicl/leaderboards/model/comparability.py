@@ -63,7 +63,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
     "notion of privacy": lambda r: r.privacy.notion,
-    "rows read alone": lambda r: r.manifest.model.batch_invariant is True,
+    "batch invariance": lambda r: r.manifest.model.batch_invariant is True,
 }
 #: The same for conditions on the metric that is looked at.
 _OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
@@ -179,7 +179,7 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
         "plug-in file": subject.plugin,
         "task version": str(subject.task_version),
         "source of records": (subject.source, result.manifest.data.source),
-        "rows read alone": result.manifest.model.batch_invariant is True,
+        "batch invariance": result.manifest.model.batch_invariant is True,
         "model weights": weights(result),
         "δ": subject.delta,
         "accounting": result.privacy.mode,

@@ -80,7 +80,7 @@ def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list
     blocks: list[Block] = [*answer_blocks(section, level, max(most // 3, 2))]
     blocks.append(methods_table(section, [level], room=width(), most=most))
     if rest := [epsilon_text(one) for one in levels(section.tables) if one != level]:
-        blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon.", "quiet"))
+        blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon {rest[-1]}.", "quiet"))
     if others:
         names = names_text(dict.fromkeys(_model(one) for one in others))
         blocks.append(words(f"Apart, not compared with these: {names} (--full, --model).", "quiet"))

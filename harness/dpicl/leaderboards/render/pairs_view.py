@@ -58,6 +58,12 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
 def pairs_table(found: RowComparison) -> Table:
     """A line for the mean over tasks where there is one, then one a task."""
     several = len({pair.group for pair in found.pairs}) > 1
+    pairs = [*found.means, *found.pairs]
+    compared = {(full_name(pair.one), full_name(pair.other)) for pair in pairs}
+    first, second = compared.pop() if len(compared) == 1 else ("first", "second")
+
+    def rows(pair: RowPair[Any]) -> str | None:
+        return f"{full_name(pair.one)}, {full_name(pair.other)}" if compared else None
 
     def section(pair: RowPair[Any]) -> str | None:
         return f"{model_name(pair.group.model)}, {pair.group.source}" if several else None
@@ -72,10 +78,10 @@ def pairs_table(found: RowComparison) -> Table:
 
     columns = (
         Column("where", "where", where),
-        Column("rows", "rows", lambda pair: f"{full_name(pair.one)}, {full_name(pair.other)}"),
+        Column("rows", "rows", rows, optional=True),
         *difference_columns(lambda pair: (pair.found, full_name(pair.one), full_name(pair.other))),
-        Column("first", "first", of_task("one.score"), score_text),
-        Column("second", "second", of_task("other.score"), score_text),
+        Column("first", first, of_task("one.score"), score_text),
+        Column("second", second, of_task("other.score"), score_text),
         Column("seeds", "seeds", lambda pair: len(pair.seeds)),
         Column("documents", "records", of_task("where.documents")),
         Column("section", "model, records", section, wide=True, optional=True),
@@ -83,8 +89,9 @@ def pairs_table(found: RowComparison) -> Table:
     )
     fixed = {full_name(row) for pair in found.pairs for row in (pair.one, pair.other) if FIXED_DRAW in row.marks}
     notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
-    pairs = [*found.means, *found.pairs]
-    return make_table(f"{found.one} and {found.other}", columns, pairs, keep=2, notes=(*notes, _READING))
+    return make_table(
+        f"{found.one} and {found.other}", columns, pairs, keep=2 if compared else 1, notes=(*notes, _READING)
+    )
 
 
 def pairs_json(found: RowComparison) -> dict[str, Any]:
