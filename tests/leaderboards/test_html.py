@@ -78,8 +78,11 @@ def test_filters_offer_what_occurs():
 
 
 def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
-    words = row_words([*ends(), make_result("tang", 0.6, claimed=0.4)])
+    tang = make_result("tang", 0.6, claimed=0.4)
+    found = tang.privacy.model_copy(update={"accountants": {"prv": {"low": 0.99, "upper": 1.01}}})
+    words = row_words([*ends(), tang.model_copy(update={"privacy": found})])
     for part in (
+        "accountant: prv low 0.99, upper 1.01",
         "tang at ε = 1 on agnews",
         "a released text",
         "Poisson sample, rate 0.02, of [Gaussian noise, multiplier 0.75]",
@@ -88,7 +91,8 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
         "claimed ε 0.4",
         "15 s and 12,345 tokens read a seed, at most 1,500 MB",
         "quick/embedded/tang/agnews",
-        "dpicl run quick --task agnews --mechanism tang --model embedded --source synthetic --epsilon 1 --limit 20",
+        "dpicl run quick --task agnews --mechanism tang --model embedded --source synthetic --epsilon 1 --limit 20"
+        " --results again",
     ):
         assert part in words
     assert f"{make_result('tang', 0.6).cell_id}.json" in words

@@ -116,7 +116,10 @@ def methods_table(
     tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
     tables = tables or list(section.tables)
     methods = sorted(_methods(section, tables, epsilons), key=lambda method: method.place)
-    said = ["score and possible ranks (95%); *: no row that prompts a language model is better; controls last."]
+    if any(row.rank for table in tables for row in table.rows):
+        said = ["score and possible ranks (95%); *: no row that prompts a language model is better; controls last."]
+    else:
+        said = ["score; controls last."]
     columns = [_task_column(table) for table in tables]
     if room is not None:
         tables.sort(key=lambda table: not any(row.rank for row in table.rows))

@@ -226,7 +226,7 @@ def _ledger(row: Row) -> Iterator[Block]:
 
 
 def command(group: Group, row: Row) -> str:
-    """The command that reproduces a row. That of a submitted row runs the submitted code.
+    """The command that reproduces a row in a folder of its own. That of a submitted row runs the submitted code.
 
     Options from the command line are part of the label, as 'row+name=value' (see dpicl.plan.expand).
     """
@@ -242,6 +242,7 @@ def command(group: Group, row: Row) -> str:
     said += ["--task", cell.task, "--mechanism", label, "--model", cell.model, "--source", group.source]
     said += [] if row.is_baseline else ["--epsilon", f"{cell.epsilon:g}"]
     said += [] if cell.test_records is None else ["--limit", str(cell.test_records)]
+    said += ["--results", "again"]
     return shlex.join([*said, *(word for option in options for word in ("--option", option))])
 
 
@@ -269,10 +270,14 @@ def _metric(row: Row, name: str) -> str:
 
 
 def _said(value: Any) -> str:
-    """What an accountant said: a number, words, or what it did in several steps."""
+    """What an accountant said: a number, words, or several of them with their names."""
     if isinstance(value, float):
         return f"{value:.6g}"
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_said(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_said, value))
+    return str(value)
 
 
 def _sorted_ledger(result: Result) -> list[str]:
