@@ -58,12 +58,13 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
 def pairs_table(found: RowComparison) -> Table:
     """A line for the mean over tasks where there is one, then one a task."""
     several = len({pair.group for pair in found.pairs}) > 1
-    pairs = [*found.means, *found.pairs]
+    pairs: list[RowPair[Any]] = [*found.means, *found.pairs]
     compared = {(full_name(pair.one), full_name(pair.other)) for pair in pairs}
-    first, second = compared.pop() if len(compared) == 1 else ("first", "second")
+    heads = next(iter(compared)) if len(compared) == 1 else None  # two rows: their names, once
+    first, second = heads or ("first", "second")
 
     def rows(pair: RowPair[Any]) -> str | None:
-        return f"{full_name(pair.one)}, {full_name(pair.other)}" if compared else None
+        return None if heads else f"{full_name(pair.one)}, {full_name(pair.other)}"
 
     def section(pair: RowPair[Any]) -> str | None:
         return f"{model_name(pair.group.model)}, {pair.group.source}" if several else None
@@ -90,7 +91,7 @@ def pairs_table(found: RowComparison) -> Table:
     fixed = {full_name(row) for pair in found.pairs for row in (pair.one, pair.other) if FIXED_DRAW in row.marks}
     notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
     return make_table(
-        f"{found.one} and {found.other}", columns, pairs, keep=2 if compared else 1, notes=(*notes, _READING)
+        f"{found.one} and {found.other}", columns, pairs, keep=1 if heads else 2, notes=(*notes, _READING)
     )
 
 
