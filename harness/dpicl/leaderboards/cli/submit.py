@@ -112,6 +112,8 @@ def submit(
     """
     place = None if folder is None else Path(folder)
     if new:
+        if all or base or run_code or rerun or record:
+            raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
         return _new(place or Path(), new, known_suites(as_list(suite))[_FIRST_SUITE])
     if place is None and not all:
         raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
@@ -119,6 +121,10 @@ def submit(
         raise UsageError("There is nothing to record without a re-run; add --rerun N.")
     if record and not by:
         raise UsageError("A record says who ran the cells again; add --by NAME.")
+    if by and not record:
+        raise UsageError("--by says who made a record; add --record.")
+    if rerun_seed is not None and not rerun:
+        raise UsageError("--rerun-seed repeats the draw of a re-run; add --rerun N.")
     if markdown and "--json" in call.COMMAND.get():
         raise UsageError("Give either --json or --markdown, not both.")
     if base is not None and not Path(base).is_dir():
