@@ -16,7 +16,7 @@ IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
-.PHONY: setup leaderboard models site docs lock test test-fast test-one test-server test-cluster test-all check format clean
+.PHONY: setup leaderboard models site docs lock test test-data test-fast test-one test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 # What running needs. Tests and checks add theirs (DEV).
@@ -77,6 +77,11 @@ models: setup
 # Properties are tried on a quarter of their examples (tests/examples.py). Tests above 2 s are named at the end.
 test: $(DEV)
 	$(PYTEST) -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast
+
+# With DPICL_DATA: what reads a task's own records. All other tests name the synthetic ones.
+test-data: $(DEV)
+	$(PYTEST) -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast \
+		tests/harness/test_*.py tests/harness/attacks tests/tasks tests/mechanisms tests/faults tests/test_docs.py
 
 # What a change of the core, of privacy, of mechanisms, plans or boards breaks first; nothing here loads torch.
 test-fast: $(DEV)
