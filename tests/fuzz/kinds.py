@@ -30,7 +30,6 @@ from dpicl.leaderboards.gate.card import read_card, read_reproduced
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.own import budget
 from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, machine_key
@@ -46,6 +45,7 @@ from tests.fuzz.mutations import AGAIN, bytes_mutated, value_mutated
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
+from tests.leaderboards.shown import render_attacks, render_terminal
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"

@@ -12,11 +12,11 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page, pages
-from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
 from dpicl.plan.suite import load_suite
 from dpicl.program import main
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result, shipped_options, write_shipped
+from tests.leaderboards.shown import render_attacks, render_terminal
 from tests.leaderboards.site_factory import Page
 
 COUNTS = {"addresses released": 3, "of them in the baseline": 1}

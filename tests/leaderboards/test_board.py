@@ -11,9 +11,9 @@ from dpicl.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import PAIR, differing
 from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import submission
 
 DIFFERENT = {

@@ -20,10 +20,10 @@ from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
 from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json
-from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
+from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import Page
 
 SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 60))]

@@ -18,10 +18,10 @@ from dpicl.leaderboards.compare.verdicts import compare
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
-from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.results.schema import Documents, Score, from_text, to_text
 from tests.leaderboards.factory import ends, make_result, turned
 from tests.leaderboards.random_boards import random_results
+from tests.leaderboards.shown import render_terminal
 
 TASK_FILE = """
 task: dpicl_errors

@@ -5,9 +5,9 @@ import pytest
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external, rule
 from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.shown import render_terminal
 
 OTHER = {
     "task version": {"task_version": 2},

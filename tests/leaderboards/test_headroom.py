@@ -7,9 +7,9 @@ import pytest
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
-from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.results.schema import Documents
 from tests.leaderboards.factory import make_result
+from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import Page
 
 METRIC = "acc_calibrated"

@@ -15,9 +15,9 @@ from dpicl.leaderboards.model.marks import FIXED_DRAW, NOT_CHECKED, ROUNDING, ch
 from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
-from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.results.schema import Manifest, Result, from_text
 from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import Page
 
 GAUSSIAN = {"event": "gaussian", "noise_multiplier": 2.0}

@@ -7,9 +7,9 @@ import pytest
 from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.render.columns import row_columns
 from dpicl.leaderboards.render.html import pages, suites_page
-from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.tables.document import make_table, to_markdown
 from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import HOSTILE, Page
 
 SEEDS = 3

@@ -9,9 +9,9 @@ import pytest
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
-from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.gate.conftest import World, first_world, world  # noqa: F401
+from tests.leaderboards.shown import render_terminal
 
 
 def submitted(**more) -> Submission:

@@ -7,9 +7,10 @@ import pytest
 from dpicl.core.messages import capitalized
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render import html, terminal, track_view
+from dpicl.leaderboards.render import html, track_view
 from dpicl.tables.console import to_text
 from tests.leaderboards.factory import ends, make_result, write_shipped
+from tests.leaderboards.shown import render_terminal
 from tests.leaderboards.site_factory import Page
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -35,7 +36,7 @@ def texts(board):
     files = html.pages(board) | {"suites": html.suites_page({"quick": board}, [])}
     pages = {name: Page(text) for name, text in files.items() if not name.endswith((".csv", ".json"))}
     words = {name: " ".join([page.words, *page.scripts]) for name, page in pages.items()}
-    return {"terminal": " ".join(terminal.render_terminal(board, color=False).split()), **words}
+    return {"terminal": " ".join(render_terminal(board, color=False).split()), **words}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -32,11 +32,9 @@ from dpicl.releasing.release import calibrate_mechanism, declare
 
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
-DEALS: Final[tuple[str, ...]] = get_args(Deal)
 #: What is asked: the row's own queries, or again and again the one of them that moves the releases most, as an
 #: adversary may who chooses the queries.
 Asked = Literal["own", "chosen"]
-ASKED: Final[tuple[str, ...]] = get_args(Asked)
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
 _TRIAL: Final = 8
 #: Canaries of demonstrations that are tried where each costs two whole releases.

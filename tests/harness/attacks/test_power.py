@@ -17,9 +17,9 @@ from dpicl.data.task import Task
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page
-from dpicl.leaderboards.render.terminal import render_attacks
 from dpicl.run.workbench import Workbench
 from tests.leaderboards.attack_factory import make_attack
+from tests.leaderboards.shown import render_attacks
 
 CHANCE = Estimate(value=0.54, low=0.43, high=0.65)
 CLEAR = Estimate(value=0.88, low=0.7, high=0.97)

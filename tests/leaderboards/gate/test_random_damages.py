@@ -23,11 +23,11 @@ from dpicl.leaderboards.gate.report import ending, findings_text, markdown
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
-from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.results.store import Store
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.mutations import AGAIN, bytes_mutated
 from tests.leaderboards.gate.conftest import World
+from tests.leaderboards.shown import render_terminal
 
 NAMES = ["\x1b[31m.json", "a\nb.json", "\udcff.json", "x" * 250, "con.json", "a:b.json", "..json", "é.json", "A" * 60]
 ENTRIES = [*NAMES, ".git", "HEAD", "objects", "refs", "x.py", "x.json", "README.md", ".locks"]
