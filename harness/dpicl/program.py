@@ -32,7 +32,6 @@ _VERBS = """
 run | boards.run | run what is missing of a suite
 plan | cli.plan | show what `run` would do: cells, which of them are done, what the rest costs
 tune | cli.tune | choose the options that papers tuned, for all rows of a suite by one protocol, into SUITE.tuned.yaml
-slurm | cli.slurm | print a script for sbatch that runs a suite as a job array, a part of it (`run --shard`) in each job
 board | boards.board | show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' every attack and audit
 plot | boards.plot | draw privacy against utility for a paper: a panel for each task, a line for each mechanism
 compare | boards.compare | two rows of a board: which is better and how sure; two result folders: a gate for regressions
@@ -50,7 +49,7 @@ audit | cli.audit | a lower bound on the epsilon of a mechanism, from runs with 
 check | cli.check | test a mechanism for the usual privacy bugs
 new | cli.new | write a working example to start from: a mechanism, a task, an attack, a model or a suite
 lm-eval | cli.lm_eval | run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's
-ginc | cli.ginc | train the model of the task ginc, or measure how it learns from demonstrations
+ginc | cli.ginc | train the model of the task ginc
 cache | cli.cache | list or clear collected model outputs (derived from private records)
 data | cli.data | count records, labels, lengths, repeats and errors of a task or of a file, before anything runs
 doctor | cli.doctor | show what is installed and what is missing
@@ -88,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     unheard = _fill_closed_streams()
     _show_warnings()
     _write_what_can_be()
-    argv = commands.spoken(sys.argv[1:] if argv is None else argv, VERBS)
+    argv = commands.spoken(sys.argv[1:] if argv is None else argv)
     if "_DPICL_COMPLETE" in os.environ:  # a shell asks for completions
         build()(prog_name="dpicl")
     running = COMMAND.set(tuple(argv))

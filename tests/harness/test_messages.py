@@ -93,6 +93,9 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
+        (("--", "run"), "Unknown command '--'"),
+        (("help", "rum"), "Did you mean 'run'"),
+        (("publish", "wandbb"), "Did you mean 'publish wandb'"),
         (("plan", "tests"), "is a folder"),
         (("plan", "quick", "--results", "pyproject.toml"), "is a file"),
         (("--noise", "3"), "dpicl COMMAND --help"),
@@ -107,7 +110,7 @@ def test_a_refusal_says_what_to_do(dpicl, words, hint):
     refuse(dpicl(*words), hint)
 
 
-@pytest.mark.parametrize("words", [("help",), ("help", "run"), ("-V",), ("version",)])
+@pytest.mark.parametrize("words", [("help",), ("help", "run"), ("help", "publish", "wandb"), ("-V",), ("version",)])
 def test_help_and_version_by_other_names(dpicl, words):
     answer = dpicl(*words)
     assert answer.code == 0 and answer.out.startswith("Usage: dpicl" if words[0] == "help" else "dpicl ")
@@ -200,10 +203,3 @@ def test_every_mechanism_says_what_it_does(dpicl):
     found = listed(dpicl, "mechanisms")
     assert all(20 < len(row["does"]) < 120 for row in found.values())
     assert "options" in found["tang"] and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]
-
-
-@pytest.mark.parametrize(("old", "new"), [("--asked=chosen", "--queries"), ("--deal=sampled", "--other-records")])
-def test_a_former_name_of_a_flag_is_taken_with_a_note(dpicl, old, new):
-    answer = dpicl("audit", "tang", "--task", "agnews", "--epsilon", "1", old)
-    assert answer.code == 2 and f"{old.split('=')[0]} is now called {new}" in answer.err
-    assert f"{new} goes with --exact" in answer.err

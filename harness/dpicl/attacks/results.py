@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
-from dpicl.results.schema import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
+from dpicl.results.schema import Cost, Free, Manifest, Moment, Part, Privacy, read_part
 
 ATTACK_SCHEMA: Final = 1
 #: Name of exact audits among attacks (`dpicl.attacks.exact_audit`).
@@ -188,11 +188,6 @@ class External(Part):
     code: Short = ""
     date: date
     note: Short = ""
-
-
-def to_text(result: AttackResult) -> str:
-    """The content of a file."""
-    return lines(json.loads(result.model_dump_json())) + "\n"
 
 
 def attack_from_text(text: str) -> AttackResult:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dpicl.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text, to_text
+from dpicl.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text
 from dpicl.core.errors import UsageError
 from dpicl.core.files import write_whole
 from dpicl.core.paths import slug
 from dpicl.data.task import Task
+from dpicl.results.schema import to_text
 from dpicl.results.store import QUARANTINE, Damaged, Store, read_file, readable
 
 ATTACKS = "attacks"

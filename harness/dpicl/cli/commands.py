@@ -19,8 +19,8 @@ import typer.core
 
 from dpicl.cli import output
 from dpicl.cli.apart import run_apart
-from dpicl.core.errors import UsageError, unknown
-from dpicl.core.messages import capitalized, message
+from dpicl.core.errors import UsageError, require_known, unknown
+from dpicl.core.messages import capitalized
 
 if TYPE_CHECKING:
     from dpicl.api.verbs import Parameter, Verb
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 Verbs = Mapping[str, tuple[str, str]]
 JSON = "one JSON document on stdout, messages on stderr"
 CONFIG = "YAML file with parameters, by the names of their flags; flags that are given win"
-#: (command, former name of a flag) -> its name; taken for one more release.
-_RENAMED = {
-    ("run", "--again"): "--rerun-stale",
-    ("audit", "--deal"): "--other-records",
-    ("audit", "--asked"): "--queries",
-}
 
 
 @dataclass(frozen=True)
@@ -225,8 +219,11 @@ def parse(program: Any, argv: Sequence[str], verbs: Verbs) -> Call | None:
     firsts = list(dict.fromkeys(name.partition(" ")[0] for name in verbs))
     if not argv:
         raise UsageError("A command is missing; see `dpicl --help`.")
-    if not argv[0].startswith("-") and argv[0] not in firsts:
+    if argv[0] == "--" or (not argv[0].startswith("-") and argv[0] not in firsts):
         raise unknown("command", argv[0], firsts)
+    in_group = [name for name in verbs if name.startswith(f"{argv[0]} ")]
+    if in_group and argv[1:] and not argv[1].startswith("-"):
+        require_known("command", [" ".join(argv[:2])], in_group)
     try:
         found = program.main(args=list(argv), prog_name="dpicl", standalone_mode=False)
     except typer.TyperException as error:
@@ -258,20 +255,9 @@ def _explain(error: typer.TyperException, argv: Sequence[str]) -> NoReturn:
     raise UsageError(f"{capitalized(said)}; see `{path} --help`.") from None
 
 
-def spoken(argv: Sequence[str], verbs: Verbs) -> list[str]:
-    """The command line with `help` and `version` as flags, and flags by their present names."""
+def spoken(argv: Sequence[str]) -> list[str]:
+    """The command line with `help` and `version` as flags."""
     words = list(argv)
     if words[:1] == ["help"]:
-        return [*words[1:2], "--help"] if words[1:2] and words[1] in verbs else ["--help"]
-    if words[:1] in (["-V"], ["-v"], ["version"]):
-        return ["--version"]
-    return [_renamed(word, words[0]) for word in words]
-
-
-def _renamed(word: str, command: str) -> str:
-    """A word of the command line with the present name of a flag that had another one, which is said on stderr."""
-    flag, equals, value = word.partition("=")
-    if not (name := _RENAMED.get((command, flag))):
-        return word
-    message(f"dpicl: {flag} is now called {name}; the old name will go in the next release.")
-    return name + equals + value
+        return [*words[1:], "--help"]
+    return ["--version"] if words[:1] in (["-V"], ["-v"], ["version"]) else words

@@ -18,6 +18,7 @@ from typing import Any
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, PluginError, UsageError, one_line
+from dpicl.core.extras import required
 from dpicl.core.interrupts import undisturbed
 from dpicl.core.messages import count
 from dpicl.core.plugins import version_of
@@ -137,10 +138,8 @@ def connected(address: str | None) -> Iterator[Any]:
 def import_ray() -> Any:
     """Raises UsageError where Ray is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
-    try:
+    with required():
         import ray
-    except ModuleNotFoundError:
-        raise UsageError("Ray is not installed; run `pip install 'dpicl-bench[ray]'` or use --engine local.") from None
     return ray
 
 

@@ -35,7 +35,7 @@ from dpicl.releasing.execution import ALL_RECORDS, answer_from
 from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import Release
-from dpicl.results.schema import Part, lines, read_part
+from dpicl.results.schema import Part, read_part, to_text
 from dpicl.run.pipeline import embedding_of
 
 SCHEMA_VERSION = 1
@@ -103,7 +103,7 @@ def state_text(mechanism: Mechanism, made: Release, card: PrivacyCard, own: OwnR
         )
     state = {name: Array.of(array) for name, array in made.state.items()}
     file = StateFile(task=own.task, text_is=own.text_is, seed=seed, card=card, state=state)
-    return lines(file.model_dump(mode="json")) + "\n"
+    return to_text(file)
 
 
 def require_readable(mechanism: Mechanism, text: str) -> None:

@@ -15,6 +15,7 @@ Others are in files of their own: top_k, cluster_tree, vote_histogram and limite
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -232,8 +233,28 @@ def _steps(rows: np.ndarray, step: float) -> np.ndarray:
     return np.trunc(rows / step)
 
 
+class RangeChoice(ABC):
+    """A choice by Gumbel noise of a ``temperature`` on scores."""
+
+    temperature: float
+
+    @property
+    @abstractmethod
+    def width(self) -> float:
+        """The range of the moves of all scores when one record is added or removed, at most."""
+
+    @property
+    def range_epsilon(self) -> float:
+        """epsilon' of one draw; infinite at temperature 0."""
+        return self.width / self.temperature if self.temperature > 0 else math.inf
+
+    @property
+    def event(self) -> dp.DpEvent:
+        return bounded_range_choice(self.range_epsilon)
+
+
 @dataclass(frozen=True)
-class BoundedRangeChoice:
+class BoundedRangeChoice(RangeChoice):
     """A draw from softmax(score / temperature): the exponential mechanism on averaged, clipped scores.
 
     score = weight * (1/divisor) * sum of clip_c(private rows) + (1 - weight) * clip_c(public row). One more record adds
@@ -248,18 +269,8 @@ class BoundedRangeChoice:
     weight: float = 0.5
 
     @property
-    def range_epsilon(self) -> float:
-        """epsilon' of one draw; infinite at temperature 0."""
-        return self.width / self.temperature if self.temperature > 0 else math.inf
-
-    @property
     def width(self) -> float:
-        """The range of the moves of all scores when one record is added or removed."""
         return 2 * self.weight * self.clip / self.divisor
-
-    @property
-    def event(self) -> dp.DpEvent:
-        return bounded_range_choice(self.range_epsilon)
 
     def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> int:
         """Index in [0, V); rows is [B, V], one a slot (B may be 0), public is [V].
@@ -293,7 +304,7 @@ class DifferenceChoice(BoundedRangeChoice):
 
 
 @dataclass(frozen=True)
-class ProductChoice:
+class ProductChoice(RangeChoice):
     """A draw from softmax(sum of rows / temperature), where a row holds log-probabilities, -c at least.
 
     A row lies in [-c, 0]^K, so all scores move by a vector of range at most c when one record adds a row
@@ -305,18 +316,8 @@ class ProductChoice:
     own_slots: bool = False
 
     @property
-    def range_epsilon(self) -> float:
-        """epsilon' of one draw; infinite at temperature 0."""
-        return self.width / self.temperature if self.temperature > 0 else math.inf
-
-    @property
     def width(self) -> float:
-        """The range of the moves of all scores when one record is added or removed."""
         return (1 if self.own_slots else 2) * self.clip
-
-    @property
-    def event(self) -> dp.DpEvent:
-        return bounded_range_choice(self.range_epsilon)
 
     def choose(self, rows: np.ndarray, sample: Sample) -> int:
         """Index in [0, K); rows is [M, K], one a slot.

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.privacy.events import bounded_range_choice
-from dpicl.privacy.primitives import check_slots
+from dpicl.privacy.primitives import RangeChoice, check_slots
 from dpicl.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)
-class NoisyTopK:
+class NoisyTopK(RangeChoice):
     """The ``count`` words with the largest noisy counts, in order.
 
     Rows hold 0 or 1 for each of K public words. One record replaces one slot's row: every count moves by at most 1,
@@ -31,13 +30,7 @@ class NoisyTopK:
 
     @property
     def width(self) -> float:
-        """The range of the moves of all counts when one record is added or removed, at most."""
         return 1.0 if self.own_slots else 2.0
-
-    @property
-    def range_epsilon(self) -> float:
-        """epsilon' of one draw; infinite at temperature 0."""
-        return self.width / self.temperature if self.temperature > 0 else math.inf
 
     @property
     def event(self) -> dp.DpEvent:

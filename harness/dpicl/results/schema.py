@@ -381,9 +381,9 @@ class Result(Part):
             raise ValueError("it has two answers for one test record")
 
 
-def to_text(result: Result) -> str:
-    """The content of a result file: a line a field, and a line a list of numbers or ids."""
-    return lines(json.loads(result.model_dump_json())) + "\n"
+def to_text(content: Part) -> str:
+    """The content of a file: a line a field, and a line a list of numbers or ids."""
+    return lines(json.loads(content.model_dump_json())) + "\n"
 
 
 def lines(value: Any, margin: str = "") -> str:

@@ -14,7 +14,7 @@ from dpicl.attacks.audit import AuditJob, audit, check
 from dpicl.attacks.audit_runs import AnswerRuns
 from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
 from dpicl.attacks.canaries import FAR_TEXTS, asked_canary, held_out
-from dpicl.attacks.results import attack_from_text, to_text
+from dpicl.attacks.results import attack_from_text
 from dpicl.cli.audit import failure
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import SeededNoise, streams
@@ -31,6 +31,7 @@ from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.output_cache import OutputCache
+from dpicl.results.schema import to_text
 from tests.harness.parrot import Parrot
 from tests.samples import contents
 

@@ -14,10 +14,11 @@ from scipy.optimize import brentq
 from dpicl import audit
 from dpicl.api.tables import failure
 from dpicl.attacks.exact_groups import _weights
-from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text, to_text
+from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text
 from dpicl.attacks.trade_offs import epsilon_of_mu
 from dpicl.core.errors import UsageError
 from dpicl.privacy.primitives import GaussianSum, project_sub_simplex
+from dpicl.results.schema import to_text
 from tests.harness.parrot import Parrot
 
 #: Mechanism -> task, and options that a test can afford.

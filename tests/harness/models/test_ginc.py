@@ -148,12 +148,6 @@ def test_the_sizes_of_the_paper_are_prepared_by_a_command(empty_cache: Path, cap
     assert models.load("ginc:4", device="cpu").identity.name == "ginc:4"
 
 
-def test_shots_measures_every_number_of_demonstrations(empty_cache: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("dpicl.cli.ginc.SHOTS", (0, 1))
-    assert main(["ginc", "shots", "--draws", "2", "--test-records", "5", "--json", "--device", "cpu"]) == 0
-    assert [row["shots"] for row in json.loads(capsys.readouterr().out)] == [0, 1]
-
-
 def suite(**changes: object) -> Suite:
     settings = {"name": "s", "version": 1, "models": ["embedded"], "seeds": [0], "epsilons": [1]}
     return Suite.model_validate({**settings, "tasks": ["trec", "ginc"], "mechanisms": [{"name": "tang"}], **changes})
