@@ -65,13 +65,13 @@ def pool(monkeypatch, tmp_path):
 
 
 def start(pool: Processes, *items: str) -> list[WorkerSlot]:
-    return [pool.submit([SimpleNamespace(model=item)]) for item in items]
+    return [pool.submit(SimpleNamespace(model=item)) for item in items]
 
 
 def answer(pool: Processes, slot: WorkerSlot) -> Any:
     while slot not in pool.wait([slot]):
         pass
-    return pool.outcomes(slot)[1][0]
+    return pool.outcome(slot)[1]
 
 
 def test_a_worker_goes_on_to_the_next_cell_of_its_model_and_hears_no_ctrl_c(pool):
@@ -134,40 +134,39 @@ def test_the_largest_worker_is_stopped_where_memory_is_short(pool, monkeypatch, 
 class Deadly:
     """A pool whose jobs are lost as often as ``deaths`` says: by the seed of a cell."""
 
-    def __init__(self, deaths: dict[int, int], portion: int) -> None:
-        self.size, self.portion, self.deaths, self.jobs = 1, portion, deaths, list[list[int]]()
+    def __init__(self, deaths: dict[int, int]) -> None:
+        self.size, self.deaths, self.jobs = 1, deaths, list[int]()
 
-    def submit(self, cells):
-        self.jobs.append([cell.seed for cell in cells])
-        self.cells = cells
+    def submit(self, cell):
+        self.cell = cell
+        self.jobs.append(cell.seed)
         return len(self.jobs)
 
     def wait(self, jobs):
         return list(jobs)
 
-    def outcomes(self, job):
-        for cell in self.cells:
-            if self.deaths.get(cell.seed):
-                self.deaths[cell.seed] -= 1
-                raise WorkerLost("was killed")
-        return "", [Outcome(Done(cell, "done"), make_result(seed=cell.seed)) for cell in self.cells]
+    def outcome(self, job):
+        seed = self.cell.seed
+        if self.deaths.get(seed):
+            self.deaths[seed] -= 1
+            raise WorkerLost("was killed")
+        return "", Outcome(Done(self.cell, "done"), make_result(seed=seed))
 
     def close(self):
         pass
 
 
-def test_cells_of_a_lost_worker_are_tried_again_alone_and_given_up_at_last(tmp_path, monkeypatch):
+def test_the_cell_of_a_lost_worker_is_tried_again_after_all_others_and_given_up_at_last(tmp_path, monkeypatch):
     monkeypatch.setattr(Fingerprints, "difference", lambda self, result: "")
     Store(tmp_path, "quick").prepare()
-    cells = [make_result(seed=seed).cell for seed in range(16)]
-    pool, events = Deadly({1: 2, 3: 99}, portion=4), list[Done]()
+    cells = [make_result(seed=seed).cell for seed in range(4)]
+    pool, events = Deadly({1: 2, 3: 99}), list[Done]()
     job = Job(SuiteReference(name="quick", version=1, hash=""), tmp_path)
     Dispatcher(pool, cells, job, events.append, False).run()
-    assert pool.jobs[:4] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
-    assert [pool.jobs.count([seed]) for seed in range(4)] == [1, 2, 1, TRIES]
+    assert TRIES == 3 and pool.jobs == [0, 1, 2, 3, 1, 3, 1, 3]
     failed = [done for done in events if done.status == "failed"]
     assert [(done.cell.seed, done.worker_died) for done in failed] == [(3, True)] and "--workers" in failed[0].message
-    assert len(Store(tmp_path, "quick").load_all()[0]) == 15
+    assert len(Store(tmp_path, "quick").load_all()[0]) == 3
 
 
 def test_sigterm_stops_work_as_ctrl_c_does_unless_somebody_else_handles_it():

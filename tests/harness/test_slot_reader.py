@@ -1,7 +1,6 @@
 """What a slot says is a function of that slot alone, equals what lm-eval's prompt would give, and is asked once."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from transformers import AutoTokenizer
 
 from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
-from dpicl.core.together import together as jobs
 from dpicl.data.task import CONTENT_FREE, Record, Task
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Query
@@ -276,45 +274,6 @@ def test_all_slots_are_read_in_few_passes_and_each_says_what_it_says_alone(tiny,
         for one, other in zip(ask(together, query, slots), alone[query.id], strict=True):
             assert equal(one, other)
     assert tiny.usage.forward_calls - calls < calls / 2
-
-
-@pytest.mark.parametrize(("name", "ask", "equal"), [("agnews", *LABELS), ("samsum", *TEXTS)])
-def test_what_another_job_asks_at_this_moment_is_waited_for(tiny, name, ask, equal):
-    task = Task.load(name, "synthetic", limit_train=10, limit_test=2)
-    query, slots = queries_of(task)[0], slots_of(task, 6)
-    ask(reader(task, queries=[query], model=tiny), query, slots)
-    tokens, cache = tiny.usage.tokens_read, OutputCache(None)
-    readers = [reader(task, queries=[query], model=tiny, cache=cache) for _ in range(3)]
-    one, *others = jobs([partial(ask, each, query, slots) for each in readers])
-    assert all(equal(a, b) for other in others for a, b in zip(one, other, strict=True))
-    assert tiny.usage.tokens_read - tokens == tokens
-    assert cache.asked == set()
-
-
-def test_what_a_job_that_failed_was_asking_is_asked_by_who_waits_for_it(tiny, monkeypatch):
-    task = Task.load("agnews", "synthetic", limit_train=10, limit_test=2)
-    query, slots, cache = queries_of(task)[0], slots_of(task, 2), OutputCache(None)
-    score, failed = tiny.score, []
-
-    def fails_once(*arguments):
-        result = score(*arguments)
-        if not failed:
-            failed.append(True)
-            raise ModelError("once")
-        return result
-
-    monkeypatch.setattr(tiny, "score", fails_once)
-
-    def attempt(own):
-        try:
-            return own.label_scores(query, slots, calibrated=False)
-        except ModelError:
-            return None
-
-    found = jobs([partial(attempt, reader(task, queries=[query], model=tiny, cache=cache)) for _ in range(2)])
-    assert sum(rows is None for rows in found) == 1
-    assert any(rows is not None and np.isfinite(rows).all() for rows in found)
-    assert cache.asked == set()
 
 
 def test_a_slot_is_one_request_and_public_ones_are_one_together(samsum, monkeypatch):

@@ -1,9 +1,8 @@
-"""Jobs that wait for a service, for each other, and for conditions; errors that end them; what each has used."""
+"""Jobs that wait for a service and for each other, and errors that end them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,18 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.core.together import (
-    Account,
-    Exclusive,
-    Service,
-    ServiceRequest,
-    active,
-    clock,
-    current_account,
-    together,
-    wait_for,
-    wait_until,
-)
+from dpicl.core.together import Service, ServiceRequest, active, take_turns, together, wait_for
 
 
 @dataclass(eq=False)
@@ -33,10 +21,9 @@ class Square(ServiceRequest):
 
 
 class Squares(Service):
-    """Squares at most ``most`` numbers in a portion; each is read as one token. Negative numbers fail."""
+    """Squares all numbers that wait in one portion. Negative numbers fail."""
 
-    def __init__(self, most: int = 100, seconds: float = 0.0) -> None:
-        self.most, self.seconds = most, seconds
+    def __init__(self) -> None:
         self.queue: list[Square] = []
         self.portions: list[list[int]] = []
 
@@ -48,17 +35,13 @@ class Squares(Service):
     def submit(self, request: Square) -> None:
         self.queue.append(request)
 
-    def serve(self) -> Mapping[Account, int]:
-        portion, self.queue = self.queue[: self.most], self.queue[self.most :]
+    def serve(self) -> None:
+        portion, self.queue = self.queue, []
         self.portions.append([request.number for request in portion])
-        time.sleep(self.seconds)
-        read: dict[Account, int] = {}
         for request in portion:
             if request.number < 0:
                 request.error = ValueError(f"{request.number} is negative")
             request.square, request.done = request.number**2, True
-            read[request.account] = read.get(request.account, 0) + 1
-        return read
 
     def of(self, number: int) -> int:
         request = Square(number=number)
@@ -84,22 +67,6 @@ def test_jobs_start_jobs() -> None:
 
     assert together([partial(sum_of_squares, range(n)) for n in (2, 4, 0)]) == [1, 14, 0]
     assert service.portions == [[0, 1, 0, 1, 2, 3]]
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, None])
-def test_at_most_so_many_run_at_the_same_time(most: int | None) -> None:
-    service, running, seen = Squares(), 0, []
-
-    def job(number: int) -> int:
-        nonlocal running
-        running += 1
-        seen.append(running)
-        result = sum(squares_of(service, *range(number)))
-        running -= 1
-        return result
-
-    assert together([partial(job, number) for number in (3, 1, 2, 3, 1)], most) == [5, 0, 1, 5, 0]
-    assert max(seen) == min(most or 5, 5)
 
 
 class Opened:
@@ -191,7 +158,7 @@ def test_an_error_of_the_service_itself_ends_all(error: type[BaseException]) -> 
     opened = Opened()
 
     class Broken(Squares):
-        def serve(self) -> Mapping[Account, int]:
+        def serve(self) -> None:
             raise error
 
     service = Broken()
@@ -226,45 +193,6 @@ def test_a_job_that_is_ended_cannot_go_on_waiting() -> None:
     assert said == [4]
 
 
-def test_jobs_that_wait_for_each_other_are_an_error() -> None:
-    opened = Opened()
-
-    def waits(name: int) -> None:
-        with opened(name):
-            wait_until(lambda: False)
-
-    with pytest.raises(RuntimeError, match="wait for each other"):
-        together([partial(waits, 1), partial(waits, 2)])
-    assert opened.open == set()
-    with pytest.raises(RuntimeError, match="Nobody else"):
-        wait_until(lambda: False)
-
-
-def test_what_is_exclusive_is_held_by_one() -> None:
-    service, lock, inside, most = Squares(), Exclusive(), Opened(), 0
-
-    def job(name: int) -> None:
-        nonlocal most
-        service.of(name)
-        with lock.held(), inside(name):
-            most = max(most, len(inside.open))
-            squares_of(service, 1, 2)
-            if name == 2:
-                raise ValueError("its holder fails")
-
-    def attempt(name: int) -> bool:
-        try:
-            job(name)
-        except ValueError:
-            return False
-        return True
-
-    assert together([partial(attempt, name) for name in range(4)]) == [True, True, False, True]
-    assert most == 1
-    with lock.held():
-        pass
-
-
 def test_each_job_has_context_variables_of_its_own() -> None:
     service, variable = Squares(), ContextVar("variable", default="outer")
 
@@ -279,47 +207,11 @@ def test_each_job_has_context_variables_of_its_own() -> None:
     assert variable.get() == "caller"
 
 
-def test_tokens_are_accounted_to_who_asked_and_to_who_started_the_asking() -> None:
-    service = Squares()
-
-    def job(count: int) -> int:
-        before = current_account().tokens
-        service.of(0)
-        together([partial(service.of, number) for number in range(count)])
-        return current_account().tokens - before
-
-    assert together([partial(job, 0), partial(job, 5), partial(job, 2)]) == [1, 6, 3]
-    before = current_account().tokens
-    service.of(1)
-    assert current_account().tokens == before + 1
-    together([partial(service.of, number) for number in range(3)])
-    assert current_account().tokens == before + 1 + 3
-
-
-def test_seconds_of_the_service_are_shared_and_waiting_costs_nothing() -> None:
-    service = Squares(seconds=0.06)
-
-    def job(numbers: int, own: float) -> float:
-        start = clock()
-        time.sleep(own)
-        together([partial(service.of, number) for number in range(numbers)])
-        return clock() - start
-
-    start = time.perf_counter()
-    quiet, one, two, busy = together([partial(job, *how) for how in ((0, 0.0), (1, 0.0), (2, 0.0), (0, 0.1))])
-    whole = time.perf_counter() - start
-    assert quiet < 0.05
-    assert 0.015 < one < 0.1
-    assert one < two
-    assert busy >= 0.1
-    assert quiet + one + two + busy <= whole + 0.01
-
-
 def test_a_service_may_use_jobs_of_its_own() -> None:
     class Delegating(Squares):
-        def serve(self) -> Mapping[Account, int]:
+        def serve(self) -> None:
             together([lambda: None])
-            return super().serve()
+            super().serve()
 
     service = Delegating()
 
@@ -328,3 +220,32 @@ def test_a_service_may_use_jobs_of_its_own() -> None:
 
     assert together([partial(job, 1), partial(job, 2)]) == [(1, True), (4, True)]
     assert service.portions == [[1, 2]]
+
+
+def test_jobs_take_turns() -> None:
+    said: list[str] = []
+
+    def job(name: str) -> None:
+        for _ in range(2):
+            said.append(name)
+            take_turns()
+
+    together([partial(job, "a"), partial(job, "b")])
+    assert said == ["a", "b", "a", "b"]
+    take_turns()  # nobody else is at work
+
+
+def test_a_service_that_loses_a_request_is_an_error() -> None:
+    class Forgetful(Squares):
+        def submit(self, request: Square) -> None:
+            pass
+
+    opened, service = Opened(), Forgetful()
+
+    def waits(name: int) -> None:
+        with opened(name):
+            service.of(name)
+
+    with pytest.raises(RuntimeError, match="wait for each other"):
+        together([partial(waits, 1), partial(waits, 2)])
+    assert opened.open == set()

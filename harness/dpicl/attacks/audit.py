@@ -102,7 +102,7 @@ def audit(
 ) -> Iterator[AttackResult]:
     """One result for each epsilon; the model is read for the first one. Raises UsageError where the settings do not fit
     the task."""
-    start, meter = time.perf_counter(), Meter()
+    start, meter = time.perf_counter(), Meter(model)
     mechanism, settings = job.mechanism, job.settings
     setup = job.setup(model, outputs or OutputCache(None), report)
     runs = RUNS[mechanism.kind](setup)
@@ -130,7 +130,7 @@ def audit(
                 notes=notes,
             )
         yield result
-        start, meter = time.perf_counter(), Meter()
+        start, meter = time.perf_counter(), Meter(model)
 
 
 def bound_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:

@@ -117,7 +117,7 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
     start = time.perf_counter()
     model = bench.model(job.common.model)
     loaded = time.perf_counter()
-    meter = Meter()
+    meter = Meter(model)
     found = vars(job.common.attack.run(setup_of(job, model, bench, report))).copy()
     target: Target = found.pop("target")
     if not target.releases:

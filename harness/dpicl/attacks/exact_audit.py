@@ -69,7 +69,7 @@ def exact_audit(
 ) -> AttackResult:
     """The result of one row. Raises UsageError where the audit says nothing about it, and for worlds whose releases
     differ in more than their values."""
-    start, meter, cell = time.perf_counter(), Meter(), job.cell
+    start, meter, cell = time.perf_counter(), Meter(model), job.cell
     if reason := reason_against(job.mechanism, job.task.public_view(), cell.epsilon, job.asked):
         raise UsageError(f"An exact audit of {job.mechanism.name} says nothing here: {reason}.")
     if job.copies > 1 and job.deal != "alone":

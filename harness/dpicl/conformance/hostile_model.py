@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from dpicl.core.together import active, wait_until
+from dpicl.core.together import take_turns
 from dpicl.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, ScoredEnding, Tokens
 from dpicl.models.simulated import WORDS, SimulatedLM
 
@@ -59,14 +59,14 @@ class HostileModel(SimulatedLM):
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """See LanguageModel."""
-        _take_turns()
+        take_turns()
         return super().next_token_log_probs(prompts, prefix)
 
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
         """See LanguageModel."""
-        _take_turns()
+        take_turns()
         return super().score_endings(queries, prefix)
 
     def generate(
@@ -81,7 +81,7 @@ class HostileModel(SimulatedLM):
         broken: Broken = "raise",
     ) -> list[str]:
         """See LanguageModel. Greedy texts are words of the prompt, unless a marker says otherwise."""
-        _take_turns()
+        take_turns()
         texts = []
         for at, prompt in enumerate(prompts):
             if temperature == 0 and not self._marked(_bytes(prompt)):
@@ -130,13 +130,6 @@ class HostileModel(SimulatedLM):
         logits -= logits.max()
         normalised: np.ndarray = logits - np.log(np.exp(logits).sum())
         return normalised
-
-
-def _take_turns() -> None:
-    """Lets the other jobs of this thread go on, once."""
-    if active():
-        answers = iter((False, True))
-        wait_until(lambda: next(answers, True))
 
 
 def _bytes(tokens: Tokens) -> bytes:

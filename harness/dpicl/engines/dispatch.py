@@ -7,7 +7,7 @@ import pickle
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol
 
@@ -27,32 +27,31 @@ class WorkerLost(Exception):
 
 
 class Pool(Protocol):
-    """Workers. size: how many jobs run at once. portion: how many cells a job may have, at most."""
+    """Workers. size: how many jobs run at once."""
 
     size: int
-    portion: int
 
-    def submit(self, cells: Sequence[Cell]) -> Any:
-        """Starts a job with cells of one model."""
+    def submit(self, cell: Cell) -> Any:
+        """Starts a job that runs a cell."""
 
     def wait(self, jobs: Collection[Any]) -> list[Any]:
         """The jobs that have ended; returns after `POLL_SECONDS` at most."""
 
-    def outcomes(self, job: Any) -> tuple[str, list[Outcome]]:
-        """(name of the other machine or "", how the cells ended). Raises WorkerLost, or what ended the worker."""
+    def outcome(self, job: Any) -> tuple[str, Outcome]:
+        """(name of the other machine or "", how the cell ended). Raises WorkerLost, or what ended the worker."""
 
     def close(self) -> None:
         """Ends all workers, whatever they do."""
 
 
 class Dispatcher:
-    """One run of cells. running: job -> its cells, and their locks."""
+    """One run of cells. running: job -> its cell, and the cell's lock."""
 
     def __init__(self, pool: Pool, cells: Sequence[Cell], job: Job, report: Report, wait_for_locks: bool) -> None:
         self.pool, self.report, self.wait_for_locks = pool, report, wait_for_locks
         self.recorder = Recorder(job)
-        self.waiting = deque(_portions(cells, min(pool.portion, max(1, len(cells) // (4 * pool.size)))))
-        self.running: dict[Any, tuple[list[Cell], ExitStack]] = {}
+        self.waiting = deque(cells)
+        self.running: dict[Any, tuple[Cell, ExitStack]] = {}
         self.deaths: Counter[str] = Counter()  # by the cell's id
 
     def run(self) -> None:
@@ -66,58 +65,43 @@ class Dispatcher:
                     time.sleep(POLL_SECONDS)
                     continue
                 for job in self.pool.wait(self.running):
-                    cells, locks = self.running.pop(job)
-                    with locks:
-                        self._collect(job, cells)
+                    cell, lock = self.running.pop(job)
+                    with lock:
+                        self._collect(job, cell)
         finally:
             with undisturbed():
                 self.pool.close()
-                for _, locks in self.running.values():
-                    locks.close()
+                for _, lock in self.running.values():
+                    lock.close()
 
-    def _submit(self, cells: Sequence[Cell]) -> None:
-        taken, elsewhere, locks = [], [], ExitStack()
-        for cell in cells:
-            with ExitStack() as lock:
-                over = lock.enter_context(self.recorder.taken(cell))
-                if over is None:
-                    taken.append(cell)
-                    locks.enter_context(lock.pop_all())
-                elif over.status == "busy" and self.wait_for_locks:
-                    elsewhere.append(cell)
-                else:
-                    self.report(over)
-        if elsewhere:
-            self.waiting.append(elsewhere)
-        if taken:
-            self.running[self.pool.submit(taken)] = taken, locks
+    def _submit(self, cell: Cell) -> None:
+        with ExitStack() as lock:
+            over = lock.enter_context(self.recorder.taken(cell))
+            if over is None:
+                self.running[self.pool.submit(cell)] = cell, lock.pop_all()
+            elif over.status == "busy" and self.wait_for_locks:
+                self.waiting.append(cell)
+            else:
+                self.report(over)
 
-    def _collect(self, job: Any, cells: Sequence[Cell]) -> None:
+    def _collect(self, job: Any, cell: Cell) -> None:
         try:
-            node, outcomes = self.pool.outcomes(job)
+            node, outcome = self.pool.outcome(job)
         except WorkerLost as how:
-            self._on_lost_job(cells, str(how))
-            return
-        for outcome in outcomes:
+            self._on_lost_job(cell, str(how))
+        else:
             self.report(self.recorder.keep(outcome, node))
 
-    def _on_lost_job(self, cells: Sequence[Cell], how: str) -> None:
-        """Tries each cell again after all others, alone; `TRIES` times alone in all."""
-        for cell in cells:
-            self.deaths[cell.id] += len(cells) == 1
-            if (tries := self.deaths[cell.id]) < TRIES:
-                _log.warning("The worker of %s %s; the cell is tried again (%d of %d).", cell, how, tries + 1, TRIES)
-                self.waiting.append([cell])
-                continue
-            message = f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept."
-            message += " Run again with fewer --workers."
-            self.report(Done(cell, "failed", message=message, worker_died=True))
-
-
-def _portions(cells: Sequence[Cell], size: int) -> Iterator[list[Cell]]:
-    for model in dict.fromkeys(cell.model for cell in cells):
-        own = [cell for cell in cells if cell.model == model]
-        yield from (own[start : start + size] for start in range(0, len(own), size))
+    def _on_lost_job(self, cell: Cell, how: str) -> None:
+        """Tries the cell again after all others; `TRIES` times in all."""
+        self.deaths[cell.id] += 1
+        if (tries := self.deaths[cell.id]) < TRIES:
+            _log.warning("The worker of %s %s; the cell is tried again (%d of %d).", cell, how, tries + 1, TRIES)
+            self.waiting.append(cell)
+            return
+        message = f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept."
+        message += " Run again with fewer --workers."
+        self.report(Done(cell, "failed", message=message, worker_died=True))
 
 
 def make_portable(error: Exception) -> Exception:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
 from typing import Protocol
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.together import together
 from dpicl.engines.dispatch import Dispatcher
 from dpicl.engines.processes import Processes
 from dpicl.engines.ray_engine import Ray, import_ray
-from dpicl.engines.worker import AT_ONCE, Job, Recorder, Report, Worker
+from dpicl.engines.worker import Job, Recorder, Report, Worker
 from dpicl.results.manifest import cores
 
 ENGINES = ("inline", "local", "ray")
@@ -30,23 +27,14 @@ class Engine(Protocol):
 
 
 class Inline:
-    """All cells in this process: several of one model at the same time, so that it reads full passes."""
+    """All cells in this process, one after the other."""
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
         worker, recorder = Worker(job), Recorder(job)
-
-        def attempt(cell: Cell) -> None:
+        for cell in cells:
             with recorder.taken(cell, wait_for_locks) as over:
                 done = over or recorder.keep(worker.compute(cell, report))
             report(done)
-
-        for _, group in groupby(cells, key=lambda cell: cell.model):
-            calls = [partial(attempt, cell) for cell in group]
-            if wait_for_locks or len(calls) == 1:
-                for call in calls:
-                    call()
-            else:
-                together(calls, AT_ONCE)
 
 
 @dataclass(frozen=True)

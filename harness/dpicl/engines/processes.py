@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -85,15 +85,12 @@ class Processes:
     """Worker processes, each with one cell at a time. Where memory becomes short, the largest of several is stopped,
     and one fewer goes on."""
 
-    portion = 1
-
     def __init__(self, size: int, job: Job, report: Report) -> None:
         self.size, self._job, self._report = size, job, report
         self._slots: list[WorkerSlot] = []
         self._looked = 0.0
 
-    def submit(self, cells: Sequence[Cell]) -> WorkerSlot:
-        (cell,) = cells
+    def submit(self, cell: Cell) -> WorkerSlot:
         idle = [slot for slot in self._slots if slot.idle]
         if not idle:
             idle = [WorkerSlot(self._job)]
@@ -115,14 +112,14 @@ class Processes:
                     ended.append(slot)
         return ended
 
-    def outcomes(self, job: WorkerSlot) -> tuple[str, list[Outcome]]:
+    def outcome(self, job: WorkerSlot) -> tuple[str, Outcome]:
         if job.event is None:
             self._slots.remove(job)
             raise WorkerLost(job.end())
         if isinstance(job.event, BaseException):
             raise job.event
         job.idle = True
-        return "", [job.event]
+        return "", job.event
 
     def close(self) -> None:
         for slot in self._slots:

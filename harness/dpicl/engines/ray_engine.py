@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,8 @@ from dpicl.core.extras import required
 from dpicl.core.interrupts import undisturbed
 from dpicl.core.messages import count
 from dpicl.core.plugins import version_of
-from dpicl.core.together import together
 from dpicl.engines.dispatch import POLL_SECONDS, Dispatcher, WorkerLost, make_portable
-from dpicl.engines.worker import AT_ONCE, Job, Outcome, Report, Worker, limit_threads
+from dpicl.engines.worker import Job, Outcome, Report, Worker, limit_threads
 from dpicl.results import manifest
 
 _log = logging.getLogger(__name__)
@@ -54,8 +53,6 @@ class Ray:
 class _RayTasks:
     """The tasks of a run; Ray schedules them. One whose worker or node dies is lost."""
 
-    portion = AT_ONCE
-
     def __init__(self, ray: Any, engine: Ray, job: Job) -> None:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = any(node.get("GPU", 0) for node in nodes)
@@ -72,8 +69,8 @@ class _RayTasks:
         self.attempt = ray.remote(scheduling_strategy="SPREAD", **options)(_attempt)
         self.tasks: set[Any] = set()
 
-    def submit(self, cells: Sequence[Cell]) -> Any:
-        task = self.attempt.remote(self.payload, list(cells), self.cpus, self.gpus)
+    def submit(self, cell: Cell) -> Any:
+        task = self.attempt.remote(self.payload, cell, self.cpus, self.gpus)
         self.tasks.add(task)
         return task
 
@@ -85,17 +82,17 @@ class _RayTasks:
             self.heard = time.monotonic()
         return list(ready)
 
-    def outcomes(self, job: Any) -> tuple[str, list[Outcome]]:
+    def outcome(self, job: Any) -> tuple[str, Outcome]:
         self.tasks.remove(job)
         try:
-            node, outcomes = self.ray.get(job)
+            node, outcome = self.ray.get(job)
         except self.ray.exceptions.RayTaskError as error:
             if isinstance(cause := error.cause, DpiclError):
                 raise UsageError(one_line(cause)) from None
             raise
         except self.ray.exceptions.RayError as error:  # of its worker, its node, its memory
             raise WorkerLost(f"was lost ({type(error).__name__})") from None
-        return node, outcomes
+        return node, outcome
 
     def close(self) -> None:
         for task in self.tasks:
@@ -182,8 +179,8 @@ def _code_here() -> tuple[str | None, str | None]:
     return version_of("dpicl-bench"), manifest.commit()[0]
 
 
-def _attempt(payload: WorkerPayload, cells: Sequence[Cell], cpus: int, gpus: int) -> tuple[str, list[Outcome]]:
-    """On a node: runs the cells; gives its name and their outcomes."""
+def _attempt(payload: WorkerPayload, cell: Cell, cpus: int, gpus: int) -> tuple[str, Outcome]:
+    """On a node: runs the cell; gives the node's name and the outcome."""
     node = socket.gethostname()
     try:
         os.environ.update(payload.environment)
@@ -191,11 +188,9 @@ def _attempt(payload: WorkerPayload, cells: Sequence[Cell], cpus: int, gpus: int
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         limit_threads(cpus)
         worker = _prepared(payload.job, tuple(payload.plugins.items()), payload.code, node)
-        calls = [partial(worker.compute, cell, lambda event: None) for cell in cells]
-        outcomes = together(calls, AT_ONCE) if len(calls) > 1 else [calls[0]()]
+        return node, worker.compute(cell, lambda event: None)
     except Exception as error:
         raise make_portable(error) from None
-    return node, outcomes
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ folder, which is the same for all cells, ends the run.
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,6 @@ from typing import Literal
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, DpiclError, ResultError, one_line
-from dpicl.core.together import clock
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
@@ -27,9 +27,6 @@ from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Skipped, Workbench
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]
-
-#: Cells of a process that run at the same time, at most. Each holds its records, and what it has read.
-AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -88,19 +85,19 @@ class Worker:
 
     def compute(self, cell: Cell, report: Report) -> Outcome:
         """Runs a cell. Reads and writes no results folder."""
-        start = clock()
+        start = time.perf_counter()
         try:
             result = run_cell(cell, self.suite, self.bench, lambda *how: report(CellProgress(cell, *how)))
-            done = Done(cell, "done", clock() - start, score=result.scores[result.main_metric].value)
+            done = Done(cell, "done", time.perf_counter() - start, score=result.scores[result.main_metric].value)
             return Outcome(done, result, self.bench.task(cell).fingerprint)
         except Skipped as reason:
             return Outcome(Done(cell, "skipped", message=str(reason)))
         except ResultError:
             raise  # the folder is the same for every cell
         except DpiclError as error:
-            return Outcome(Done(cell, "failed", clock() - start, message=one_line(error)))
+            return Outcome(Done(cell, "failed", time.perf_counter() - start, message=one_line(error)))
         except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
-            return Outcome(Done(cell, "failed", clock() - start, message=unknown_failure(error)))
+            return Outcome(Done(cell, "failed", time.perf_counter() - start, message=unknown_failure(error)))
 
 
 class Recorder:

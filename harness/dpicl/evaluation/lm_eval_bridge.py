@@ -23,7 +23,6 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from dpicl.core.errors import DataError, DpiclError, PluginError, PromptTooLong, ResultError, UsageError, one_line
-from dpicl.core.together import Exclusive
 from dpicl.data.config import folder_of, include_paths
 from dpicl.data.sources import function_of
 from dpicl.data.task import Documents, Task, sample_documents, serving
@@ -36,9 +35,6 @@ from dpicl.models.base import LanguageModel
 
 if TYPE_CHECKING:
     from dpicl.core.vocabulary import Demonstration, Record
-
-
-_EVALUATING = Exclusive()
 
 
 @dataclass(frozen=True)
@@ -152,9 +148,8 @@ def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
 
 
 def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
-    """(samples in the order of the documents, scores) as lm-eval has them. One job at a time: both blocks set what is
-    global."""
-    with _EVALUATING.held(), serving(task, documents), _quiet():
+    """(samples in the order of the documents, scores) as lm-eval has them."""
+    with serving(task, documents), _quiet():
         loaded = _as_lm_eval_task(task, prefix)
         output = lm_eval.simple_evaluate(
             model=lm,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpicl.core.errors import ModelError, PromptTooLong
-from dpicl.core.together import current_account
 from dpicl.models.server_record import ServerRecord
 
 if TYPE_CHECKING:
@@ -195,7 +194,6 @@ class LanguageModel(ABC):
         """Notes that tokens were read in one call."""
         self.usage.tokens_read += tokens
         self.usage.forward_calls += 1
-        current_account().tokens += tokens
 
     def _check_length(self, length: int) -> None:
         """Raises PromptTooLong for more tokens than the model reads."""

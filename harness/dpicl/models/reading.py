@@ -19,12 +19,12 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from dpicl.core.together import Account, Service, ServiceRequest
+from dpicl.core.together import Service, ServiceRequest
 from dpicl.models import attention
 from dpicl.models.base import Usage
 from dpicl.models.pieces import PIECE, Memory, Piece
@@ -90,7 +90,7 @@ class Passes(Service):
         if not request.done:
             self._waiting.append(request)
 
-    def serve(self) -> Mapping[Account, int]:
+    def serve(self) -> None:
         self._forget()
         self._admit()
         pieces = self._next()
@@ -99,18 +99,15 @@ class Passes(Service):
         except Exception as error:
             if out_of_memory(error) and self._halve():
                 self._ready.extendleft(reversed(pieces))
-                return {}
+                return
             for request, _ in pieces:
                 request.error, request.done = error, True
-            return {}
+            return
         self._usage.forward_calls += 1
-        read: dict[Account, int] = {}
         for request, piece in pieces:
-            read[request.account] = read.get(request.account, 0) + len(piece.tokens)
+            self._usage.tokens_read += len(piece.tokens)
             request.left -= 1
             request.done = request.done or request.left == 0
-        self._usage.tokens_read += sum(read.values())
-        return read
 
     def _forget(self) -> None:
         """Drops what nobody waits for any longer: a row has failed, or the job that wanted it was ended."""

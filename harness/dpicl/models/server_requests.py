@@ -7,13 +7,13 @@ window. An answer comes when the server has it, and no job's outcome depends on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from dpicl.core.together import Account, Service, ServiceRequest, wait_for
+from dpicl.core.together import Service, ServiceRequest, wait_for
 from dpicl.models.base import Usage
 
 #: Makes one request: a coroutine that gives the answer.
@@ -58,21 +58,19 @@ class Requests(Service):
             self._going[future] = request, at
             future.add_done_callback(self._ended.put)
 
-    def serve(self) -> Mapping[Account, int]:
+    def serve(self) -> None:
         """Waits for the next answer."""
-        future, read = self._ended.get(), dict[Account, int]()
+        future = self._ended.get()
         if future in self._going:  # else it was dropped
             batch, at = self._going.pop(future)
             if isinstance(error := future.exception(), Exception):
                 batch.error, batch.done = error, True
-                return {}
+                return
             batch.answers[at] = future.result()
             batch.left -= 1
             batch.done = batch.done or not batch.left
-            read[batch.account] = batch.tokens[at]
             self._usage.tokens_read += batch.tokens[at]
             self._usage.forward_calls += 1
-        return read
 
     async def _in_turn(self, ask: Asking) -> Any:
         async with self._window:

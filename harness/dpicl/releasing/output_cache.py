@@ -71,8 +71,6 @@ class OutputCache:
     def __init__(self, folder: Path | None) -> None:
         self._folder, self._logs = folder, dict[tuple[str, str], _Log]()
         self._warned: set[str] = set()
-        #: Keys that a job of this process is asking the model for.
-        self.asked: set[bytes] = set()
         if folder is not None:
             self._tried(lambda: _make_private(folder))  # what is wrong is said before the work begins
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.core.together import Exclusive, together, wait_until
+from dpicl.core.together import together
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask
 from dpicl.evaluation import contextual_calibration as calibration
@@ -66,7 +66,6 @@ class SlotReader(Reader):
             READING_VERSION,
         )
         self._instruction: Prefix | None = None
-        self._reading_instruction = Exclusive()
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
 
     def read_public(self) -> None:
@@ -167,9 +166,8 @@ class SlotReader(Reader):
     def _begun(self, examples: str) -> Prefix:
         """What every prompt of a slot begins with, read once: the instruction and the slot's examples."""
         instruction = self._prompts.examples(())
-        with self._reading_instruction.held():
-            if self._instruction is None:
-                self._instruction = self._model.prefix(self._model.encode(instruction))
+        if self._instruction is None:
+            self._instruction = self._model.prefix(self._model.encode(instruction))
         if examples == instruction:
             return self._instruction
         tokens = self._model.encode(examples)
@@ -183,28 +181,20 @@ class SlotReader(Reader):
         settings: object,
         ask: Callable[[Sequence[str]], Sequence[Any]],
     ) -> list[Any]:
-        """The model's output for each prompt, from the cache where it is there; else asked and kept. What another job
-        asks at this moment is waited for. settings: all that an output depends on besides its prompt."""
+        """The model's output for each prompt, from the cache where it is there; else asked and kept. settings: all that
+        an output depends on besides its prompt."""
         name = "labels" if kind == "labels" else "greedy"
 
         def keys(texts: Sequence[str]) -> dict[str, bytes]:
             return {text: key_of(self._identity, name, text, settings) for text in texts}
 
-        own, made = keys(prompts), dict[bytes, Any]()
-        asked = self._cache.asked
-        while len(found := self._kept(own.values()) | made) < len(set(own.values())):
-            if busy := asked & set(own.values()):
-                wait_until(partial(asked.isdisjoint, busy))
-                continue
-            all_keys = own | keys(others())
-            there = self._kept(all_keys.values())
-            missing = {text: key for text, key in all_keys.items() if key not in there and key not in asked}
-            asked |= set(missing.values())
-            try:
-                new = self._keep(kind, dict(zip(missing.values(), ask(list(missing)), strict=True)))
-                made = {key: new[key] for key in own.values() if key in new}
-            finally:
-                asked -= set(missing.values())
+        own = keys(prompts)
+        found = self._kept(own.values())
+        if not found.keys() >= set(own.values()):
+            wanted = own | keys(others())
+            found = self._kept(wanted.values())
+            missing = {text: key for text, key in wanted.items() if key not in found}
+            found |= self._keep(kind, dict(zip(missing.values(), ask(list(missing)), strict=True)))
         return [found[own[prompt]] for prompt in prompts]
 
     def _kept(self, keys: Iterable[bytes]) -> dict[bytes, Any]:

@@ -20,6 +20,7 @@ from dp_accounting import DpEvent, NoOpDpEvent
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.core.seeds import streams
+from dpicl.core.together import together
 from dpicl.core.vocabulary import RECORD_CENTRAL, Demonstration, Query, ReleasedPrompt, Report, Sizes, silent
 from dpicl.data.concealed import concealed
 from dpicl.data.task import Task
@@ -228,7 +229,7 @@ def release(
 
     with phase("release"), concealed(config.secure), named_failure(mechanism):
         with model.isolated_cache():
-            out = execution.run()
+            (out,) = together([execution.run])  # as a job, so that its shots are written at the same time
             answers, state = out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING
 from dpicl.core.cell import Cell, ReleaseConfig
 from dpicl.core.errors import DpiclError
 from dpicl.core.seeds import SECURE_SHARE, streams
-from dpicl.core.together import clock, current_account
 from dpicl.core.vocabulary import RECORD_CENTRAL, ReleasedPrompt, Report, silent
 from dpicl.data.config import higher_is_better
 from dpicl.data.task import Task
@@ -73,7 +73,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         loaded = bench.load_cell(cell)
     mechanism, task, model = loaded.mechanism, loaded.task, loaded.model
     made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
-    meter = Meter()
+    meter = Meter(model)
     made = release(mechanism, task, model, cell.release, outputs=bench.outputs, report=report, phase=clock.phase)
     with clock.phase("load"):
         loaded.load_scorers(made.prompt, made.answers)
@@ -86,29 +86,29 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
 
 
 class _Clock:
-    """Seconds of each phase: of computing for this cell, where several run at the same time."""
+    """Seconds of each phase."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        start = clock()
+        start = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + clock() - start, 3)
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
 
 
 class Meter:
-    """What models read from now on, for this job."""
+    """What a model reads from now on."""
 
-    def __init__(self) -> None:
-        self._account = current_account()
-        self._before = self._account.tokens
+    def __init__(self, model: LanguageModel) -> None:
+        self._usage = model.usage
+        self._before = self._usage.tokens_read
 
     def cost(self, seconds: dict[str, float]) -> Cost:
-        read = self._account.tokens - self._before
+        read = self._usage.tokens_read - self._before
         return Cost(seconds=seconds, tokens_read=read, peak_memory_mb=manifest.peak_memory_mb())
 
 

@@ -15,7 +15,6 @@ from dpicl import models
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, DpiclError, ModelError, PromptTooLong
 from dpicl.core.plugins import Registered
-from dpicl.core.together import Exclusive
 from dpicl.core.vocabulary import ReleasedPrompt
 from dpicl.data.config import load_config
 from dpicl.data.task import Task
@@ -87,8 +86,6 @@ class Workbench:
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _failed: dict[Any, DpiclError] = field(default_factory=dict, repr=False)
     _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
-    _loading: Exclusive = field(default_factory=Exclusive, repr=False)
-    _scoring: Exclusive = field(default_factory=Exclusive, repr=False)
 
     def mechanism(self, cell: Cell) -> Mechanism:
         return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
@@ -102,11 +99,10 @@ class Workbench:
         return self._kept(self._drawn, key, _DRAWS, lambda: whole.drawn(share, cell.seed))
 
     def model(self, name: str) -> LanguageModel:
-        with self._loading.held():  # a job that measures a model lets others go on
-            return self._kept(self._models, name, _MODELS, lambda: models.load(name))
+        return self._kept(self._models, name, _MODELS, lambda: models.load(name))
 
     def _kept(self, cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
-        """What is loaded, or is loaded now. What could not be loaded once is not tried again for every cell."""
+        """What is loaded. What could not be loaded once is not tried again for every cell."""
         if key in self._failed:
             failed = self._failed[key]
             raise type(failed)(str(failed))
@@ -153,10 +149,9 @@ class Workbench:
         cell = loaded.cell
         told = load_config(cell.task)["metadata"].get("scores_private")  # then its score is of the records drawn
         key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
-        with self._scoring.held():
-            if key not in self._zero_shot:
-                self._zero_shot[key] = self._evaluated(loaded, prompt)
-            return self._zero_shot[key]
+        if key not in self._zero_shot:
+            self._zero_shot[key] = self._evaluated(loaded, prompt)
+        return self._zero_shot[key]
 
     def _evaluated(self, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
         """Scores of the language model after the prompt, and of classifiers made of all demonstrations on

@@ -1,4 +1,4 @@
-"""Cells of one model run at the same time: each gives what it gives alone, and what two ask is asked once."""
+"""Cells of one process share its model and its outputs: each gives what it gives alone, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ import pytest
 
 from dpicl import models
 from dpicl.core.cell import Cell
-from dpicl.core.errors import DataError
-from dpicl.engines import worker
 from dpicl.engines.local import Inline
-from dpicl.engines.worker import CellProgress, Done, Job
+from dpicl.engines.worker import Job
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
 from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
-from dpicl.run import pipeline
-from dpicl.run.workbench import Workbench
 from tests.faults.harness import MAY_DIFFER
 from tests.harness.models.tiny import save_tiny_llama
 
 SUITE = """
-name: together
+name: shared
 version: 1
 source: synthetic
 model: {model}
@@ -48,9 +44,6 @@ MIXED = """
   - {name: prism, options: {prompts: 4, tokens: 3}}
   - {name: voting, options: {slots: 4, examples_per_slot: 2}}
 """
-VOTING = """
-  - {name: voting, options: {slots: 4, examples_per_slot: 2, sampling_seed: 0}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +59,12 @@ class Runs:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
         self._folder, self._patch, self._count = tmp_path, monkeypatch, 0
-        path = tmp_path / "together.yaml"
+        path = tmp_path / "shared.yaml"
         path.write_text(SUITE.format(**settings), encoding="utf-8")
         self._suite = load_suite(path)
         self.cells = expand(self._suite, load_mechanisms(), task_facts())
 
-    def __call__(self, cells: Sequence[Cell], events: list[CellProgress | Done] | None = None) -> dict[str, Result]:
+    def __call__(self, cells: Sequence[Cell]) -> dict[str, Result]:
         """The results of these cells, by id."""
         self._count += 1
         folder = self._folder / str(self._count)
@@ -79,7 +72,7 @@ class Runs:
         store = Store(folder, self._suite.name)
         store.prepare()
         reference = SuiteReference(name=self._suite.name, version=self._suite.version, hash=self._suite.hash)
-        Inline().run(cells, Job(reference, store.results), (events if events is not None else []).append)
+        Inline().run(cells, Job(reference, store.results), lambda event: None)
         return {result.cell_id: result for result in store.load_all()[0]}
 
 
@@ -112,22 +105,6 @@ def test_a_cell_gives_the_same_alone_and_among_seven_others(runs: Any, folder: P
     assert_same_alone(run, private)
 
 
-def test_an_interrupted_run_says_of_no_cell_that_it_failed(runs: Any, folder: Path) -> None:
-    """What else waited was reported as a mechanism that fails."""
-    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
-
-    class Interrupted(list[Any]):
-        def append(self, event: Any) -> None:
-            super().append(event)
-            if isinstance(event, CellProgress) and event.cell.mechanism == "tang":
-                raise KeyboardInterrupt
-
-    events = Interrupted()
-    with pytest.raises(KeyboardInterrupt):
-        run(run.cells, events)
-    assert [event for event in events if isinstance(event, Done) and event.status == "failed"] == []
-
-
 @pytest.mark.slow
 def test_all_cells_give_the_same_in_any_order(runs: Any, folder: Path) -> None:
     run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
@@ -140,38 +117,17 @@ def test_all_cells_give_the_same_in_any_order(runs: Any, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_cells_of_the_embedded_model_give_the_same_alone_and_together(runs: Any) -> None:
+def test_cells_of_the_embedded_model_give_the_same_alone_and_among_others(runs: Any) -> None:
     run = runs(model="embedded", seeds="0, 1", task="agnews", mechanisms=MIXED)
     assert_same_alone(run, [cell for cell in run.cells if cell.seed == 1 and cell.mechanism in ("tang", "voting")])
-
-
-def test_two_cells_that_ask_the_same_ask_the_model_once(
-    runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seeds of voting with one sampling seed differ in their noise alone."""
-    run = runs(model=f"hf:{folder}", seeds="0, 1, 2", task="agnews", mechanisms=VOTING)
-    (alone,) = run(run.cells[:1]).values()
-    together = run(run.cells)
-    tokens = [together[cell.id].cost.tokens_read for cell in run.cells]
-    assert alone.cost.tokens_read > 0
-    spared = alone.cost.tokens_read * len(tokens) - sum(tokens)
-    assert spared > 0
-    monkeypatch.setattr(worker, "AT_ONCE", 1)
-    in_turn = run(run.cells)
-    assert sum(result.cost.tokens_read for result in in_turn.values()) == sum(tokens)
-    assert {key: content(result) for key, result in in_turn.items()} == {
-        key: content(result) for key, result in together.items()
-    }
 
 
 def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where nothing was measured of the model yet, so that its rows are read while it is loaded."""
     from dpicl.evaluation import lm_eval_bridge
 
     loads, scored, load, evaluate = [], [], models.load, lm_eval_bridge.evaluate
-    monkeypatch.setattr("dpicl.models.readers.models_folder", lambda: folder / "measured")
     monkeypatch.setattr(models, "load", lambda *words, **more: loads.append(words) or load(*words, **more))
     monkeypatch.setattr(
         lm_eval_bridge, "evaluate", lambda *words, **more: scored.append(words) or evaluate(*words, **more)
@@ -181,46 +137,3 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     assert len(results) == len(run.cells) > 1
     assert len(loads) == 1
     assert len(scored) == 1
-
-
-def test_a_cell_that_fails_ends_alone(runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that a user can mend, after its cell has begun to read."""
-    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
-    expected, events, release = run(run.cells), list[CellProgress | Done](), pipeline.release
-    broken = next(cell for cell in run.cells if cell.mechanism == "tang")
-
-    def fails(mechanism: Any, task: Any, model: Any, config: Any, **more: Any) -> Any:
-        if mechanism.name == "tang" and config.seed == broken.seed:
-            model.next_token_log_probs([[5, 6, 7]])
-            raise DataError("too few records")
-        return release(mechanism, task, model, config, **more)
-
-    monkeypatch.setattr(pipeline, "release", fails)
-    found = run(run.cells, events)
-    ends = {event.cell.id: event.status for event in events if isinstance(event, Done)}
-    assert ends == {cell.id: "failed" if cell == broken else "done" for cell in run.cells}
-    del expected[broken.id]
-    assert {key: content(result) for key, result in found.items()} == {
-        key: content(result) for key, result in expected.items()
-    }
-
-
-def test_ctrl_c_frees_all_locks(runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
-    evaluate, count = Workbench.evaluate, []
-
-    def interrupted(*words: Any) -> Any:
-        count.append(1)
-        if len(count) == 3:
-            raise KeyboardInterrupt
-        return evaluate(*words)
-
-    monkeypatch.setattr(Workbench, "evaluate", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(run.cells)
-    store = Store(run._folder / "1", "together")
-    for cell in run.cells:
-        with store.lock(cell) as free:
-            assert free
-    monkeypatch.setattr(Workbench, "evaluate", evaluate)
-    assert len(run(run.cells)) == len(run.cells)
