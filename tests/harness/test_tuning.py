@@ -87,6 +87,32 @@ def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_th
     assert {cell.shots for cell in expand(tuning_suite(suite, SOURCES, MECHANISMS, shots=2), MECHANISMS, FACTS)} == {2}
 
 
+def test_a_task_whose_own_records_are_synthetic_tunes_for_itself_on_development_records(tmp_path):
+    both = TEXT + ("  - {name: pta, label: pta_large, options: {slots: 9}, tasks: [shared_facts], tune: pta}\n")
+    suite, path = read(tmp_path, both), tmp_path / "suite.yaml"
+    made = tuning_suite(suite, SOURCES, MECHANISMS, named=("trec", "shared_facts"))
+    cells = expand(made, MECHANISMS, FACTS)
+    assert {(cell.label[:-2], cell.task, cell.development) for cell in cells} == {
+        ("pta", "agnews", False),
+        ("pta", "shared_facts", True),
+        ("pta_large", "shared_facts", True),
+    }
+    large = {f"pta_large.{i}": score for i, score in enumerate((0.1, 0.2, 0.3, 0.9, 0.5, 0.6))}
+    results = results_of(made, {"pta.1": 0.75, **large})
+    write_choice(path, choose_settings(suite, made, results, "dpicl tune small"))
+    after = load_suite(path)
+    assert after.chosen("pta_large", "shared_facts") == {"alpha": 1.5, "top_k": 100}
+    assert after.chosen("pta", "trec") == {"alpha": 1, "top_k": 100}
+    small = apply_changes(after, Changes(mechanisms=("pta_large",)), MECHANISMS)
+    assert small.untuned == [] and small.chosen("pta_large", "shared_facts") == {"alpha": 1.5, "top_k": 100}
+    alone = tuning_suite(small, dict.fromkeys(SOURCES, "synthetic"), MECHANISMS, named=("shared_facts",))
+    write_choice(path, choose_settings(small, alone, results_of(alone, {}), "dpicl tune small"))
+    assert load_suite(path).chosen("pta_large", "shared_facts") == {"alpha": 1, "top_k": 10}
+    path.with_suffix(".tuned.yaml").unlink()
+    write_choice(path, choose_settings(small, alone, results_of(alone, {}), "dpicl tune small"))
+    assert load_suite(path).untuned == ["pta"]  # what a task chose for itself is for no other
+
+
 def test_a_suite_without_real_records_or_without_grids_is_not_tuned(tmp_path):
     with pytest.raises(UsageError, match="DPICL_DATA"):
         tuning_suite(read(tmp_path), dict.fromkeys(SOURCES, "synthetic"), MECHANISMS)
@@ -100,8 +126,16 @@ def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
     made = tuning_suite(suite, SOURCES, MECHANISMS)
     results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
     tuned = choose_settings(suite, made, results, "dpicl tune small")
-    assert [setting.score for setting in tuned.rows["pta"].settings] == [0.75, 0.5, 0.25, 0.25, 0.25, 0.25]
-    assert tuned.records == {"agnews": "f" * 64}
+    assert tuned.tasks.keys() == {"agnews"}
+    assert [setting.score for setting in tuned.tasks["agnews"].rows["pta"].settings] == [
+        0.75,
+        0.5,
+        0.25,
+        0.25,
+        0.25,
+        0.25,
+    ]
+    assert tuned.tasks["agnews"].records == "f" * 64
     path = tmp_path / "suite.yaml"
     assert write_choice(path, tuned) == tmp_path / "suite.tuned.yaml" and path.read_text() == TEXT
     after = load_suite(path)
@@ -115,9 +149,9 @@ def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
     suite = read(tmp_path, text)
     path = tmp_path / "suite.yaml"
 
-    def choose(row: str, command: str, **how: int) -> Tuned:
+    def choose(row: str, command: str, shots: int | None = None) -> Tuned:
         part = apply_changes(suite, Changes(mechanisms=(row,)), MECHANISMS)
-        made = tuning_suite(part, SOURCES, MECHANISMS, **how)
+        made = tuning_suite(part, SOURCES, MECHANISMS, shots=shots)
         return choose_settings(part, made, results_of(made, {}), command)
 
     write_choice(path, choose("pta", "first"))
@@ -125,7 +159,7 @@ def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
     write_choice(path, choose("private_evolution", "second"))
     after = load_suite(path)
     assert after.untuned == [] and after.tuned is not None
-    assert {row: tuned.command for row, tuned in after.tuned.rows.items()} == {
+    assert {row: tuned.command for row, tuned in after.tuned.tasks["agnews"].rows.items()} == {
         "pta": "first",
         "private_evolution": "second",
     }
@@ -168,11 +202,14 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("score: 0.25", "score: .nan"), r"suite\.tuned\.yaml, line \d+: 'rows, pta, settings, entry 1, score'"),
+        (
+            ("score: 0.25", "score: .nan"),
+            r"suite\.tuned\.yaml, line \d+: 'tasks, agnews, rows, pta, settings, entry 1, score'",
+        ),
         (("score: 0.25", "score: -1"), "best score first"),
-        (("seeds: [1000,", "seeds: [-1,"), "line 4: 'seeds, entry 1'"),
-        (("score: 0.25", "scroe: 0.25"), "'scroe'. Did you mean 'score'.*Known: options, score, tasks"),
-        (("\nseeds:", "\nsedes:"), "Did you mean 'seeds'.*Known: epsilon, model"),
+        (("seeds: [1000,", "seeds: [-1,"), "line 6: 'tasks, agnews, seeds, entry 1'"),
+        (("score: 0.25", "scroe: 0.25"), "'scroe'. Did you mean 'score'.*Known: options, score"),
+        (("    seeds:", "    sedes:"), "Did you mean 'seeds'.*Known: epsilon, model"),
         (("command:", "- command:"), "not valid YAML"),
     ],
 )
@@ -213,7 +250,7 @@ def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
-    assert load_suite(path).untuned == ["pta"] and load_suite(path).chosen("pta") == {}
+    assert load_suite(path).untuned == ["pta"] and load_suite(path).chosen("pta", "trec") == {}
 
 
 def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
@@ -223,7 +260,7 @@ def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
     after = load_suite(path)
     assert describe_tuning(after, results_of(after, {}))[0].startswith(
-        "Tuned: pta (6 settings a row, on public synthetic"
+        "Tuned: pta (6 settings a row, on public development"
     )
     assert describe_tuning(after, results_of(suite, {})) == []
 
@@ -250,12 +287,13 @@ def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_p
     assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
     first = dpicl("tune", path, "--results", results, "--task", "trec", "--json")
     assert first.code == 0, first.err
-    assert set(first.json["records"]) == {"trec"} and len(first.json["rows"]["pta"]["settings"]) == 6
-    assert first.json["rows"]["pta"]["command"].startswith("dpicl tune")
+    (on_trec,) = first.json["tasks"].values()
+    assert set(first.json["tasks"]) == {"trec"} and len(on_trec["rows"]["pta"]["settings"]) == 6
+    assert on_trec["rows"]["pta"]["command"].startswith("dpicl tune")
     assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
     written = (tmp_path / "suite.tuned.yaml").read_text()
     again = dpicl("tune", path, "--results", results, "--task", "trec", "--json")  # everything is there
     assert (again.code, (tmp_path / "suite.tuned.yaml").read_text()) == (0, written)
     plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
-    options = first.json["rows"]["pta"]["settings"][0]["options"]
+    options = on_trec["rows"]["pta"]["settings"][0]["options"]
     assert all(options.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")

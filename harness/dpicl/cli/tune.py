@@ -29,14 +29,25 @@ class Tuning:
 
 
 def _answer(found: Tuning, given: Mapping[str, Any]) -> Answer:
-    rows = []
-    for row, tuned in found.tuned.rows.items():
-        for place, one in enumerate(tuned.settings):
-            said = ", ".join(f"{name} = {value}" for name, value in one.options.items())
-            rows.append([row if place == 0 else "", said, f"{one.score:.3f}", "chosen" if place == 0 else ""])
-    end = f"Written to {found.path}. Scores are means over {', '.join(found.tuned.records)}."
+    rows = [
+        [
+            *("" if place else said for said in (task, row)),
+            _options(one.options),
+            f"{one.score:.3f}",
+            "" if place else "yes",
+        ]
+        for task, on_task in found.tuned.tasks.items()
+        for row, tuned in on_task.rows.items()
+        for place, one in enumerate(tuned.settings)
+    ]
     document = {**found.tuned.model_dump(mode="json"), "file": found.path}
-    return Answer(document, [text_table(["row", "setting", "score", ""], rows), end])
+    return Answer(
+        document, [text_table(["task", "row", "setting", "score", "chosen"], rows), f"Written to {found.path}."]
+    )
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in options.items())
 
 
 @verb(
@@ -57,7 +68,8 @@ def tune(
 ) -> Tuning:
     """Chooses the tuned options of a suite (dpicl.plan.tuning) and writes them into SUITE.tuned.yaml beside it.
 
-    Each row runs on the first task that it can do; without `task`, of all whose own records are real.
+    Each row runs on the first task that it can do of those whose own records are real, on their synthetic stand-ins.
+    A task whose own records are synthetic is tuned on its development records, for itself, where ``task`` names it.
     What is finished is kept under ``results``, and the same call goes on from there. Rows that ``mechanism`` does not
     name keep an earlier choice.
     Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
@@ -75,7 +87,7 @@ def tune(
     own = select(name, folder, files, Changes(tasks=tasks, mechanisms=as_list(mechanism), test_records=test_records))
     facts = task_facts()
     sources = {task: facts[task](own.suite.source).source for task in own.suite.tasks}
-    made = tuning_suite(own.suite, sources, own.mechanisms, shots=shots)
+    made = tuning_suite(own.suite, sources, own.mechanisms, tasks, shots)
     selection = selection_of(made, own.mechanisms, folder, asked=name)
     finished = run_selection(selection, tuple(files), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:

@@ -98,7 +98,7 @@ def _cells_of(
 ) -> Iterator[Cell]:
     place: Place = ("mechanisms", position)
     wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
-    given = {**entry.options, **suite.chosen(entry.row), **entry.per_task.get(task, {}), **wanted}
+    given = {**entry.options, **suite.chosen(entry.row, task), **entry.per_task.get(task, {}), **wanted}
     try:
         for setting in entry.settings:
             resolve_options(registered.cls, task, {**given, **setting})
@@ -109,7 +109,7 @@ def _cells_of(
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
     epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
-        seeds = [(seed, False) for seed in suite.seeds_of(task, epsilon, entry)]
+        seeds = [(seed, suite.has_development_records(task)) for seed in suite.seeds_of(task, epsilon, entry)]
         if entry.name in REFERENCES:
             seeds += [(seed, True) for seed in suite.baseline_seeds]
         for seed, development in seeds:
@@ -174,7 +174,10 @@ def _names(
         place: Place = ("mechanisms", i)
         yield (*place, "name"), "mechanism", entry.name, mechanisms
         types = option_types(mechanisms[entry.name].cls)
-        given: dict[Place, Iterable[str]] = {("options",): entry.options, ("tune",): suite.tuned_options(entry)}
+        given: dict[Place, Iterable[str]] = {
+            ("options",): entry.options,
+            ("tune",): [name for one in suite.settings_of(entry)[:1] for name in one],
+        }
         for task, own in entry.per_task.items():
             yield (*place, "per_task", task), "task", task, tasks
             given["per_task", task] = own

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -118,6 +118,10 @@ class Suite(BaseModel):
     #: Keys that the command line has set; the file is not to be blamed for them.
     _from_flags: frozenset[str] = PrivateAttr(default=frozenset())
     _listed: list[int] = PrivateAttr(default=[])
+    #: Row -> its settings, of all rows of the file.
+    _grids: Mapping[str, list[Options]] = PrivateAttr(default={})
+    #: Tasks of which all rows, and not only the reference baselines, get the development records.
+    _development: frozenset[str] = PrivateAttr(default=frozenset())
 
     @field_validator("name")
     @classmethod
@@ -147,32 +151,46 @@ class Suite(BaseModel):
         most = min([len(listed), *filter(None, counts)])
         return [seed for seed in self.seeds if seed not in listed[most:]]
 
-    def chosen(self, row: str) -> Options:
+    def chosen(self, row: str, task: str) -> Options:
         """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
-        entries = {entry.row: entry for entry in self.mechanisms}
-        if row in entries and isinstance(shared := entries[row].tune, str):
-            row = shared
-        scored = (
-            [one.options for one in self.tuned.rows[row].settings]
-            if self.tuned and row in self.tuned.rows.keys() & entries
-            else []
-        )
-        return scored[0] if scored and all(one in scored for one in entries[row].settings) else {}
+        if row not in (entries := {entry.row: entry for entry in self.mechanisms}) or self.tuned is None:
+            return {}
+        entry, found = entries[row], self.tuned.rows_of(task)
+        tuned = found.get(row) or found.get(str(entry.tune))
+        scored = [one.options for one in tuned.settings] if tuned else []
+        return scored[0] if scored and all(one in scored for one in self.settings_of(entry)) else {}
 
     @property
     def tuned(self) -> Tuned | None:
         """What `dpicl tune` chose; None where it never ran."""
         return self._tuned
 
-    def tuned_options(self, entry: MechanismEntry) -> Sequence[str]:
-        """The options of an entry that are tuned: of its own grid, or of the one whose choice it shares."""
-        grids = {other.row: [*other.settings[0]] for other in self.mechanisms if other.settings}
-        return grids.get(entry.tune if isinstance(entry.tune, str) else entry.row, [])
+    def settings_of(self, entry: MechanismEntry) -> list[Options]:
+        """The settings among which tuning chooses for an entry: of its own grid, or of the one that it shares."""
+        return entry.settings or self._grids.get(str(entry.tune), [])
 
     @property
     def untuned(self) -> list[str]:
-        """Rows with a grid from which nothing is chosen yet."""
-        return [entry.row for entry in self.mechanisms if entry.tune and not self.chosen(entry.row)]
+        """Rows with a grid from which nothing is chosen yet for one of their tasks."""
+        return [
+            entry.row
+            for entry in self.mechanisms
+            if entry.tune and not all(self.chosen(entry.row, task) for task in self.tasks if self.does(entry, task))
+        ]
+
+    def does(self, entry: MechanismEntry, task: str) -> bool:
+        """Whether a row has a task on any model."""
+        return any(entry.does(task, model) for model in ("", *self.models))
+
+    def on_development_records(self, tasks: Iterable[str]) -> Suite:
+        """The suite with the development records of some tasks for all rows, not only for the reference baselines."""
+        new = self.model_copy()
+        new._development = frozenset(tasks)
+        return new
+
+    def has_development_records(self, task: str) -> bool:
+        """Whether all rows get the development records of a task."""
+        return task in self._development
 
     def error(self, place: Place, message: str) -> UsageError:
         """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
@@ -233,6 +251,7 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     for place, said in _misfits(suite):
         raise error(place, said)
     suite._document, suite._listed = document, suite.seeds
+    suite._grids = {entry.row: entry.settings for entry in suite.mechanisms}
     return suite
 
 

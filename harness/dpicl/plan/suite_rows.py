@@ -103,13 +103,12 @@ class MechanismEntry(BaseModel):
 
 
 class ScoredSetting(BaseModel):
-    """What tuning saw of one setting. score: the mean of ``tasks``, of the main metric of each, over seeds."""
+    """What tuning saw of one setting. score: the mean over seeds of the task's main metric."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     options: Options
     score: Finite
-    tasks: dict[str, Finite]
 
 
 class TunedRow(BaseModel):
@@ -130,10 +129,11 @@ class TunedRow(BaseModel):
         return settings
 
 
-class Tuned(BaseModel):
-    """Which settings `dpicl tune` chose, and from what: the file SUITE.tuned.yaml beside a suite.
+class TunedTask(BaseModel):
+    """The rows that were tuned on one task, all alike.
 
-    shots, test_records: of every task, the same for all rows. records: task -> fingerprint of the public records.
+    records: fingerprint of the public records. own: whether these are development records of the task itself, so that
+    the choice is for this task alone; else they are its synthetic stand-ins, and the choice is for every task.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -143,18 +143,34 @@ class Tuned(BaseModel):
     seeds: Annotated[list[Seed], Field(min_length=1)]
     shots: int
     test_records: int | None
-    records: dict[str, str]
+    records: str
+    own: bool
     rows: dict[str, TunedRow]
 
-    def joined(self, other: Tuned) -> Tuned:
-        """This choice with the rows of another one in place of its own. Raises ValueError where they were not tuned
+    def joined(self, other: TunedTask) -> TunedTask:
+        """These rows with those of ``other`` in place of their own. Raises ValueError where they were not tuned
         alike."""
-        for name in ("model", "epsilon", "seeds", "shots", "test_records"):
+        for name in TunedTask.model_fields.keys() - {"rows"}:
             if (mine := getattr(self, name)) != (theirs := getattr(other, name)):
                 raise ValueError(f"the rows that are there were tuned with {name} {mine}, these with {theirs}")
-        for task in self.records.keys() & other.records.keys():
-            if self.records[task] != other.records[task]:
-                raise ValueError(f"the rows that are there were tuned on other records of {task}")
-        return self.model_copy(
-            update={"records": {**self.records, **other.records}, "rows": {**self.rows, **other.rows}}
-        )
+        return self.model_copy(update={"rows": {**self.rows, **other.rows}})
+
+
+class Tuned(BaseModel):
+    """Which settings `dpicl tune` chose, by the task on which it tried them: SUITE.tuned.yaml beside a suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tasks: dict[str, TunedTask]
+
+    def joined(self, other: Tuned) -> Tuned:
+        """This choice with the rows of another one in place of its own. Raises ValueError as `TunedTask.joined`."""
+        mine = self.tasks
+        return Tuned(tasks={**mine, **{t: mine[t].joined(own) if t in mine else own for t, own in other.tasks.items()}})
+
+    def rows_of(self, task: str) -> dict[str, TunedRow]:
+        """Row -> what was chosen for it on a task: there, else on another task that chooses for all."""
+        found: dict[str, TunedRow] = {}
+        for name, tuned in sorted(self.tasks.items(), key=lambda item: item[0] == task):
+            found |= tuned.rows if name == task or not tuned.own else {}
+        return found

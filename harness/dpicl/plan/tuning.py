@@ -1,22 +1,24 @@
 """Equal tuning: one protocol chooses, for every row that has a grid, the options that its paper tuned.
 
 Every tuned row of a suite lists the same number of settings (suite_rows.SETTINGS). They run as rows of a suite of their
-own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on the project's synthetic
-records: those are public, and no row of the suite is scored on them. A task whose own records are the synthetic ones is
-left out, since its test records would choose. A row runs on the first task that its mechanism does: classes for most,
-free answers for the rest. The setting with the best mean score over seeds is the row's on every task, epsilon and seed.
+own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on public records that no row
+is scored on: the project's synthetic stand-ins for a task's real records. A row runs on the first task that its
+mechanism does (classes for most, free answers for the rest), and its best setting, by the mean score over seeds, is the
+row's on every task, epsilon and seed. A task whose own records are the synthetic ones tunes its rows for itself, on its
+development records, where it is named.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import yaml
 
+from dpicl.core.cell import Options
 from dpicl.core.errors import UsageError
 from dpicl.core.files import put_whole
 from dpicl.core.messages import count
@@ -25,7 +27,7 @@ from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.plan.suite import Suite, choice_path, load_suite
-from dpicl.plan.suite_rows import SETTINGS, MechanismEntry, ScoredSetting, Tuned, TunedRow
+from dpicl.plan.suite_rows import SETTINGS, MechanismEntry, ScoredSetting, Tuned, TunedRow, TunedTask
 from dpicl.results.manifest import commit
 from dpicl.results.schema import Result
 
@@ -37,50 +39,57 @@ def tuning_suite(
     suite: Suite,
     sources: Mapping[str, str],
     mechanisms: Mapping[str, Registered],
-    seeds: Sequence[int] = SEEDS,
+    named: Collection[str] = (),
     shots: int | None = None,
 ) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
-    sources: task -> where the suite's own records come from. shots: demonstrations of every task, fewer than the
-    suite's where those take too long; None: the suite's. Raises UsageError where there is nothing to tune, where no
-    task has other records than the synthetic ones, and where a row can do none of the tasks.
+    sources: task -> where the suite's own records come from. named: the tasks that the user named. shots:
+    demonstrations of every task, fewer than the suite's where those take too long; None: the suite's. Raises UsageError
+    where there is nothing to tune, where no task has records to tune on, and where a row can do none of the tasks.
     """
-    tasks = [task for task in suite.tasks if sources[task] != "synthetic"]
-    if not any(entry.settings for entry in suite.mechanisms):
-        raise UsageError(f"No row of suite {suite.name} has a grid; add `tune: {{OPTION: [VALUE, ...]}}` to one.")
-    if not tasks:
+    stand_ins = [task for task in suite.tasks if sources[task] != "synthetic"]
+    own = [task for task in suite.tasks if task not in stand_ins and task in named]
+    if not stand_ins + own:
         raise UsageError(
             f"All records of suite {suite.name} are synthetic here, and its own test records must not choose options;"
-            " set DPICL_DATA to the folder with its real ones."
+            " set DPICL_DATA to the folder with its real ones, or name a task by --task to use its development records."
         )
     rows = list[MechanismEntry]()
     for entry in suite.mechanisms:
-        if entry.settings:
-            mechanism = build(mechanisms[entry.name].cls, entry.options)
-            own = next((t for t in tasks if skip_reason(mechanism, Task.without_records(t)) is None), None)
-            if own is None:
-                raise UsageError(f"{entry.row} can do none of {', '.join(tasks)}; name one that it can with --task.")
-            change = {"tasks": [own], "epsilons": [], "tune": {}}
-            for i, setting in enumerate(entry.settings):
-                options = {**entry.options, **setting}
-                rows.append(entry.model_copy(update={"label": label_of(entry, i), "options": options, **change}))
+        mechanism = build(mechanisms[entry.name].cls, entry.options)
+        fits = [task for task in stand_ins + own if skip_reason(mechanism, Task.without_records(task)) is None]
+        tasks = [task for task in fits if task in stand_ins][: bool(entry.settings)]
+        tasks += [task for task in fits if task in own and suite.does(entry, task)]
+        if entry.settings and not fits:
+            raise UsageError(
+                f"{entry.row} can do none of {', '.join(stand_ins + own)}; name one that it can by --task."
+            )
+        for i, setting in enumerate(suite.settings_of(entry) if tasks else []):
+            options = {**entry.options, **setting}
+            change = {"label": label_of(entry, i), "options": options, "tasks": tasks, "epsilons": [], "tune": {}}
+            rows.append(entry.model_copy(update=change))
+    if not rows:
+        raise UsageError(
+            f"No row has a grid to try on {', '.join(stand_ins + own)}; add `tune: {{OPTION: [VALUE, ...]}}` to one of"
+            f" suite {suite.name}."
+        )
     update: dict[str, Any] = {
         "name": f"{suite.name}-tuning",
         "source": "synthetic",
         "models": suite.models[:1],
-        "seeds": list(seeds),
+        "seeds": list(SEEDS),
         "baseline_seeds": [],
         "epsilons": suite.epsilons[:1],
         "epsilon_seeds": {},
         "task_seeds": {},
         "sizes": {},
-        "tasks": tasks,
+        "tasks": stand_ins + own,
         "mechanisms": rows,
     }
     if shots is not None:
         update |= {"shots": shots, "task_shots": {}}
-    return suite.model_copy(update=update)
+    return suite.model_copy(update=update).on_development_records(own)
 
 
 def label_of(entry: MechanismEntry, setting: int) -> str:
@@ -93,34 +102,36 @@ def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], comman
     Raises UsageError where a setting lacks a result that another one of its row has.
     """
     code = commit()[0]
-    return Tuned(
-        model=made.models[0],
-        epsilon=made.epsilons[0],
-        seeds=made.seeds,
-        shots=made.shots,
-        test_records=made.test_records,
-        records={result.cell.task: result.manifest.data.fingerprint for result in results},
-        rows={
-            entry.row: TunedRow(command=command, commit=code, settings=_ranked(entry, results))
+    tasks = dict[str, TunedTask]()
+    for task in made.tasks:
+        found = [result for result in results if result.cell.task == task]
+        asked = {entry.label for entry in made.mechanisms if task in entry.tasks}
+        rows = {
+            entry.row: TunedRow(command=command, commit=code, settings=_ranked(entry, suite.settings_of(entry), found))
             for entry in suite.mechanisms
-            if entry.settings
-        },
-    )
+            if label_of(entry, 0) in asked
+        }
+        if rows:
+            tasks[task] = TunedTask(
+                model=found[0].cell.model,
+                epsilon=made.epsilons[0],
+                seeds=made.seeds,
+                shots=made.task_shots.get(task, made.shots),
+                test_records=made.records_of(task),
+                records=found[0].manifest.data.fingerprint,
+                own=made.has_development_records(task),
+                rows=rows,
+            )
+    return Tuned(tasks=tasks)
 
 
-def _ranked(entry: MechanismEntry, results: Sequence[Result]) -> list[ScoredSetting]:
+def _ranked(entry: MechanismEntry, settings: Sequence[Options], results: Sequence[Result]) -> list[ScoredSetting]:
     found, asked = [], set()
-    for i, setting in enumerate(entry.settings):
+    for i, setting in enumerate(settings):
         own = [result for result in results if result.cell.label == label_of(entry, i)]
-        asked.add(frozenset((result.cell.task, result.cell.seed) for result in own))
-        by_task: dict[str, list[float]] = {}
-        for result in own:
-            by_task.setdefault(result.cell.task, []).append(_score(result))
-        means = {task: round(fmean(scores), 4) for task, scores in by_task.items()}
-        found.append(
-            ScoredSetting(options=setting, score=round(fmean(means.values()), 4) if means else 0.0, tasks=means)
-        )
-    if len(asked) > 1 or not found[0].tasks:
+        asked.add(frozenset(result.cell.seed for result in own))
+        found.append(ScoredSetting(options=setting, score=round(fmean(map(_score, own)), 4) if own else 0.0))
+    if asked != {frozenset(SEEDS)}:
         raise UsageError(f"Not every setting of {entry.row} has its results; run the same command again.")
     return sorted(found, key=lambda one: -one.score)
 
@@ -162,14 +173,13 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
 
 def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
+    cells = [result.cell for result in results]
     rows = {
-        result.cell.label
-        for result in results
-        if (options := suite.chosen(result.cell.label)) and options.items() <= result.cell.options.items()
+        cell.label
+        for cell in cells
+        if (options := suite.chosen(cell.label, cell.task)) and options.items() <= cell.options.items()
     }
-    if not rows or suite.tuned is None:
+    if not rows:
         return []
-    how = f"{count(SETTINGS, 'setting')} a row, on public synthetic records"
-    return [
-        f"Tuned: {', '.join(sorted(rows))} ({how} at ε = {suite.tuned.epsilon:g}; SUITE.tuned.yaml has the scores)."
-    ]
+    how = f"{count(SETTINGS, 'setting')} a row, on public development records"
+    return [f"Tuned: {', '.join(sorted(rows))} ({how}; SUITE.tuned.yaml has the scores)."]
