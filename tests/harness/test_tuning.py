@@ -110,6 +110,10 @@ def test_a_task_whose_own_records_are_synthetic_tunes_for_itself_on_development_
     assert load_suite(path).chosen("pta_large", "shared_facts") == {"alpha": 1, "top_k": 10}
     path.with_suffix(".tuned.yaml").unlink()
     write_choice(path, choose_settings(small, alone, results_of(alone, {}), "dpicl tune small"))
+    ksa = "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"  # no row of this task: it is left out
+    more = tuning_suite(read(tmp_path, both + ksa), dict.fromkeys(SOURCES, "synthetic"), MECHANISMS, ["shared_facts"])
+    assert {entry.name for entry in more.mechanisms} == {"pta"}
+    path.write_text(both)
     assert load_suite(path).untuned == ["pta"]  # what a task chose for itself is for no other
 
 

@@ -61,7 +61,7 @@ def tuning_suite(
         fits = [task for task in stand_ins + own if skip_reason(mechanism, Task.without_records(task)) is None]
         tasks = [task for task in fits if task in stand_ins][: bool(entry.settings)]
         tasks += [task for task in fits if task in own and suite.does(entry, task)]
-        if entry.settings and not fits:
+        if entry.settings and stand_ins and not fits:
             raise UsageError(
                 f"{entry.row} can do none of {', '.join(stand_ins + own)}; name one that it can by --task."
             )
