@@ -11,7 +11,7 @@ from dpicl.core.interrupts import stopped_by_term
 from dpicl.core.messages import count, message
 from dpicl.engines.local import Engine
 from dpicl.engines.progress import show_progress
-from dpicl.engines.worker import CellProgress, Done, Job, Report
+from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.plan.costs import Costs
 from dpicl.plan.presence import check_sources
 from dpicl.plan.selection import Selection
@@ -26,13 +26,12 @@ def run_missing(
     known: Sequence[Result],
     engine: Engine,
     job: Job,
-    follow: Report = lambda event: None,
     progress: bool = True,
 ) -> list[Done]:
     """How every missing cell of a selection ended, in the order in which they did; `Costs.in_order` says who begins.
     Cells that another run has locked are waited for, at the end.
 
-    known: results that costs are estimated from. follow: called with every event. progress: whether it is shown.
+    known: results that costs are estimated from. progress: whether it is shown.
     """
     if not missing:
         return []
@@ -44,7 +43,6 @@ def run_missing(
 
         def report(event: CellProgress | Done) -> None:
             show(event)
-            follow(event)
             if isinstance(event, Done):
                 finished.append(event)
 

@@ -51,7 +51,7 @@ def test_offline_everything_is_written_and_nothing_tells_of_the_machine(
     found = files(runs_folder)
     assert set(found) == {sink.run_id(run) for run in what.runs}
     for run in what.runs:
-        for text in (run.name, run.group, run.job_type, *run.tags, *run.summary):
+        for text in (run.name, run.group, run.job_type, *run.summary):
             assert text.encode() in found[sink.run_id(run)], text
     for content in found.values():
         assert b"private-" not in content
@@ -112,7 +112,6 @@ class Run:
         self.server, self.id, self.state = server, id, "running"
         self.config: dict[str, Any] = {}
         self.summary: dict[str, Any] = {}
-        self.tags: list[str] = []
         self.lines: list[Any] = []
         self.define_metric = lambda name, **more: None
 
@@ -142,10 +141,10 @@ class Server:
         self.setup = lambda settings: None
         self.Api = lambda timeout: SimpleNamespace(default_entity="somebody", runs=self.listed)
 
-    def init(self, *, id: str, resume: str, mode: str, tags: list[str], config: dict[str, Any], **_: object) -> Run:
+    def init(self, *, id: str, resume: str, mode: str, config: dict[str, Any], **_: object) -> Run:
         assert (resume, mode) == ("allow", "online")
         run = self.runs.setdefault(id, Run(self, id))
-        run.config, run.tags = config, tags
+        run.config = config
         return run
 
     def listed(self, path: str, per_page: int, lazy: bool) -> list[Run]:
@@ -169,7 +168,7 @@ def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
         for published in now.runs:
             run = server.runs[sink.run_id(published)]
             assert run.summary == {**published.summary, "published_content": published.content}
-            assert run.config == published.config and run.tags == list(published.tags)
+            assert run.config == published.config
             assert len(run.lines) == (0 if "row" in published.config else turn + 1)
         table = run.lines[turn]["board"]
         lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]

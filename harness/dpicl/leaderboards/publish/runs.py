@@ -24,14 +24,13 @@ from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render.as_json import submission_json
-from dpicl.leaderboards.render.columns import RANKS, numbers
+from dpicl.leaderboards.render.columns import RANKS, numbers, record
 from dpicl.results.schema import Result, finite
 
 #: Numbers of a row that are epsilons; they are published as NAME_epsilon.
 _EPSILONS = ("proved", "claimed", "audited", "per_query")
-#: Longest name, in characters; W&B takes tags of at most 64.
-_NAME, _TAG = 120, 60
-Line = Mapping[str, float | str | None]
+#: Longest name, in characters.
+_NAME = 120
 
 
 def content_hash(value: Mapping[str, Any]) -> str:
@@ -47,11 +46,14 @@ class Published:
     stands_for: Mapping[str, Any]
     name: str
     group: str
-    job_type: str
-    tags: tuple[str, ...]
     config: Mapping[str, Any]
     summary: Mapping[str, float]
-    table: Sequence[Line] = ()
+    table: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def job_type(self) -> str:
+        """'row' or 'board'."""
+        return "board" if self.table else "row"
 
     @cached_property
     def content(self) -> str:
@@ -88,14 +90,13 @@ def _runs(section: Section) -> Iterator[Published]:
         for rows in by_label.values():
             yield _row_run(section.group, table, sorted(rows, key=lambda row: row.epsilon))
     group = section.group
-    lines = [line for table in section.tables for line in _lines(section, table)]
+    config = _group_config(group)
+    lines = [_line(section, table, row) for table in section.tables for row in table.all_rows]
     yield Published(
-        stands_for={**_group_config(group), "board": True},
+        stands_for={**config, "board": True},
         name=f"board of {group_name(group)}",
         group=group_name(group),
-        job_type="board",
-        tags=_tags(group, "board"),
-        config={**_group_config(group), "tasks": [table.task for table in section.tables], "remarks": [*section.notes]},
+        config={**config, "tasks": [table.task for table in section.tables], "remarks": [*section.notes]},
         summary={"rows": len(lines), "result_files": sum(len(row.results) for row in section.rows)},
         table=lines,
     )
@@ -125,8 +126,6 @@ def _row_run(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published:
         stands_for={**stands_for, "noise": cell.noise},
         name=visible(f"{first.label} {first.task}, {group_name(group)}", _NAME) + accounting,
         group=group_name(group),
-        job_type="end of the scale" if first.is_baseline else "submission" if first.submission else "mechanism",
-        tags=_tags(group, first.task, table.kind, f"mechanism:{first.mechanism}"),
         config=finite(config),
         summary=_summary(rows, results),
     )
@@ -144,12 +143,6 @@ def _group_config(group: Group) -> dict[str, Any]:
     return {**plain, "suite_version": group.version, "model_weights": group.weights, **rounding}
 
 
-def _tags(group: Group, *own: str) -> tuple[str, ...]:
-    tags = [group.suite, f"suite-v{group.version}", f"model:{group.model}", f"source:{group.source}", *own]
-    tags += ["simulated"] if group.simulated else []
-    return tuple(dict.fromkeys(visible(tag[:_TAG], _TAG)[:_TAG] for tag in tags))
-
-
 def _shared_manifest(results: Sequence[Result]) -> dict[str, Any]:
     """What the manifests of all these results agree on, without the machine; the result files hold the rest."""
     manifests = [result.manifest.model_dump(mode="json", exclude={"machine"}) for result in results]
@@ -157,47 +150,29 @@ def _shared_manifest(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _summary(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, float]:
-    """Numbers over seeds for each epsilon, as the board shows them, and the best over epsilon (of ranked rows).
+    """Numbers over seeds for each epsilon, as the board shows them.
 
     No rank: it depends on the other rows, and a published row stays as it is when others come.
     """
-    counted = [row for row in rows if not row.unranked] or rows
-    best = min(counted, key=lambda row: row.score if row.lower_is_better(row.metric) else -row.score)
-    found: dict[str, float | None] = {
-        f"{name}/eps={row.epsilon:g}": value for row in rows for name, value in _row_numbers(row).items()
-    }
-    found |= {
-        "best_score": best.score,
-        "best_score_epsilon": best.epsilon,
-        "best_recovery": max((row.recovery for row in counted if row.recovery is not None), default=None),
-        "largest_proved_epsilon": max((row.proved for row in rows if math.isfinite(row.proved)), default=None),
-        "results": len(results),
-        "seconds_total": sum(sum(result.cost.seconds.values()) for result in results),
-        "tokens_read_total": sum(result.cost.tokens_read for result in results),
-    }
+    found = {f"{name}/eps={row.epsilon:g}": value for row in rows for name, value in _row_numbers(row).items()}
+    found["results"] = len(results)
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
 
 def _row_numbers(row: Row) -> dict[str, float | None]:
     own = {key: value for key, value in numbers(row).items() if key not in (*RANKS, "epsilon")}
     named = {f"{key}_epsilon" if key in _EPSILONS else key: value for key, value in own.items()}
-    others = {name: value for name, value in row.numbers.items() if name != row.metric}
-    return {**named, "ranked": float(not row.unranked), **others}
+    return {**named, **{name: value for name, value in row.numbers.items() if name != row.metric}}
 
 
-def _lines(section: Section, table: TaskTable) -> Iterator[Line]:
-    """A line a row of the section's table, with its ranks; None for a number that is not there or infinite."""
-    for row in table.all_rows:
-        place = section.place(row)
-        found = {"epsilon": row.epsilon, **{name: value(row) for name, value in RANKS.items()}, **_row_numbers(row)}
-        found |= {"mean_rank": place and place[0].low, "mean_rank_high": place and place[0].high}
-        yield {
-            "task": table.task,
-            "row": visible(row.label, _NAME),
-            "epsilon_text": epsilon_text(row.epsilon),
-            **{name: value if math.isfinite(value or 0) else None for name, value in found.items()},
-            "metric": table.metric,
-            "ranked_over": "" if place is None else place[1].scope,
-            "marks": "; ".join(mark.name for mark in row.marks),
-            "not_ranked_because": row.unranked,
-        }
+def _line(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
+    """The row of board.csv, and its other metrics; None for an infinite number."""
+    found = {"row": row.label, "epsilon_text": epsilon_text(row.epsilon), **record(section, table, row)}
+    found |= {name: value for name, value in row.numbers.items() if name != row.metric}
+    return {name: _in_table(value) for name, value in found.items()}
+
+
+def _in_table(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value, _NAME)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

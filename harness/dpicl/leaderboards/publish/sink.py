@@ -170,7 +170,7 @@ def stage_files(runs: Path) -> Path:
 
 
 class Sink:
-    """One W&B project, online or offline. sent: run id -> hash of the content that this object has sent."""
+    """One W&B project, online or offline. sent: run id -> hash of what was sent."""
 
     def __init__(self, to: Destination) -> None:
         self.to = to
@@ -184,11 +184,9 @@ class Sink:
         return content_hash({"row": content_hash(run.stands_for)[:16], **where})[:16]
 
     def publish(self, runs: Sequence[Published]) -> None:
-        """Creates or updates every run whose content this object has not sent yet. Raises SinkError."""
+        """Creates or updates these runs. Raises SinkError."""
         for run in runs:
             id = self.run_id(run)
-            if self.sent.get(id) == run.content:
-                continue
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 for older in self._folder.glob(f"offline-run-*-{id}"):  # `wandb sync` would send it after this one
@@ -235,7 +233,6 @@ class Sink:
             name=published.name,
             group=published.group,
             job_type=published.job_type,
-            tags=list(published.tags),
             config=dict(published.config),
             resume="allow" if self.to.mode == "online" else None,
             mode=self.to.mode,
