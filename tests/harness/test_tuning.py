@@ -34,7 +34,12 @@ mechanisms:
     options: {{slots: 4}}
     {GRID}
 """
-SOURCES = {"agnews": "local", "trec": "local", "shared_facts": "synthetic"}
+OWN = {
+    "agnews": TaskFacts(1, "local", ("World", "Sports", "Business")),
+    "trec": TaskFacts(1, "local"),
+    "shared_facts": TaskFacts(1, "synthetic"),
+}
+SYNTHETIC = dict.fromkeys(OWN, TaskFacts(1, "synthetic"))
 
 
 def read(tmp_path: Path, text: str = TEXT) -> Suite:
@@ -74,7 +79,7 @@ def test_a_grid_has_six_settings_of_options_that_nothing_else_sets(tmp_path, cha
 
 def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_their_own(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES, MECHANISMS)
+    made = tuning_suite(suite, OWN, MECHANISMS)
     cells = expand(made, MECHANISMS, FACTS)
     assert {cell.source for cell in cells} == {"synthetic"} == {made.source}
     assert {cell.task for cell in cells} == {"agnews"}  # shared_facts would be tuned on its own test records
@@ -84,13 +89,13 @@ def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_th
     assert {cell.label for cell in cells} == {f"pta.{i}" for i in range(6)}
     assert {(cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"} == {(1.5, 100)}
     assert {cell.options["slots"] for cell in cells} == {4}
-    assert {cell.shots for cell in expand(tuning_suite(suite, SOURCES, MECHANISMS, shots=2), MECHANISMS, FACTS)} == {2}
+    assert {cell.shots for cell in expand(tuning_suite(suite, OWN, MECHANISMS, shots=3), MECHANISMS, FACTS)} == {3}
 
 
 def test_a_task_whose_own_records_are_synthetic_tunes_for_itself_on_development_records(tmp_path):
     both = TEXT + ("  - {name: pta, label: pta_large, options: {slots: 9}, tasks: [shared_facts], tune: pta}\n")
     suite, path = read(tmp_path, both), tmp_path / "suite.yaml"
-    made = tuning_suite(suite, SOURCES, MECHANISMS, named=("trec", "shared_facts"))
+    made = tuning_suite(suite, OWN, MECHANISMS, named=("trec", "shared_facts"))
     cells = expand(made, MECHANISMS, FACTS)
     assert {(cell.label[:-2], cell.task, cell.development) for cell in cells} == {
         ("pta", "agnews", False),
@@ -105,13 +110,13 @@ def test_a_task_whose_own_records_are_synthetic_tunes_for_itself_on_development_
     assert after.chosen("pta", "trec") == {"alpha": 1, "top_k": 100}
     small = apply_changes(after, Changes(mechanisms=("pta_large",)), MECHANISMS)
     assert small.untuned == [] and small.chosen("pta_large", "shared_facts") == {"alpha": 1.5, "top_k": 100}
-    alone = tuning_suite(small, dict.fromkeys(SOURCES, "synthetic"), MECHANISMS, named=("shared_facts",))
+    alone = tuning_suite(small, SYNTHETIC, MECHANISMS, named=("shared_facts",))
     write_choice(path, choose_settings(small, alone, results_of(alone, {}), "dpicl tune small"))
     assert load_suite(path).chosen("pta_large", "shared_facts") == {"alpha": 1, "top_k": 10}
     path.with_suffix(".tuned.yaml").unlink()
     write_choice(path, choose_settings(small, alone, results_of(alone, {}), "dpicl tune small"))
     ksa = "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"  # no row of this task: it is left out
-    more = tuning_suite(read(tmp_path, both + ksa), dict.fromkeys(SOURCES, "synthetic"), MECHANISMS, ["shared_facts"])
+    more = tuning_suite(read(tmp_path, both + ksa), SYNTHETIC, MECHANISMS, ["shared_facts"])
     assert {entry.name for entry in more.mechanisms} == {"pta"}
     path.write_text(both)
     assert load_suite(path).untuned == ["pta"]  # what a task chose for itself is for no other
@@ -119,15 +124,15 @@ def test_a_task_whose_own_records_are_synthetic_tunes_for_itself_on_development_
 
 def test_a_suite_without_real_records_or_without_grids_is_not_tuned(tmp_path):
     with pytest.raises(UsageError, match="DPICL_DATA"):
-        tuning_suite(read(tmp_path), dict.fromkeys(SOURCES, "synthetic"), MECHANISMS)
+        tuning_suite(read(tmp_path), SYNTHETIC, MECHANISMS)
     with pytest.raises(UsageError, match="No row"):
-        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), SOURCES, MECHANISMS)
+        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), OWN, MECHANISMS)
 
 
 def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
     suite = read(tmp_path)
     assert suite.untuned == ["pta"]
-    made = tuning_suite(suite, SOURCES, MECHANISMS)
+    made = tuning_suite(suite, OWN, MECHANISMS)
     results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
     tuned = choose_settings(suite, made, results, "dpicl tune small")
     assert tuned.tasks.keys() == {"agnews"}
@@ -155,7 +160,7 @@ def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
 
     def choose(row: str, command: str, shots: int | None = None) -> Tuned:
         part = apply_changes(suite, Changes(mechanisms=(row,)), MECHANISMS)
-        made = tuning_suite(part, SOURCES, MECHANISMS, shots=shots)
+        made = tuning_suite(part, OWN, MECHANISMS, shots=shots)
         return choose_settings(part, made, results_of(made, {}), command)
 
     write_choice(path, choose("pta", "first"))
@@ -168,7 +173,9 @@ def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
         "private_evolution": "second",
     }
     with pytest.raises(UsageError, match="shots"):
-        write_choice(path, choose("pta", "third", shots=2))
+        write_choice(path, choose("pta", "third", shots=3))
+    with pytest.raises(UsageError, match="agnews has 3 classes"):
+        choose("pta", "fourth", shots=2)
     assert load_suite(path).tuned == after.tuned
 
 
@@ -176,16 +183,16 @@ def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
     text = (
         TEXT.replace("agnews, trec", "agnews, chatdoctor") + "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"
     )
-    sources = {"agnews": "local", "chatdoctor": "local", "shared_facts": "synthetic"}
-    rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), sources, MECHANISMS).mechanisms}
+    facts = {**OWN, "chatdoctor": TaskFacts(1, "local")}
+    rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), facts, MECHANISMS).mechanisms}
     assert rows["pta.0"] == ["agnews"] and rows["ksa.5"] == ["chatdoctor"]
     with pytest.raises(UsageError, match=r"ksa can do none of agnews;.*--task"):
-        tuning_suite(read(tmp_path, text), {**sources, "chatdoctor": "synthetic"}, MECHANISMS)
+        tuning_suite(read(tmp_path, text), {**facts, "chatdoctor": TaskFacts(1, "synthetic")}, MECHANISMS)
 
 
 def test_a_setting_without_a_result_chooses_nothing(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES, MECHANISMS)
+    made = tuning_suite(suite, OWN, MECHANISMS)
     with pytest.raises(UsageError, match="pta"):
         choose_settings(suite, made, results_of(made, {})[:-1], "dpicl tune small")
 
@@ -193,7 +200,7 @@ def test_a_setting_without_a_result_chooses_nothing(tmp_path):
 def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
     both = TEXT + "  - {name: pta, label: pta_large, options: {slots: 9}, tune: pta}\n"
     suite = read(tmp_path, both)
-    made = tuning_suite(suite, SOURCES, MECHANISMS)
+    made = tuning_suite(suite, OWN, MECHANISMS)
     assert suite.untuned == ["pta", "pta_large"] and len(made.mechanisms) == 6
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
@@ -219,7 +226,7 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
 )
 def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, said):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES, MECHANISMS)
+    made = tuning_suite(suite, OWN, MECHANISMS)
     choice = write_choice(
         tmp_path / "suite.yaml", choose_settings(suite, made, results_of(made, {}), "dpicl tune small")
     )
@@ -250,7 +257,7 @@ def test_what_does_not_go_together_is_told_with_its_line(tmp_path, key):
 
 def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES, MECHANISMS)
+    made = tuning_suite(suite, OWN, MECHANISMS)
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
@@ -259,7 +266,7 @@ def test_a_choice_among_other_settings_counts_as_none(tmp_path):
 
 def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, SOURCES, MECHANISMS)
+    made = tuning_suite(suite, OWN, MECHANISMS)
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
     after = load_suite(path)

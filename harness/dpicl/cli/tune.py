@@ -76,7 +76,7 @@ def tune(
     failed.
 
     mechanism: row of the suite; may be repeated (or A,B); others keep an earlier choice.
-    shots: demonstrations, fewer than the suite's where those take too long.
+    shots: demonstrations, fewer than the suite's where those take too long, one for each class at least.
     engine: this process, or worker processes (default: inline).
     workers: workers of the engine (default: one for two cores).
     """
@@ -86,8 +86,9 @@ def tune(
     require_known(f"task of {name}", tasks, load_suite(path).tasks)
     own = select(name, folder, files, Changes(tasks=tasks, mechanisms=as_list(mechanism), test_records=test_records))
     facts = task_facts()
-    sources = {task: facts[task](own.suite.source).source for task in own.suite.tasks}
-    made = tuning_suite(own.suite, sources, own.mechanisms, tasks, shots)
+    made = tuning_suite(
+        own.suite, {task: facts[task](own.suite.source) for task in own.suite.tasks}, own.mechanisms, tasks, shots
+    )
     selection = selection_of(made, own.mechanisms, folder, asked=name)
     finished = run_selection(selection, tuple(files), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:

@@ -26,6 +26,7 @@ from dpicl.core.plugins import Registered
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import skip_reason
+from dpicl.plan.expand import TaskFacts
 from dpicl.plan.suite import Suite, choice_path, load_suite
 from dpicl.plan.suite_rows import SETTINGS, MechanismEntry, ScoredSetting, Tuned, TunedRow, TunedTask
 from dpicl.results.manifest import commit
@@ -37,18 +38,19 @@ SEEDS = (1000, 1001)
 
 def tuning_suite(
     suite: Suite,
-    sources: Mapping[str, str],
+    facts: Mapping[str, TaskFacts],
     mechanisms: Mapping[str, Registered],
     named: Collection[str] = (),
     shots: int | None = None,
 ) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
-    sources: task -> where the suite's own records come from. named: the tasks that the user named. shots:
-    demonstrations of every task, fewer than the suite's where those take too long; None: the suite's. Raises UsageError
-    where there is nothing to tune, where no task has records to tune on, and where a row can do none of the tasks.
+    facts: of every task, as the suite's own records are. named: the tasks that the user named. shots: demonstrations of
+    every task, fewer than the suite's where those take too long; None: the suite's. Raises UsageError where there is
+    nothing to tune, where no task has records to tune on, where a row can do none of the tasks, and for fewer shots
+    than a task that rows run on has classes, since what is chosen then hangs on the classes that are shown.
     """
-    stand_ins = [task for task in suite.tasks if sources[task] != "synthetic"]
+    stand_ins = [task for task in suite.tasks if facts[task].source != "synthetic"]
     own = [task for task in suite.tasks if task not in stand_ins and task in named]
     if not stand_ins + own:
         raise UsageError(
@@ -74,6 +76,9 @@ def tuning_suite(
             f"No row has a grid to try on {', '.join(stand_ins + own)}; add `tune: {{OPTION: [VALUE, ...]}}` to one of"
             f" suite {suite.name}."
         )
+    for task in dict.fromkeys(task for row in rows for task in row.tasks):
+        if shots is not None and shots < len(facts[task].classes):
+            raise UsageError(f"{task} has {len(facts[task].classes)} classes; give --shots as many at least.")
     update: dict[str, Any] = {
         "name": f"{suite.name}-tuning",
         "source": "synthetic",
