@@ -168,8 +168,8 @@ def test_audits_become_a_frame(tmp_path):
     frame = audits.to_frame()
     assert list(frame.epsilon) == [1, 8] and (frame.epsilon_audited <= frame.epsilon_proved).all()
     assert audits.ok and dpicl.audit("voting", epsilon=8, results=tmp_path, **small)[0] == audits[1]
-    with pytest.raises(dpicl.UsageError, match="black-box"):
-        dpicl.audit("voting", epsilon=1, access="grey", **small)
+    with pytest.raises(dpicl.UsageError, match="lookup"):
+        dpicl.audit("voting", epsilon=1, question="grey", **small)
 
 
 def test_the_board_of_committed_results_is_a_frame():

@@ -221,7 +221,7 @@ def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, 
     train = rows_of("train", 30)
     monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", train)))
     words = ("audit", "voting", "--task", "agnews", "--epsilon", 8, "--runs", 20, "--model", "sim")
-    flags = ("--noise-resamples", 4, "--source", "local", "--results", tmp_path / "results")
+    flags = ("--source", "local", "--results", tmp_path / "results")
     assert dpicl(*words, *flags).code in (0, 1)
     assert dpicl(*words, *flags).code in (0, 1)
     write_records(tmp_path / "data", train[1:])

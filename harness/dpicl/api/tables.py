@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Item = TypeVar("Item")
-#: Sound noise has a smaller p-value less often than this.
-_IMPOSSIBLE = 1e-6
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,15 +122,13 @@ class Audits(ResultTable[AttackResult]):
 
 def failure(result: AttackResult) -> str | None:
     """Why the audited release is not what its events say, or None."""
-    bound, noise_p = result.bound, result.details.get("noise_p_value")
+    bound = result.bound
     if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
         exact = bound.method == "exact"
         return "it is refuted" + (", without sampling error" if exact else f" at {bound.confidence:.0%} confidence")
     shown, proved = (result.measures.get(name) for name in ("group_epsilon", "group_bound"))
     if shown and proved and shown.value > proved.value:
         return "group privacy is refuted, without sampling error"
-    if noise_p is not None and noise_p < _IMPOSSIBLE:
-        return f"the noise that was drawn is not of the distribution that its releases declare (p = {noise_p:.1g})"
     return None
 
 

@@ -3,10 +3,10 @@
 * An **attack** is one class in one file. `base` is its interface, `likelihood` the shortest example: it gives each
   candidate a score, and `membership.membership_finding` makes the numbers of them. What it may ask is `targets.Target`;
   `views` changes the question. `driver` draws members and makes one attack; `power` says whether it can find anything.
-* A **sampled audit** (`audit`, by `audit_runs` and `demonstration_runs`) runs a mechanism with a canary and without.
-  `audit_rules` makes decisions of what was seen, and `lower_bounds` makes epsilon of decisions.
+* A **sampled audit** (`audit`, by `audit_runs`) runs a mechanism with a canary and without, and makes epsilon of what
+  was released (`lower_bounds`).
 * An **exact audit** (`exact_audit`, by `exact_runs`) runs it once in each of two worlds (`exact_worlds`), and makes
   epsilon of the clean values and the stated noise (`exact_pairs`; of several copies of a canary `exact_groups`).
-* Statistics: `limits` (means), `trade_offs` (rates to epsilon), `rates` (AUC and the like), `one_run` (guesses).
+* Statistics: `limits` (means), `rates` (AUC and the like), `one_run` (guesses).
 * Files: `results` and `store`.
 """

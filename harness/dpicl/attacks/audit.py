@@ -1,13 +1,10 @@
-"""Sampled audits: how much epsilon can be demonstrated for the code that runs.
+"""Sampled audits: how much epsilon can be demonstrated for what a mechanism releases.
 
 A canary is in the private set or not; the mechanism runs many times on both sets; a rule that was chosen on one half of
-the runs says on the other half which is which. Limits by betting turn that into a lower bound on epsilon that holds at
-the stated confidence over samples of records and noise (dpicl.attacks.lower_bounds).
-
-A white-box auditor sees every noisy release: noisy sums and choices. The auditor knows a sum's clean value, and its
-noise is Gaussian, so the rates given the clean values are exact, and only the samples are random. A black-box auditor
-sees the released answer or text. After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration
-mechanisms are beyond them.
+the runs says on the other half, by the released answer or text alone, which is which. Limits by betting turn that into
+a lower bound on epsilon that holds at the stated confidence over samples of records and noise
+(dpicl.attacks.lower_bounds). After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration
+mechanisms are beyond them. Who sees the noisy releases inside needs no runs: dpicl.attacks.exact_audit.
 
 Model, question, number of records: the auditor may choose all of them, and the bound is one for what was run.
 """
@@ -15,37 +12,27 @@ Model, question, number of records: the auditor may choose all of them, and the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from dpicl.attacks.audit_rules import AuditEvidence
-from dpicl.attacks.audit_runs import AnswerRuns, AuditRuns, PreparedRuns
-from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
-from dpicl.attacks.canaries import held_out
-from dpicl.attacks.demonstration_runs import DemonstrationRuns
+import numpy as np
+
+from dpicl.attacks.audit_runs import AuditRuns, AuditSettings, AuditSetup
 from dpicl.attacks.driver import release_of, result_of, subject_of
-from dpicl.attacks.lower_bounds import lower_bound
 from dpicl.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import LABEL_LOCAL, Report, silent
+from dpicl.core.vocabulary import LABEL_LOCAL, Record, Report, silent
 from dpicl.data.task import PublicTask, Task
-from dpicl.mechanism.bases import Kind, Mechanism
+from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.release import calibrate_mechanism
 from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
-
-#: By the kind of a mechanism.
-RUNS: Final[Mapping[Kind | None, Callable[[AuditSetup], AuditRuns]]] = {
-    "answers": AnswerRuns,
-    "demonstrations": DemonstrationRuns,
-    "prepared": PreparedRuns,
-}
 
 
 def check(mechanism: Mechanism, task: PublicTask) -> None:
@@ -82,7 +69,7 @@ class AuditJob:
         rest = {name: getattr(self, name) for name in ("model", "options", "plugin")}
         rest |= {"members": own.size(self.mechanism), "shots": int(self.mechanism.releases_texts)}
         subject = subject_of(self.mechanism, self.task, epsilon=epsilon, delta=own.delta, seed=own.seed, **rest)
-        return Attempt("audit", own.access, own.described(self.mechanism), subject)
+        return Attempt("audit", "black-box", own.described(self.mechanism), subject)
 
     def setup(self, model: LanguageModel, outputs: OutputCache, report: Report) -> AuditSetup:
         """What the audit works with; of a task with groups, records of the one whose demonstration is released."""
@@ -103,47 +90,37 @@ def audit(
     """One result for each epsilon; the model is read for the first one. Raises UsageError where the settings do not fit
     the task."""
     start, meter = time.perf_counter(), Meter(model)
-    mechanism, settings = job.mechanism, job.settings
+    mechanism, own = job.mechanism, job.settings
     setup = job.setup(model, outputs or OutputCache(None), report)
-    runs = RUNS[mechanism.kind](setup)
+    runs: AuditRuns | None = None
     for epsilon in epsilons:
-        calibration = calibrate_mechanism(mechanism, setup.sizes, epsilon, settings.delta)
-        evidence = runs.evidence(calibration)
-        bound, details = bound_of(evidence, settings)
-        notes = [*runs.notes, *filter(None, [large_delta(settings.delta, len(setup.private))])]
-        if evidence.ceiling is not None:
-            even, most = evidence.ceiling
-            details["label_only_ceiling"] = {"even": even, "most": most}
-            notes.append(
-                f"label-only ceiling: who sees the winner alone can show epsilon = {even:.2f} where votes are split"
-                f" evenly, and {most:.2f} on the clearest vote; a black-box bound is a share of that"
-            )
+        calibration = calibrate_mechanism(mechanism, setup.sizes, epsilon, own.delta)
+        runs = runs or AuditRuns(setup, calibration.knob)
+        found, ledger = runs.bound(calibration)
         with wrap_validation_errors():
             result = result_of(
                 job.at(epsilon),
                 mechanism,
-                release_of(mechanism, calibration, setup.sizes, evidence.ledger),
+                release_of(mechanism, calibration, setup.sizes, ledger),
                 manifest_of(job.task, model),
                 meter.cost({"audit": round(time.perf_counter() - start, 3)}),
-                bound=bound,
-                details=details,
-                notes=notes,
+                bound=LowerBound(
+                    epsilon=found.epsilon,
+                    delta=own.delta,
+                    confidence=own.confidence,
+                    method="rates",
+                    decision=found.decision,
+                ),
+                notes=[runs.canary.note, *filter(None, [large_delta(own.delta, len(setup.private))])],
             )
         yield result
         start, meter = time.perf_counter(), Meter(model)
 
 
-def bound_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:
-    """The bound, and what else a result holds of it."""
-    gaussian, rule = evidence.gaussian, evidence.rule
-    seen = (evidence.members, evidence.others, settings.delta, settings.confidence, settings.seed)
-    found = lower_bound(*seen, gaussian=gaussian, rule=rule)
-    bound = LowerBound(
-        epsilon=found.epsilon,
-        delta=settings.delta,
-        confidence=settings.confidence,
-        method="gaussian" if gaussian else "rates",
-        mu=found.mu if gaussian else None,
-        decision=found.decision,
-    )
-    return bound, {"score": rule.chosen, "limits": "pairs of runs", "noise_p_value": evidence.noise_p}
+def held_out(train: Sequence[Record], count: int, sampling: np.random.Generator) -> tuple[list[Record], Record]:
+    """(``count`` private records, one more that is not among them), by public randomness. Raises UsageError for too
+    few."""
+    if len(train) <= count:
+        raise UsageError(f"The task has {len(train)} train records and the audit needs {count + 1}; lower --records.")
+    order = sampling.permutation(len(train))
+    return [train[at] for at in order[:count].tolist()], train[int(order[count])]

@@ -1,280 +1,355 @@
-"""What runs of a mechanism with a canary and without show an auditor: noisy releases, or what was released.
+"""The runs of a sampled audit: what a mechanism releases with a canary in its private set, and without.
 
 Both sets of a run are sampled with the same randomness, so they differ in the canary alone; runs are independent of
-each other. What a model says of a sample depends on no noise: it is read once, and the noise is drawn as often as
-wanted.
+each other. What a model says of a sample depends on no noise: it is read once, and answers get fresh noise many times.
+
+Answers are asked one of two questions. ``inquiry`` (Xia et al. 2025, prompts 1 to 3): is this text one of the examples?
+Candidates Yes and No; for texts, two fixed answers that are far apart. ``lookup`` (ours): the canary's own input is the
+query, and its output is one that nothing else suggests; a slot that shows the canary copies it. A model that cannot
+tell what its prompt holds may still copy, so the second question finds more with small models. The text of such a
+canary spells the example out several times: one record may hold anything.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from dpicl.attacks.audit_rules import (
-    AuditEvidence,
-    Fit,
-    Rule,
-    answer_fits,
-    linear,
-    noise_p_value,
-    reference_vector,
-)
-from dpicl.attacks.audit_settings import AuditSetup
-from dpicl.attacks.canaries import asked_canary
-from dpicl.attacks.exact_pairs import label_only_ceiling
-from dpicl.attacks.observers import CoupledSampling, Observation, Policy, Recording
-from dpicl.attacks.views import with_records
+from dpicl.attacks.canaries import FAR_TEXTS
+from dpicl.attacks.exact_worlds import of_rank
+from dpicl.attacks.lower_bounds import Bound, Score, lower_bound, runs_are_scores
+from dpicl.attacks.observers import Recording
+from dpicl.attacks.views import completions, first_words, free_text, spelled_out, with_records, yes_or_no
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Query, Record
-from dpicl.data.task import PublicTask
-from dpicl.mechanism.bases import AnswerMechanism, Reader
+from dpicl.core.vocabulary import Query, Record, Report, Sizes, silent
+from dpicl.data.task import NEUTRAL_LABEL, PublicTask, Task
+from dpicl.mechanism.bases import AnswerMechanism, Kind, Mechanism, Reader
+from dpicl.mechanism.generation import label_endings
+from dpicl.mechanism.options import sized_options
 from dpicl.mechanism.outputs import skip_reason
+from dpicl.models.base import LanguageModel
+from dpicl.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.privacy.calibration import Calibration
-from dpicl.privacy.events import is_gaussian
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
-from dpicl.releasing.execution import Execution, ExecutionResult
+from dpicl.releasing.execution import Execution
+from dpicl.releasing.output_cache import OutputCache
 
-#: With the canary, and without.
-SIDES: Final = (True, False)
+Question = Literal["inquiry", "lookup"]
 
-#: What was observed in each run, with the canary and without.
-Observed = Mapping[bool, Sequence[Sequence[Observation]]]
+#: Private records of an audit whose mechanism reads all of them, where the command does not say otherwise.
+ALL_RECORDS: Final = 40
+#: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
+#: T = 4 partitions of 2 examples are the published audit's.
+SIZES: Final = {"slots": 4, "examples_per_slot": 2, "record_tokens": 110, "public_slots": 8}
+DEMONSTRATION_SIZES: Final = {
+    "slots": 8,
+    "examples_per_slot": 1,
+    "prompts": 8,
+    "tokens": 6,
+    "top_k": 10,
+    "record_tokens": 32,
+}
+#: Draws of the noise in every run, of answers; words of the canary that are asked about; how often a canary to be
+#: copied spells out its example; rank of the public tokens that a demonstration's canary is made of.
+DRAWS: Final = 50
+_WORDS: Final = 12
+_REPEATS: Final = 3
+_RANK: Final = 9
+#: The two fixed answers of the direct question, for texts.
+_FOR, _AGAINST = FAR_TEXTS[0], FAR_TEXTS[1]
+_ASKING: Final = (
+    "Text: {text}\nIf this text is one of the examples above, answer: {yes}\nIf it is not, answer: {no}\nAnswer:"
+)
+#: Prompts of two private examples that the unlikely label is found with, at most.
+_PROMPTS: Final = 8
 
 
-class AuditRuns(ABC):
-    """One answer, demonstration or preparation from ``settings.runs`` samples on each side. The size of the private set
-    is public, so the sampling rate is the same on both sides.
+@dataclass(frozen=True)
+class AuditSettings:
+    """How to audit. runs: on each side, each with one sample of records, at least 8.
 
-    notes: what a reader of a result must know. canary: None until it is made.
+    records: private records (None: as many as a sample expects, so that every record is in it: q = 1).
     """
 
-    def __init__(self, setup: AuditSetup, task: PublicTask, canary: Record | None, query: Query | None) -> None:
-        self._setup, self._settings, self._mechanism = setup, setup.settings, setup.mechanism
-        self._task, self.canary = task, canary
-        self._queries = [] if query is None else [query]
-        self._reader: Reader | None = None
-        self.notes: list[str] = []
+    question: Question = "inquiry"
+    runs: int = 200
+    records: int | None = None
+    confidence: float = 0.95
+    delta: float = 1e-5
+    seed: int = 0
 
-    def evidence(self, calibration: Calibration) -> AuditEvidence:
-        """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for, and UsageError
-        for a mechanism that makes no noisy release."""
-        knob, ledger = calibration.knob, Ledger(calibration.event, calibration.epsilon)
-        first, _ = self.run(False, knob, 0, ledger=ledger)
-        if not first:
-            raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
-        if self._settings.access == "black-box":
-            return self._black_box(knob, ledger, first)
-        return replace(self._white_box(knob, ledger, first), gaussian=is_gaussian(ledger.event()))
+    def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Every option of the mechanism: audit sizes where nothing was given."""
+        return sized_options(cls, task, DEMONSTRATION_SIZES, SIZES, dict(given))
+
+    def described(self, mechanism: Mechanism) -> dict[str, Any]:
+        """What a result file says of these."""
+        known = {"runs": self.runs, "redraws": DRAWS, "confidence": self.confidence}
+        asked = {"question": self.question, "words": _WORDS, "repeats": _REPEATS}
+        own: dict[Kind | None, dict[str, Any]] = {"answers": asked, "demonstrations": {"rank": _RANK}}
+        return known | own.get(mechanism.kind, {})
+
+    def size(self, mechanism: Mechanism) -> int:
+        """How many private records there are: by default the expected sample, by the mechanism's options; where they
+        say none, it reads all records, as prepared mechanisms and private evolution do."""
+        if self.records is not None:
+            return self.records
+        if mechanism.reads_all:
+            return ALL_RECORDS
+        size = getattr(mechanism, "prompts", None)
+        if size is None:
+            size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)
+        return int(size) or ALL_RECORDS
+
+
+@dataclass(frozen=True)
+class AuditSetup:
+    """What an audit works with. private: the private set; its size is public. other: the record that is not in it, and
+    that a canary is made of."""
+
+    mechanism: Mechanism
+    task: Task
+    private: Sequence[Record] = field(repr=False)
+    other: Record
+    model: LanguageModel
+    settings: AuditSettings
+    outputs: OutputCache
+    report: Report = silent
+
+    @property
+    def label(self) -> str:
+        """Of the one demonstration that is audited: the first one."""
+        return self.task.labels[0] if self.task.labels else NEUTRAL_LABEL
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
+        if self.mechanism.reads_all:
+            grouped = self.task.partitioned and self.mechanism.by_label
+            return Sizes(Counter(each.label if grouped else None for each in (*self.private, self.other)), {})
+        declared = {self.label if self.task.partitioned else None: len(self.private)}
+        return self.mechanism.public_sizes(replace(self.task, declared=declared).sized(), (self.label,), 1)
+
+    @property
+    def embeddings(self) -> EmbeddingModel:
+        """The mechanism's, for tasks of texts."""
+        return load_embeddings(getattr(self.mechanism, "embedding", "embedded"))
+
+    def public_task(self) -> PublicTask:
+        """The task as it is, without records."""
+        return with_records(self.task, self.private).public_view()
+
+
+@dataclass(frozen=True)
+class Canary:
+    """record: what is inserted. task: with the audit's question. queries: the one about this record, or none.
+
+    score: what each of several released texts says for membership; None: how much more often it comes with the canary,
+    which is learned. note: what a reader of a result must know.
+    """
+
+    record: Record = field(repr=False)
+    task: PublicTask = field(repr=False)
+    note: str
+    queries: tuple[Query, ...] = field(default=(), repr=False)
+    score: Callable[[Sequence[str]], Sequence[float]] | None = field(default=None, repr=False)
+
+
+class AuditRuns:
+    """One answer, demonstration or preparation from ``settings.runs`` samples on each side. The size of the private set
+    is public, so the sampling rate is the same on both sides. knob: by which the canary is made."""
+
+    def __init__(self, setup: AuditSetup, knob: float) -> None:
+        self._setup = setup
+        self._reader: Reader | None = None
+        match setup.mechanism.kind:
+            case "answers":
+                self.canary = asked_canary(setup)
+            case "prepared":
+                self.canary = _contradiction(setup)
+            case _:
+                self.canary = _copied(setup, knob)
+
+    def bound(self, calibration: Calibration) -> tuple[Bound, Ledger]:
+        """The bound at one epsilon, and what one run charged. Raises BudgetExceeded when a run spends more than was
+        calibrated for, and UsageError for a mechanism that makes no noisy release."""
+        own, score = self._setup.settings, self.canary.score
+        ledger = Ledger(calibration.event, calibration.epsilon)
+        first = self.execution(False, calibration.knob, 0, ledger=ledger).run()
+        if not first.releases:
+            raise UsageError(f"{self._setup.mechanism.name} makes no noisy release, so there is nothing to audit.")
+        self._reader = first.reader
+        said = [[self._released(side, calibration.knob, run) for run in self._counted(side)] for side in (True, False)]
+        texts = list(dict.fromkeys(text for side in said for run in side for text in run))
+        values = dict(zip(texts, range(len(texts)) if score is None else score(texts), strict=True))
+        inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
+        learn = _frequencies if score is None else runs_are_scores
+        return lower_bound(inside, outside, own.delta, own.confidence, own.seed, learn), ledger
 
     def execution(self, present: bool, knob: float, run: int, draw: int = 0, ledger: Ledger | None = None) -> Execution:
         """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise.
 
         ledger: None for an auditor's own runs, which have no budget.
         """
-        setup, randomness = self._setup, streams(self._settings.seed)
-        return Execution(
-            setup.mechanism,
-            self._task,
-            setup.model,
-            knob,
-            records=[*setup.private, *([self.canary] if present and self.canary else [])],
-            sizes=setup.sizes,
-            ledger=ledger or Ledger(None, math.inf),
-            sampling=CoupledSampling(self._settings.seed, run),
-            noise=randomness.source(f"audit:{int(present)}:{run}:{draw}"),
-            public=randomness.public,
-            shots=(setup.label,),
-            queries=self._queries,
-            outputs=lambda: setup.outputs,
-            reader=self._reader,
-        )
+        records = [*self._setup.private, *([self.canary.record] if present else [])]
+        source = f"audit:{int(present)}:{run}:{draw}"
+        given = _execution(self._setup, self.canary.task, records, knob, run, source)
+        own = ledger or Ledger(None, math.inf)
+        return replace(given, queries=self.canary.queries, reader=self._reader, ledger=own)
 
-    def run(
-        self,
-        present: bool,
-        knob: float,
-        number: int,
-        draw: int = 0,
-        path: Policy | None = None,
-        ledger: Ledger | None = None,
-    ) -> tuple[list[Observation], ExecutionResult]:
-        """The noisy releases of one execution, and what it made. path: what they give in place of noise."""
-        recording = Recording(path)
-        with observing(recording):
-            made = self.execution(present, knob, number, draw, ledger).run()
-        self._reader = made.reader
-        return recording.observed_releases, made
+    def _released(self, present: bool, knob: float, run: int) -> list[str]:
+        """What one run releases, at every draw of the noise."""
+        draws = range(1 if self._setup.mechanism.releases_texts else DRAWS)
+        made = (self.execution(present, knob, run, draw).run() for draw in draws)
+        return ["\n".join(each.prompt.texts if each.answers is None else each.answers.values()) for each in made]
 
-    def _both(self, knob: float, path: Policy | None = None) -> Observed:
-        """The noisy releases of all runs."""
-        return {side: [self.run(side, knob, n, path=path)[0] for n in self._setup.counted(side)] for side in SIDES}
-
-    def _sums(
-        self, runs: Observed, scales: Sequence[float], ledger: Ledger, fits: Mapping[str, Fit], only: Sequence[int] = ()
-    ) -> AuditEvidence:
-        """Noisy sums side by side, each in units of its noise. only: of every sum this coordinate alone."""
-        units = [scale or 1.0 for scale in scales]
-
-        def coordinates(run: Sequence[Observation]) -> np.ndarray:
-            sums = [each.release.clean.ravel() / unit for each, unit in zip(run, units, strict=True)]
-            return np.concatenate([own[[at]] for own, at in zip(sums, only, strict=True)] if only else sums)
-
-        inside, outside = (np.array([coordinates(run) for run in runs[side]]) for side in SIDES)
-        rule = Rule({**fits, "reference vector": reference_vector}, sd=1.0 if scales[0] > 0 else 0.0)
-        return AuditEvidence(inside, outside, rule, ledger)
-
-    def _black_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
-        """What was released, of all noise resamples of every run: [n, m] codes, or [n] decisions of one draw each."""
-
-        def text(side: bool, number: int, draw: int) -> str:
-            _, made = self.run(side, knob, number, draw)
-            return "\n".join(made.prompt.texts if made.answers is None else made.answers.values())
-
-        said = [
-            [[text(side, n, draw) for draw in range(self._draws)] for n in self._setup.counted(side)] for side in SIDES
-        ]
-        texts = list(dict.fromkeys(one for side in said for row in side for one in row))
-        codes = {one: at for at, one in enumerate(texts)}
-        inside, outside = (np.array([[codes[one] for one in row] for row in side]).squeeze() for side in said)
-        return AuditEvidence(inside, outside, Rule(answer_fits(self._towards(texts)), None), ledger)
-
-    @property
-    def _draws(self) -> int:
-        return self._settings.redraws
-
-    @abstractmethod
-    def _white_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
-        """What the noisy releases of all runs show. first: those of one run without the canary."""
-
-    def _towards(self, answers: Sequence[str]) -> list[float]:
-        """How much each answer speaks for membership, by a rule that is known beforehand."""
-        assert self.canary is not None
-        return [float(answer == self.canary.label) for answer in answers]
+    def _counted(self, present: bool) -> Iterator[int]:
+        """The numbers of the runs on one side, with a report after each."""
+        number = self._setup.settings.runs
+        for run in range(number):
+            yield run
+            self._setup.report(run + 1, number, f"runs {'with' if present else 'without'} the canary")
 
 
-class AnswerRuns(AuditRuns):
-    """Answers to one question (Q = 1). White-box, the clean values of a single noisy sum are known; else the first and
-    the last noisy release are seen. Black-box, the released answers."""
+class CoupledSampling:
+    """Sampling randomness that the records of a set keep when one more record stands at its end.
 
-    def __init__(self, setup: AuditSetup) -> None:
-        self.asked = asked_canary(setup)
-        if reason := skip_reason(setup.mechanism, self.asked.seen):
-            raise UsageError(f"{setup.mechanism.name} cannot answer the audit's question: {reason}.")
-        super().__init__(setup, self.asked.seen.public_view(), self.asked.record, self.asked.query)
-        assert isinstance(setup.mechanism, AnswerMechanism)
-        self._scheme, size = setup.mechanism.scheme, len(setup.private)
-        which = self._scheme.described(size)
-        self.notes = [f"one query, question {self._settings.question}, {count(size, 'record')}, {which}"]
+    Each call has a generator of its own, so a longer call begins with the values of a shorter one: two neighbouring
+    sets that are sampled with it differ in one slot alone. Every run has a seed of its own, and is independent.
+    """
 
-    def _white_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
-        runs = self._both(knob)
-        every = [*runs[True], *runs[False]]
-        if not all(every):
+    def __init__(self, *seed: int) -> None:
+        self._seed, self._calls = seed, 0
+
+    def uniform(self, size: int) -> np.ndarray:
+        """float64[size] in [0, 1)."""
+        self._calls += 1
+        return np.random.default_rng((*self._seed, self._calls)).random(size)
+
+
+def _execution(
+    setup: AuditSetup, task: PublicTask, records: Sequence[Record], knob: float, run: int, source: str
+) -> Execution:
+    randomness = streams(setup.settings.seed)
+    return Execution(
+        setup.mechanism,
+        task,
+        setup.model,
+        knob,
+        records=records,
+        sizes=setup.sizes,
+        sampling=CoupledSampling(setup.settings.seed, run),
+        noise=randomness.source(source),
+        public=randomness.public,
+        shots=(setup.label,),
+        outputs=lambda: setup.outputs,
+    )
+
+
+def _frequencies(members: np.ndarray, others: np.ndarray) -> Score:
+    """Runs are numbers of texts [n, m]. The score of a text is how much more often it came with the canary."""
+    number = 1 + max(int(members.max()), int(others.max()))
+    inside, outside = (np.bincount(runs.ravel(), minlength=number) / runs.size for runs in (members, others))
+    more = inside - outside
+    return lambda runs: np.where(runs < number, more[np.minimum(runs, number - 1)], 0.0)
+
+
+def asked_canary(setup: AuditSetup) -> Canary:
+    """Of answers to one question (Q = 1). Raises UsageError for tasks without inputs to ask about, and where the
+    mechanism cannot answer the question."""
+    task, mechanism, question = setup.task, setup.mechanism, setup.settings.question
+    assert isinstance(mechanism, AnswerMechanism)
+    shown, seen, record, ends = first_words(setup.other.text, _WORDS), task, setup.other, None
+    text = shown
+    if question == "inquiry" and task.kind == "generation":
+        seen, ends = free_text(task), (_FOR, _AGAINST)
+        text = _ASKING.format(text=shown, yes=_FOR, no=_AGAINST)
+    elif question == "inquiry":
+        seen = yes_or_no(task)
+    else:
+        if task.chooses:
+            output = _unlikely_label(setup, shown)
+        elif task.kind == "generation":
+            output, _ = ends = _far_text(setup, shown)
+        else:
             raise UsageError(
-                f"{self._mechanism.name} made no noisy release in some runs; `dpicl check` says what that is."
+                f"The question lookup needs records with a label or an output; ask {task.name} by inquiry."
             )
-        if all([one.release.kind for one in run] == ["gaussian"] for run in every):
-            release = first[0].release
-            found = self._sums(runs, [release.scale], ledger, self._directions(release.clean.size))
-            return replace(found, noise_p=noise_p_value([run[0] for run in every]))
-        inside, outside = (
-            np.array(
-                [
-                    [_features(self.run(side, knob, n, draw)[0]) for draw in range(self._draws)]
-                    for n in self._setup.counted(side)
-                ]
-            )
-            for side in SIDES
-        )
-        return AuditEvidence(inside, outside, Rule({"reference vector": reference_vector}, None), ledger)
+        # Shown as one example, the text ends with that output itself.
+        record = Record(spelled_out(task, shown, output, _REPEATS - 1), output)
+    if reason := skip_reason(mechanism, seen):
+        raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
+    size = len(setup.private)
+    note = f"one query, question {question}, {count(size, 'record')}, {mechanism.scheme.described(size)}"
+    score = None if ends is None else _nearer(setup.embeddings, *ends)
+    return Canary(record, seen.public_view(), note, (Query("audit", text),), score)
 
-    def _directions(self, size: int) -> dict[str, Fit]:
-        """The published direction, where the sum has a coordinate for each answer or lies among embeddings."""
-        labels, words = self.asked.seen.labels, [self.asked.member, self.asked.non_member]
-        if size == len(labels):
-            ends = np.eye(size)[[labels.index(word) for word in words]]
-        elif not labels and size == self._setup.embeddings.dimension:
-            ends = self._setup.embeddings.encode(words)
-        else:
-            return {}
-        return {"answers": linear(ends[0] - ends[1])}
 
-    def _black_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
-        return replace(super()._black_box(knob, ledger, first), ceiling=self._ceiling(first))
+def _nearer(embeddings: EmbeddingModel, member: str, non_member: str) -> Callable[[Sequence[str]], Sequence[float]]:
+    """How much nearer texts are to the first end than to the other one."""
 
-    def _ceiling(self, first: Sequence[Observation]) -> tuple[float, float] | None:
-        """What the winner of a noisy vote can show; None where the answer is no such winner."""
-        labels, release = len(self.asked.seen.labels), first[0].release
-        alone = len(first) == 1 and release.kind == "gaussian" and release.scale > 0
-        if not (alone and release.clean.size == labels > 1):
-            return None
-        slots = self._mechanism.slots  # type: ignore[attr-defined]
-        return label_only_ceiling(release.scale, slots, labels, self._scheme.own_slots, self._settings.delta)
-
-    def _towards(self, answers: Sequence[str]) -> list[float]:
-        """By the published rule: the label, or a difference of distances."""
-        if self.asked.seen.labels:
-            return [float(a == self.asked.member) - float(a == self.asked.non_member) for a in answers]
-        rows = self._setup.embeddings.encode([*answers, self.asked.member, self.asked.non_member])
+    def score(texts: Sequence[str]) -> list[float]:
+        rows = embeddings.encode([*texts, member, non_member])
         distances = np.linalg.norm(rows[:-2, None] - rows[None, -2:], axis=2)
-        return [float(away) for away in distances[:, 1] - distances[:, 0]]
+        near: list[float] = (distances[:, 1] - distances[:, 0]).tolist()
+        return near
+
+    return score
 
 
-class PreparedRuns(AuditRuns):
-    """One preparation. The canary is a record that is not in the private set, with the label that follows its own in
-    the task's order: it says of its text what no other record says.
-
-    White-box, the auditor sees the noisy sums that come before any whose input follows from an earlier one's noise: of
-    these the clean values are known (of gradient descent the first step alone). Black-box, the answer to the canary's
-    own text.
-    """
-
-    def __init__(self, setup: AuditSetup) -> None:
-        text, label, labels = setup.other.text, setup.other.label, setup.task.labels
-        if labels:
-            label = labels[((labels.index(label) if label in labels else 0) + 1) % len(labels)]
-        task = with_records(setup.task, setup.private).public_view()
-        super().__init__(setup, task, Record(text, label), Query("canary", text))
-        self.notes = [f"one preparation from {count(len(setup.private), 'record')}, every one of which may be in it"]
-
-    def _white_box(self, knob: float, ledger: Ledger, first: Sequence[Observation]) -> AuditEvidence:
-        again, _ = self.run(False, knob, 0, draw=1)
-        known = equal_inputs(first, again)
-        if any(one.release.kind != "gaussian" for one in first[:known]):
-            raise UsageError(f"{self._mechanism.name} makes choices; audit it black-box.")
-        runs = {side: [run[:known] for run in own] for side, own in self._both(knob).items()}
-        found = self._sums(runs, [one.release.scale for one in first[:known]], ledger, {})
-        return replace(found, noise_p=noise_p_value(first))
+def _unlikely_label(setup: AuditSetup, shown: str) -> str:
+    """The label that the model finds least likely for a text after other private examples (the auditor knows all
+    records but the canary)."""
+    task, model, private = setup.task, setup.model, setup.private
+    query, endings = task.query(shown), label_endings(task, model)
+    pairs = [private[at : at + 2] for at in range(0, min(len(private), 2 * _PROMPTS), 2)]
+    scores = np.array(model.score([(model.encode(task.icl_prefix(pair) + query), endings) for pair in pairs]))
+    return task.labels[int(np.argmin(scores.mean(axis=0)))]
 
 
-def _features(run: Sequence[Observation]) -> np.ndarray:
-    """float64[d] of one run: what its first noisy release released and, where it is another one, its last.
-
-    What was chosen is marked among the K that could be, the first with 1 and the others with less and less; sums of
-    several clusters are added up. Both have public sizes.
-    """
-    parts = []
-    for at in sorted({0, len(run) - 1}):
-        release, released = run[at].release, run[at].released
-        if release.kind == "choice":
-            marked = np.zeros(release.clean.size)
-            marked[released.astype(np.int64)] = 1.0 - np.arange(len(released)) / len(released)
-            parts.append(marked)
-        else:
-            parts.append(released.reshape(-1, released.shape[-1]).sum(axis=0))
-    return np.concatenate(parts)
+def _far_text(setup: AuditSetup, shown: str) -> tuple[str, str]:
+    """The fixed text that is farthest from the model's answer without examples, and that answer."""
+    task = setup.task
+    own = completions(task, setup.model, [task.icl_prefix(()) + task.query(shown)])[0] or task.name
+    rows = setup.embeddings.encode([own, *FAR_TEXTS])
+    return FAR_TEXTS[int(np.argmin(rows[1:] @ rows[0]))], own
 
 
-def equal_inputs(first: Sequence[Observation], again: Sequence[Observation]) -> int:
-    """How many releases come before the first whose input differs."""
-    pairs = zip(first, again, strict=False)
-    same = [np.array_equal(a.release.clean, b.release.clean) for a, b in pairs]
-    return same.index(False) if False in same else len(same)
+def _contradiction(setup: AuditSetup) -> Canary:
+    """Of what is prepared: the other record with the label that follows its own in the task's order, which says of its
+    text what no other record says. Its own text is the query."""
+    text, label, labels = setup.other.text, setup.other.label, setup.task.labels
+    if labels:
+        label = labels[((labels.index(label) if label in labels else 0) + 1) % len(labels)]
+    note = f"one preparation from {count(len(setup.private), 'record')}, every one of which may be in it"
+    return Canary(Record(text, label), setup.public_task(), note, (Query("canary", text),))
+
+
+def _copied(setup: AuditSetup, knob: float) -> Canary:
+    """Of one demonstration: a text that the mechanism could release but hardly would, of the public tokens of a rank.
+    What is looked for is how much of its tokens stands in the released text, in one piece: 0 to 1."""
+    task, encode = setup.public_task(), setup.model.encode
+
+    def written(rank: int) -> str:
+        with observing(Recording(of_rank(rank))):
+            made = _execution(setup, task, setup.private, knob, setup.settings.runs, "no noise").run()
+        return "\n".join(made.prompt.texts)
+
+    text = next(filter(str.strip, map(written, range(_RANK, -1, -1))), "N/A")
+
+    def score(texts: Sequence[str]) -> list[float]:
+        ours = encode(text)
+        matchers = (difflib.SequenceMatcher(None, ours, encode(each), autojunk=False) for each in texts)
+        return [matcher.find_longest_match().size / max(1, len(ours)) for matcher in matchers]
+
+    note = f"one demonstration of the first label, {count(len(setup.private), 'record')}"
+    return Canary(Record(text, setup.label), task, note, score=score)

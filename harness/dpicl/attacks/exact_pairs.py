@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from dp_accounting import gaussian_mechanism
 from scipy.special import log_ndtr, softmax
 
 from dpicl.attacks.observers import stated
-from dpicl.attacks.trade_offs import epsilon_of_mu
 from dpicl.core.errors import UsageError
 from dpicl.privacy.above_threshold import first_chances
 from dpicl.privacy.adversaries import MOST_OUTCOMES, WorstPair, gaussian_pair
@@ -44,6 +44,8 @@ _LEAST_MU = 1e-6
 _MOST_STATES = 1500
 #: Points of the integral over the winner's noise, and how far it goes, in standard deviations.
 _POINTS, _REACH = 4001, 9.0
+#: `epsilon_of_mu` is rounded down by this much, ten times the accuracy of dp_accounting's search.
+_SEARCH_ERROR = 1e-11
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,13 @@ def exact_epsilon(losses: Sequence[SampleLoss], delta: float, upper: float) -> f
     return max(pairs_epsilon(way, delta, size) for way in (pairs, other_way))
 
 
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """The epsilon >= 0 at delta of a mu-GDP mechanism with the Gaussian's own curve (Dong, Roth & Su 2022, corollary
+    2.13), rounded down. Infinite for mu > 0 and delta = 0."""
+    multiplier = 1 / mu if mu > 0 else math.inf
+    return max(0.0, float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) - _SEARCH_ERROR)
+
+
 def winner_chances(clean: np.ndarray, sd: float) -> np.ndarray:
     """float64[K]: the probability that each coordinate of clean [K] + N(0, sd^2) is the largest, sd > 0.
 
@@ -147,39 +156,6 @@ def label_only(rate: float, present: NoisyRelease, absent: NoisyRelease) -> Samp
     """The loss of a noisy vote of which the winner alone is seen."""
     chances = [winner_chances(side.clean.ravel(), side.scale) for side in (present, absent)]
     return SampleLoss(rate, 0.0, (WorstPair(chances[0], chances[1]),))
-
-
-def label_only_ceiling(sd: float, slots: int, candidates: int, own_slots: bool, delta: float) -> tuple[float, float]:
-    """(votes split evenly, the most) of what the winner of one noisy vote shows about one record in it, which is in the
-    sample for certain: the epsilon at delta over clean votes of ``slots`` ballots for two of K candidates.
-
-    sd: of the noise on every count. own_slots: the record adds a ballot; else it moves one from one candidate to
-    another.
-    """
-
-    def shown(first: int) -> float:
-        base = np.zeros(candidates)
-        base[:2] = first, slots - first
-        moved = base.copy()
-        moved[0] += 1
-        if not own_slots:
-            moved[1] -= 1
-        pair = WorstPair(winner_chances(moved, sd), winner_chances(base, sd))
-        swapped = WorstPair(pair.absent, pair.present)
-        return max(_one_shot(pair, delta), _one_shot(swapped, delta))
-
-    each = [shown(first) for first in range(slots if not own_slots else slots + 1)]
-    middle = [each[at] for at in {max(0, slots // 2 - 1), min(slots // 2, len(each) - 1)}]
-    return max(middle), max(each)
-
-
-def _one_shot(pair: WorstPair, delta: float) -> float:
-    """The epsilon at delta of one pair of few outcomes: the largest ln((P(S) - delta)/Q(S)) over sets of the largest
-    ratios."""
-    order = np.argsort(-pair.present / np.maximum(pair.absent, 1e-300))
-    above, below = np.cumsum(pair.present[order]), np.cumsum(pair.absent[order])
-    good = above > delta
-    return max(0.0, float(np.log((above[good] - delta) / below[good]).max(initial=0.0)))
 
 
 def chances(release: NoisyRelease) -> np.ndarray:

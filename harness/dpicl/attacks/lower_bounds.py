@@ -1,74 +1,62 @@
 """From scores of runs with and without a canary to a lower bound on epsilon, at a stated confidence.
 
-Run i gives two probabilities of the decision "in" (or shares of noise resamples, or plain decisions, 0 or 1): p_i with
-the canary and q_i without. Runs that were sampled with the same randomness have most of it in common, so a difference
-p_i - a q_i varies far less than p_i or q_i. Every statement of differential privacy is about such differences
-(E p = TPR, E q = FPR), so one limit of one mean refutes it, at full level alpha:
-
-* (epsilon, delta)-DP: E[p - e^epsilon q] <= delta, and the same for the complements (1 - q, 1 - p)
-  (Kairouz, Oh & Viswanath 2015, theorem 2.1);
-* mu-GDP: E[p - e^x q] <= delta(x; mu) for every real x, the Gaussian's curve (Dong, Roth & Su 2022, corollary 2.13).
-
-The caller says by what the mechanism is which of them it wants (`gaussian`), and not by what the numbers are: epsilon
-of mu is right only for a mechanism whose curve is Gaussian, such as a composition of Gaussian releases without
-subsampling; (epsilon, delta)-DP is refuted of every mechanism.
+Run i gives two probabilities of the decision "in" (or shares of draws of the noise, or plain decisions, 0 or 1): p_i
+with the canary and q_i without. Runs that were sampled with the same randomness have most of it in common, so a
+difference p_i - a q_i varies far less than p_i or q_i. (epsilon, delta)-DP is a statement about such a difference
+(E p = TPR, E q = FPR), so one limit of one mean refutes it, at full level alpha: E[p - e^epsilon q] <= delta, and the
+same for the complements (1 - q, 1 - p) (Kairouz, Oh & Viswanath 2015, theorem 2.1).
 
 The limit is one by betting (dpicl.attacks.limits), valid for every n and every distribution of the pairs, which need
-not have anything in common. For (epsilon, delta)-DP a fixed list of rising epsilons is tested one after the other, up
-to the first that is not refuted; the bound is the one before. A bound above the truth needs the first listed epsilon
-above it to be refuted: one event, at level alpha. For mu the slope x is fixed, and one limit L gives the mu with
-delta(x; mu) = L. Threshold, side and slope are chosen on one half of the runs; the bound comes from the others alone.
+not have anything in common. A fixed list of rising epsilons is tested one after the other, up to the first that is not
+refuted; the bound is the one before. A bound above the truth needs the first listed epsilon above it to be refuted: one
+event, at level alpha. Score, threshold and side are chosen on one half of the runs; the bound comes from the others.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
-from scipy.special import ndtri
 
-from dpicl.attacks.audit_rules import Rule
 from dpicl.attacks.limits import mean_lower, mean_upper
 from dpicl.attacks.results import Decision
-from dpicl.attacks.trade_offs import check_delta, delta_of_mu, epsilon_of_mu
 from dpicl.core.errors import UsageError
+
+#: Runs -> scores, [n] or [n, m] for m draws of the noise in each; a larger one speaks for membership.
+Score = Callable[[np.ndarray], np.ndarray]
+#: Learns a score from runs with and without the canary.
+Learn = Callable[[np.ndarray, np.ndarray], Score]
 
 #: Fewer independent runs on a side cannot be halved into anything.
 FEWEST_RUNS: Final = 4
+#: Thresholds that the runs that choose try, at most.
+MOST_THRESHOLDS: Final = 200
 #: Epsilons that are tested in this order, so many at a time.
 _TESTED: Final = np.arange(1501) / 100
 _BLOCK: Final = 25
 #: Epsilons that a rule is chosen by.
 _COARSE: Final = np.linspace(0.0, 15.0, 61)
-#: Slopes beyond this have one of both rates at the end of its range.
-_STEEPEST: Final = 8.0
-#: How cautiously a slope is chosen: steep ones, and thresholds far out, look best where runs are few.
+#: How cautiously a rule is chosen: thresholds far out look best where runs are few.
 _CAUTION: Final = 3.0
-#: mu beyond this is one that no run can show.
-_LARGEST_MU: Final = 40.0
-
-#: (index of the threshold, above, slope, whether it is the statement about complements).
-_Choice = tuple[int, bool, float, bool]
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A lower bound on epsilon at delta. mu: on that of Gaussian DP; 0 where the bound is not about it.
+class Bound(NamedTuple):
+    """A lower bound on epsilon at delta.
 
     decision: the rule on the judging runs, with what its rates alone show at alpha/2 each: the bound comes from the
-    difference of the pairs, and says more. slope: x of the difference p - e^x q that refutes. limit: lower limit of its
-    mean.
+    difference of the pairs, and says more.
     """
 
     epsilon: float
-    mu: float
     decision: Decision
-    slope: float
-    limit: float
+
+
+def runs_are_scores(members: np.ndarray, others: np.ndarray) -> Score:
+    """A larger one speaks for membership; nothing is learned."""
+    return lambda runs: runs
 
 
 def lower_bound(
@@ -77,28 +65,26 @@ def lower_bound(
     delta: float,
     confidence: float = 0.95,
     seed: int = 0,
-    *,
-    gaussian: bool = False,
-    rule: Rule | None = None,
+    learn: Learn = runs_are_scores,
 ) -> Bound:
     """The bound from runs members[i], others[i] [n, ...]; the pairs are independent of each other.
 
-    rule: how a run becomes a decision; None: runs are scores [n], and a larger one speaks for membership. ``seed``
-    shuffles the pairs before they are halved.
+    learn: makes a score of the runs that choose. ``seed`` shuffles the pairs before they are halved.
     Raises UsageError for fewer than 4 pairs, sides of different lengths, NaN, a delta outside [0, 1), a confidence
     outside (0, 1).
     """
-    sides, rule = (np.asarray(members), np.asarray(others)), rule or Rule()
-    check_delta(delta)
-    if not 0 < confidence < 1:
-        raise UsageError(f"The confidence must lie between 0 and 1, not {confidence}.")
+    sides = np.asarray(members), np.asarray(others)
+    if not (0 <= delta < 1 and 0 < confidence < 1):
+        raise UsageError(f"delta must lie in [0, 1) and the confidence in (0, 1), not {delta} and {confidence}.")
     if len({len(side) for side in sides}) > 1:
         raise UsageError("Paired runs need as many runs with the canary as without.")
     alpha, halved = 1 - confidence, [halves(checked_runs(side), seed) for side in sides]
-    tried = rule.candidates(*(choosing for choosing, _ in halved))
-    p, q = (rule.decide(choosing, tried).astype(np.float64) for choosing, _ in halved)
-    index, above, slope, swapped = _mu_rule(p, q) if gaussian else _rates_rule(p, q, delta)
-    p, q = (rule.decide(judging, tried)[:, [index]].astype(np.float64) for _, judging in halved)
+    score = learn(*(choosing for choosing, _ in halved))
+    choosing, judging = ([score(side[half]) for side in halved] for half in (0, 1))
+    tried = score_thresholds(*choosing)
+    p, q = (_shares_above(scores, tried) for scores in choosing)
+    index, above, swapped = _rule(p, q, delta)
+    p, q = (_shares_above(scores, tried[[index]]) for scores in judging)
     if not above:
         p, q = 1 - p, 1 - q
     decision = Decision(
@@ -111,14 +97,23 @@ def lower_bound(
         trials_in=len(p),
         trials_out=len(q),
     )
-    if swapped:
-        p, q = 1 - q, 1 - p
-    if not gaussian:
-        epsilon, limit = _refuted(p, q, delta, alpha)
-        return Bound(epsilon, 0.0, decision, epsilon, limit)
-    limit = float(_limits(p, q, np.array([slope]), alpha)[0])
-    mu = _mu_at(limit, slope)
-    return Bound(epsilon_of_mu(mu, delta), mu, decision, slope, limit)
+    p, q = (1 - q, 1 - p) if swapped else (p, q)
+    return Bound(_refuted(p, q, delta, alpha), decision)
+
+
+def epsilon_of_rates(tpr_lower: float, fpr_upper: float, delta: float) -> float:
+    """Lower bound on the epsilon at delta of any mechanism with such a test: the larger one of ln((TPR - delta)/FPR)
+    and ln((TNR - delta)/FNR), and 0 at least.
+
+    Both directions use the same two limits, so taking the larger one costs no confidence.
+    """
+
+    def one_way(gain: float, loss: float) -> float:
+        if gain <= delta:
+            return 0.0
+        return math.log((gain - delta) / loss) if loss > 0 else math.inf
+
+    return max(0.0, one_way(tpr_lower, fpr_upper), one_way(1 - fpr_upper, 1 - tpr_lower))
 
 
 def checked_runs(runs: np.ndarray) -> np.ndarray:
@@ -136,8 +131,32 @@ def halves(runs: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return runs[order[: len(runs) // 2]], runs[order[len(runs) // 2 :]]
 
 
-def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[float, float]:
-    """(the last epsilon of _TESTED before the first that is not refuted, the lower limit of E[p - e^epsilon q])."""
+def score_thresholds(members: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Thresholds between neighbouring distinct scores, 200 at most, denser at both ends; the score if all agree."""
+    distinct = np.unique(np.concatenate([members.ravel(), others.ravel()]))
+    if len(distinct) == 1:
+        return distinct
+    lower, upper = distinct[:-1], distinct[1:]
+    with np.errstate(invalid="ignore"):
+        middle = lower / 2 + upper / 2
+    between = np.where((middle > lower) & (middle < upper), middle, lower)  # infinite or adjacent scores: the lower one
+    number = len(between)
+    if number <= MOST_THRESHOLDS:
+        return between
+    near = np.unique(np.geomspace(1, number / 2, MOST_THRESHOLDS // 2).round().astype(int))
+    return between[np.unique(np.concatenate([near, number + 1 - near])) - 1]
+
+
+def _shares_above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """float64[n, k]: of every run the share of its scores above each threshold; equal scores fall on the same side."""
+    if scores.ndim == 1:
+        return (scores[:, None] > thresholds).astype(np.float64)
+    at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in np.sort(scores, axis=1)])
+    return 1 - at_most / scores.shape[1]
+
+
+def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> float:
+    """The last epsilon of _TESTED before the first that is not refuted; p, q are [n, 1]."""
     refuted = 0
     for start in range(0, len(_TESTED), _BLOCK):
         block = _TESTED[start : start + _BLOCK]
@@ -145,45 +164,30 @@ def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[
         refuted += kept
         if kept < len(block):
             break
-    epsilon = _TESTED[[max(refuted - 1, 0)]]
-    return float(epsilon[0]), float(_limits(p, q, epsilon, alpha)[0])
+    return float(_TESTED[max(refuted - 1, 0)])
 
 
-def _mu_rule(p: np.ndarray, q: np.ndarray) -> _Choice:
-    """The threshold, side and slope with the largest mu on the choosing runs, by rough limits.
-
-    The slope of the Gaussian trade-off curve at (FPR, TPR) is exp((ppf(FPR)^2 - ppf(TPR)^2) / 2).
-    """
-    best: tuple[float, _Choice] = (-1.0, (0, True, 0.0, False))
-    for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
-        tpr, fpr = (ndtri(side.mean(axis=0).clip(1e-6, 1 - 1e-6)) for side in (left, right))
-        slopes = ((fpr**2 - tpr**2) / 2).clip(-_STEEPEST, _STEEPEST)
-        limits = np.diagonal(_rough_limits(left, right, slopes, _CAUTION))
-        found = [_mu_at(float(limit), float(x)) for limit, x in zip(limits, slopes, strict=True)]
-        at = int(np.argmax(found))
-        best = max(best, (found[at], (at, above, float(slopes[at]), False)), key=lambda one: one[0])
-    return best[1]
-
-
-def _rates_rule(p: np.ndarray, q: np.ndarray, delta: float) -> _Choice:
-    """The threshold, side and statement that refute most on the choosing runs, by rough limits.
+def _rule(p: np.ndarray, q: np.ndarray, delta: float) -> tuple[int, bool, bool]:
+    """(index of the threshold, whether scores above it are "in", whether complements are compared): what refutes most
+    on the choosing runs, by rough limits.
 
     Compared by the number of refuted epsilons, cautiously; where these are as many, less cautiously.
     """
-    best: tuple[tuple[float, ...], _Choice] = ((-1, -1, -math.inf), (0, True, 0.0, False))
+    best: tuple[tuple[float, ...], tuple[int, bool, bool]] = ((-1, -1, -math.inf), (0, True, False))
     for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
         for swapped, a, b in ((False, left, right), (True, 1 - right, 1 - left)):
-            careful, bold = (_rough_limits(a, b, _COARSE, caution) for caution in (_CAUTION, 1.0))
+            careful, bold = (_rough_limits(a, b, caution) for caution in (_CAUTION, 1.0))
             for at in range(len(careful)):
                 value = (_first_kept(careful[at] > delta), _first_kept(bold[at] > delta), float(careful[at, 0]))
-                best = max(best, (value, (at, above, 0.0, swapped)), key=lambda one: one[0])
+                best = max(best, (value, (at, above, swapped)), key=lambda one: one[0])
     return best[1]
 
 
-def _rough_limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, caution: float) -> np.ndarray:
-    """float64[k, s]: about the lower limits of E[p - e^x q] for k rules and s slopes, from moments alone (Bernstein's
-    inequality with the empirical variance at level exp(-caution)). They only choose; nothing is claimed by them."""
-    runs, a = len(p), np.exp(slopes)
+def _rough_limits(p: np.ndarray, q: np.ndarray, caution: float) -> np.ndarray:
+    """float64[k, s]: about the lower limits of E[p - e^x q] for k rules and the epsilons x of _COARSE, from moments
+    alone (Bernstein's inequality with the empirical variance at level exp(-caution)). They only choose; nothing is
+    claimed by them."""
+    runs, a = len(p), np.exp(_COARSE)
     left, right = p - p.mean(axis=0), q - q.mean(axis=0)
     moments = ((left**2).mean(axis=0), (left * right).mean(axis=0), (right**2).mean(axis=0))
     own, both, other = (moment[:, None] for moment in moments)
@@ -197,17 +201,8 @@ def _first_kept(refuted: np.ndarray) -> int:
     return len(refuted) if refuted.all() else int(np.argmin(refuted))
 
 
-def _limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, alpha: float) -> np.ndarray:
-    """float64[k]: lower limits of E[p - e^x q] for slopes x[k]; p, q are [n, 1]."""
-    a = np.exp(slopes)
+def _limits(p: np.ndarray, q: np.ndarray, epsilons: np.ndarray, alpha: float) -> np.ndarray:
+    """float64[k]: lower limits of E[p - e^x q] for epsilons x[k]; p, q are [n, 1]."""
+    a = np.exp(epsilons)
     scaled = ((p - a * q + a) / (1 + a)).clip(0.0, 1.0)  # in [0, 1] but for rounding
     return mean_lower(scaled, alpha) * (1 + a) - a
-
-
-def _mu_at(limit: float, slope: float) -> float:
-    """The mu with delta(slope; mu) = limit; 0 where mu = 0 already has it."""
-    if limit <= max(0.0, -math.expm1(slope)):
-        return 0.0
-    if delta_of_mu(_LARGEST_MU, slope) <= limit:
-        return _LARGEST_MU
-    return float(brentq(lambda mu: delta_of_mu(mu, slope) - limit, 1e-9, _LARGEST_MU, xtol=1e-9))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,6 @@ class Observation:
 
     release: NoisyRelease
     released: np.ndarray
-
-    @property
-    def index(self) -> int:
-        """What was chosen: the index, or the largest coordinate of a sum."""
-        return int(self.released.argmax() if self.release.kind == "gaussian" else self.released[0])
 
 
 def stated(release: NoisyRelease) -> dict[str, object]:
@@ -53,24 +48,3 @@ def choose(release: NoisyRelease, index: int) -> np.ndarray:
     released = np.zeros(release.clean.shape)
     released.flat[index] = 1.0
     return released
-
-
-def forced(indices: Sequence[int]) -> Policy:
-    """Makes the t-th release give the t-th index, and 0 where there is none."""
-    return lambda t, release: choose(release, indices[t] if t < len(indices) else 0)
-
-
-class CoupledSampling:
-    """Sampling randomness that the records of a set keep when one more record stands at its end.
-
-    Each call has a generator of its own, so a longer call begins with the values of a shorter one: two neighbouring
-    sets that are sampled with it differ in one slot alone. Every run has a seed of its own, and is independent.
-    """
-
-    def __init__(self, *seed: int) -> None:
-        self._seed, self._calls = seed, 0
-
-    def uniform(self, size: int) -> np.ndarray:
-        """float64[size] in [0, 1)."""
-        self._calls += 1
-        return np.random.default_rng((*self._seed, self._calls)).random(size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -117,8 +116,6 @@ def _selected(
     jobs, skipped = list[AttackJob](), Skipped()
     if ends:
         names = [first, *(name for name in names if name not in BASELINES), last, *_broken(common)]
-        if epsilons and not _broken(common):  # an attack on noise itself: its control is no noise
-            epsilons = [*epsilons, math.inf]
     for name in names:
         own = jobs_of(common, mechanisms, name, epsilons, given.get(name, {}))
         reason = common.attack.skip(own[0].mechanism, common.task)

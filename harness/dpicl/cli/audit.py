@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,10 +16,10 @@ from dpicl.attacks import store
 from dpicl.attacks.audit import AuditJob
 from dpicl.attacks.audit import audit as run_audit
 from dpicl.attacks.audit import check as check_audit
-from dpicl.attacks.audit_settings import AuditSettings
+from dpicl.attacks.audit_runs import AuditSettings, Question
 from dpicl.attacks.exact_audit import exact_audit, reason_against
 from dpicl.attacks.exact_runs import Asked, Deal, ExactJob
-from dpicl.attacks.results import ATTAINED, Access, AttackResult
+from dpicl.attacks.results import ATTAINED, AttackResult, Attempt
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
@@ -26,10 +27,10 @@ from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
 from dpicl.core.messages import count, message, rounded_down, rounded_up
 from dpicl.core.paths import DEFAULT_RESULTS
-from dpicl.core.vocabulary import model_name, silent
+from dpicl.core.vocabulary import Report, model_name, silent
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
-from dpicl.mechanism.given import GivenMechanism, given_mechanism
+from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.selection import Selection, select, selection_of
@@ -69,7 +70,7 @@ def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
     return Answer(documents, [*blocks, *notes(said), *notes(refuted, "flag")], found.code)
 
 
-@p.verb("dpicl audit voting --task agnews --epsilon 1 --access white-box", answer=_answer)
+@p.verb("dpicl audit voting --task agnews --epsilon 1 --question lookup", answer=_answer)
 def audit(
     mechanism: Annotated[GivenMechanism | None, p.OneMechanism] = None,
     *,
@@ -81,10 +82,8 @@ def audit(
     queries: Asked = "own",
     copies: Annotated[p.Count, p.Flag(metavar="K")] = 1,
     test_records: p.Limit | None = None,
-    access: Access = "white-box",
-    question: Literal["inquiry", "lookup"] = "inquiry",
+    question: Question = "inquiry",
     runs: Annotated[p.Count, Field(ge=8)] = 200,
-    noise_resamples: Annotated[p.Count, p.Flag(metavar="R")] = 50,
     records: Annotated[p.Count, Field(ge=2)] | None = None,
     confidence: Annotated[Number, Field(ge=0.5, lt=1), p.Flag(metavar="C")] = 0.95,
     delta: p.Delta = 1e-5,
@@ -99,110 +98,132 @@ def audit(
 ) -> Audits:
     """A lower bound on the epsilon of a mechanism, for every target epsilon.
 
-    By runs with and without a canary, at a confidence; or, where it is exact, what one canary demonstrates for the
-    mechanism as a row of a board, or for every row of a suite that has noise: no sampling error, no confidence.
+    By what runs with and without a canary release, at a confidence; or, where it is exact, what one canary demonstrates
+    for the noisy releases of a row of a board, or of every row of a suite that has noise: no sampling error, no
+    confidence.
 
     Raises UsageError for what does not fit, and for audits of other records in the folder.
 
     mechanism: see `dpicl list mechanisms`; a row of SUITE.
     task: where records and prompts come from.
-    exact: one canary, no sampling error: see the page on audits.
+    exact: the noisy releases and one canary, no sampling error: see the page on audits.
     suite: with --exact: the rows of a suite, with their own options.
     other_records: with --exact: the canary alone (default), or beside the row's records, whose sampling is known.
     queries: with --exact: the row's queries (default), or the one that the canary moves most, every time.
     copies: with --exact: of the canary at once, for group privacy (default: 1).
     test_records: with --exact: test records, asked as queries (default: 100).
-    access: what is seen: the noisy releases inside (default), or the released answers and texts alone.
     question: 'is this text in your examples?' (default), or the canary's own input; for answer mechanisms.
     runs: runs on each side (default: 200).
-    noise_resamples: noise resamples of a run that has no formula (default: 50).
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    if results is None and call.COMMAND.get():  # a program may keep nothing
-        results = DEFAULT_RESULTS
-    if exact and (access != "white-box" or records is not None):
-        raise UsageError(
-            "An exact audit sees the noisy releases of the row's own records; leave --access and --records out."
-        )
     given = {"--suite": suite is not None, "--queries": queries != "own", "--other-records": other_records != "alone"}
     given |= {"--copies": copies > 1, "--limit": test_records is not None}
     if not exact and (alone := [flag for flag, is_given in given.items() if is_given]):
         raise UsageError(f"{alone[0]} goes with --exact; add --exact, or leave it out.")
-    adversary, files = (other_records, queries, copies), p.as_list(plugins)
+    if exact and records is not None:
+        raise UsageError("An exact audit is one of the row's own records; leave --records out.")
+    if results is None and call.COMMAND.get():  # a program may keep nothing
+        results = DEFAULT_RESULTS
+    kept = _Kept(None if results is None else Path(results), progress)
+    folder, files = Path(results or DEFAULT_RESULTS), p.as_list(plugins)
+    epsilons, adversary = list(dict.fromkeys(p.as_list(epsilon))), (other_records, queries, copies)
     if suite is not None:
         if options:
             raise UsageError("Rows of a suite are audited with their own options; leave --option out, or --suite.")
         names = [] if mechanism is None else [str(mechanism)]
-        changes = Changes(tasks=[task] if task else [], mechanisms=names, epsilons=p.as_list(epsilon))
-        selection = select(str(suite), Path(results or DEFAULT_RESULTS), files, changes)
-        return _exact(selection, adversary, results, progress)
+        changes = Changes(tasks=[task] if task else [], mechanisms=names, epsilons=epsilons)
+        return _exact(select(str(suite), folder, files, changes), adversary, kept)
     owner = None if mechanism is None else given_mechanism(mechanism, files)
-    wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": p.as_list(epsilon)}
+    wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     if missing := [name for name, value in wanted.items() if not value]:
         raise UsageError(f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite.")
     assert owner is not None and task is not None
     own = {**owner.options, **p.options_of(owner.name, options)}
-    if exact:
-        one = {
-            "name": _SUITE,
-            "version": 1,
-            "source": source,
-            "models": [model],
-            "seeds": [seed],
-            "epsilons": p.as_list(epsilon),
-            "delta": delta,
-            "shots": shots,
-            "test_records": test_records or _ASKED_RECORDS,
-            "tasks": [task],
-            "mechanisms": [{"name": owner.name, "options": own}],
-        }
-        files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
-        selection = selection_of(make_suite(one), load_mechanisms(files), Path(results or DEFAULT_RESULTS))
-        return _exact(selection, adversary, results, progress)
-    settings = AuditSettings(access, question, runs, noise_resamples, records, confidence, delta, seed)
-    resolved = settings.options(owner.cls, task, own)
-    built = build(owner.cls, resolved)
-    check_audit(built, Task.without_records(task))
-    loaded = Task.load(task, source, limit_test=1)
-    job = AuditJob(built, loaded, model, settings, resolved, owner.registered.plugin_hash)
-    tell = message if progress else lambda text: None
-    targets = list(dict.fromkeys(p.as_list(epsilon)))
-    there = {}
-    for target in targets if results is not None else ():
-        if found := store.stored(Path(results), job.at(target), tell, loaded):  # type: ignore[arg-type]
-            there[target] = found
-    if left := [target for target in targets if target not in there]:
-        bench = Workbench({owner.name: owner.registered})
-        report = count_progress() if progress else silent
-        made = run_audit(job, bench.model(model), left, bench.outputs(), report)
-        there |= dict(zip(left, made, strict=True))
-        for target in left if results is not None else ():
-            tell(f"dpicl: {store.write(Path(results), there[target])}")  # type: ignore[arg-type]
-    return Audits([there[target] for target in targets])
+    if not exact:
+        settings = AuditSettings(question, runs, records, confidence, delta, seed)
+        return _sampled(owner, own, task, source, model, settings, epsilons, kept)
+    row = {
+        "name": _SUITE,
+        "version": 1,
+        "source": source,
+        "models": [model],
+        "seeds": [seed],
+        "epsilons": epsilons,
+        "delta": delta,
+        "shots": shots,
+        "test_records": test_records or _ASKED_RECORDS,
+        "tasks": [task],
+        "mechanisms": [{"name": owner.name, "options": own}],
+    }
+    files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
+    return _exact(selection_of(make_suite(row), load_mechanisms(files), folder), adversary, kept)
 
 
-def _exact(
-    selection: Selection, adversary: tuple[Deal, Asked, int], results: Path | str | None, progress: bool
+@dataclass(frozen=True)
+class _Kept:
+    """Where audits are kept (None: nowhere), and whether it is said how far they are."""
+
+    folder: Path | None
+    progress: bool
+
+    def say(self, text: str) -> None:
+        if self.progress:
+            message(text)
+
+    @property
+    def report(self) -> Report:
+        return count_progress() if self.progress else silent
+
+    def find(self, wanted: Attempt, task: Task) -> AttackResult | None:
+        """The audit that is there. Raises UsageError for one of other records."""
+        return None if self.folder is None else store.stored(self.folder, wanted, self.say, task)
+
+    def add(self, result: AttackResult) -> AttackResult:
+        if self.folder is not None:
+            self.say(f"dpicl: {store.write(self.folder, result)}")
+        return result
+
+
+def _sampled(
+    owner: Given,
+    options: Mapping[str, Any],
+    task: str,
+    source: str,
+    model: str,
+    settings: AuditSettings,
+    epsilons: Sequence[float],
+    kept: _Kept,
 ) -> Audits:
+    """Audits are made where they are not there, and each is written as soon as it is."""
+    options = settings.options(owner.cls, task, options)
+    mechanism = build(owner.cls, options)
+    check_audit(mechanism, Task.without_records(task))
+    loaded = Task.load(task, source, limit_test=1)
+    job = AuditJob(mechanism, loaded, model, settings, options, owner.registered.plugin_hash)
+    there = {epsilon: kept.find(job.at(epsilon), loaded) for epsilon in epsilons}
+    if left := [epsilon for epsilon, found in there.items() if found is None]:
+        bench = Workbench({owner.name: owner.registered})
+        made = run_audit(job, bench.model(model), left, bench.outputs(), kept.report)
+        there |= {epsilon: kept.add(result) for epsilon, result in zip(left, made, strict=True)}
+    return Audits([found for found in there.values() if found is not None])
+
+
+def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:
     """Each audit is written as soon as it is there. Raises UsageError where no row can be audited."""
-    tell = message if progress else lambda text: None
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     cells, skipped = _rows(selection, bench, adversary[1])
     for cell in cells:
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
         try:
-            there = None if results is None else store.stored(Path(results), job.attempt, message, job.task)
-            if there is None:
-                tell(f"dpicl: {job}")
-                report = count_progress() if progress else silent
-                there = exact_audit(job, bench.model(cell.model), bench.outputs(), report)
-                if results is not None:
-                    tell(f"dpicl: {store.write(Path(results), there)}")
-            made.append(there)
+            found = kept.find(job.attempt, job.task)
+            if found is None:
+                kept.say(f"dpicl: {job}")
+                found = kept.add(exact_audit(job, bench.model(cell.model), bench.outputs(), kept.report))
+            made.append(found)
         except UsageError as error:
             failed.append(f"{job}: {error}")
-            tell(f"dpicl: {failed[-1]}")
+            kept.say(f"dpicl: {failed[-1]}")
     left_out = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not made:
         raise UsageError("; ".join([*failed, *left_out]) or f"No row of {selection.asked} has noise to be audited.")
@@ -257,36 +278,25 @@ def _exact_row(result: AttackResult) -> list[str]:
 
 
 def _sampled_blocks(found: Audits) -> list[Block]:
-    columns = ("target ε", "claimed", "proved", "audited", "TPR", "FPR", "method")
+    columns = ("target ε", "claimed", "proved", "audited", "TPR", "FPR")
     first = found[0]
-    assert first.bound is not None
-    judged = first.bound.decision.trials_in if first.bound.decision else 0
+    assert first.bound is not None and first.bound.decision is not None
+    own, options = first.subject, " ".join(f"{name}={value}" for name, value in first.subject.options.items())
+    title = (
+        f"{own.mechanism} on {own.task} ({own.source}), {first.access}, {model_name(own.model)},"
+        f" {count(own.members, 'record')}, δ = {own.delta:g}; {options}"
+    )
     meaning = (
         f"audited: a lower bound at {first.bound.confidence:.0%} confidence over samples and noise; of"
-        f" {count(first.settings['runs'], 'run')} on each side {judged} judged, and the others chose the rule."
+        f" {count(first.settings['runs'], 'run')} on each side {first.bound.decision.trials_in} judged, and the others"
+        " chose the rule."
     )
-    return [text_table(columns, map(_sampled_row, found), _title(first)), *notes([meaning])]
-
-
-def _title(result: AttackResult) -> str:
-    subject = result.subject
-    options = " ".join(f"{name}={value}" for name, value in subject.options.items())
-    return (
-        f"{subject.mechanism} on {subject.task} ({subject.source}), {result.access}, {model_name(subject.model)},"
-        f" {count(subject.members, 'record')}, δ = {subject.delta:g}; {options}"
-    )
+    return [text_table(columns, map(_sampled_row, found), title), *notes([meaning])]
 
 
 def _sampled_row(result: AttackResult) -> list[str]:
     bound, privacy = result.bound, result.privacy
     assert bound is not None and bound.decision is not None
     claimed = "-" if privacy.epsilon_claimed is None else rounded_up(privacy.epsilon_claimed)
-    return [
-        f"{result.subject.epsilon:g}",
-        claimed,
-        rounded_up(privacy.epsilon_proved),
-        rounded_down(bound.epsilon),
-        f"{bound.decision.tpr:.3f}",
-        f"{bound.decision.fpr:.3f}",
-        bound.method,
-    ]
+    numbers = rounded_up(privacy.epsilon_proved), rounded_down(bound.epsilon)
+    return [f"{result.subject.epsilon:g}", claimed, *numbers, f"{bound.decision.tpr:.3f}", f"{bound.decision.fpr:.3f}"]

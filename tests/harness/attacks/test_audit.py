@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from dpicl import models
-from dpicl.attacks.audit import AuditJob, audit, check
-from dpicl.attacks.audit_runs import AnswerRuns
-from dpicl.attacks.audit_settings import AuditSettings, AuditSetup
-from dpicl.attacks.canaries import FAR_TEXTS, asked_canary, held_out
+from dpicl.api.tables import failure
+from dpicl.attacks import audit_runs
+from dpicl.attacks.audit import AuditJob, audit, check, held_out
+from dpicl.attacks.audit_runs import AuditRuns, AuditSettings, AuditSetup, asked_canary
+from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.results import attack_from_text
-from dpicl.cli.audit import failure
 from dpicl.core.errors import UsageError
-from dpicl.core.seeds import SeededNoise, streams
+from dpicl.core.seeds import streams
 from dpicl.data.task import Task
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.hot_pate import HotPATE
@@ -36,6 +36,11 @@ from tests.harness.parrot import Parrot
 from tests.samples import contents
 
 SMALL = {"slots": 4, "examples_per_slot": 1}
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch):
+    monkeypatch.setattr(audit_runs, "DRAWS", 4)
 
 
 @pytest.fixture(scope="module")
@@ -85,41 +90,27 @@ class Blind(Parrot):
         return context.task.labels[GaussianSum(context.knob).choose(rows, sample)]
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 8.0, math.inf])
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
 def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(own_cache, news, sim, epsilon) -> None:
-    result = audited(Parrot(**SMALL), news, sim, epsilon, question="lookup", runs=400)
+    alone = Parrot(slots=2, examples_per_slot=1)
+    result = audited(alone, news, sim, epsilon, question="lookup", runs=100)
     assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
-    assert result.bound.decision.trials_in == 200
-    assert result.privacy.queries == 1 and result.subject.members == 4
-    if math.isfinite(epsilon):
-        assert result.bound.method == "gaussian" and result.bound.mu > 0
+    assert result.bound.decision.trials_in == 50
+    assert result.privacy.queries == 1 and result.subject.members == 2
 
 
-@pytest.mark.parametrize("access", ["white-box", "black-box"])
-def test_too_little_noise_is_refuted(own_cache, news, sim, access) -> None:
-    slots = 4 if access == "white-box" else 1  # one vote of four hardly ever wins
-    result = audited(
-        Leaky(slots=slots, examples_per_slot=1), news, sim, 0.5, question="lookup", runs=300, access=access, redraws=20
-    )
-    assert result.bound.epsilon > result.privacy.epsilon_proved
+def test_too_little_noise_is_refuted(own_cache, news, sim) -> None:
+    alone = Leaky(slots=1, examples_per_slot=1)  # one vote of several hardly ever wins
+    result = audited(alone, news, sim, 0.5, question="lookup", runs=100)
+    assert result.bound.epsilon > result.privacy.epsilon_proved and "refuted" in failure(result)
 
 
-def test_a_black_box_bound_on_votes_stands_beside_what_the_winner_can_show(own_cache, news, sim) -> None:
-    result = audited(Voting(slots=4, examples_per_slot=1), news, sim, 4.0, access="black-box", runs=8, redraws=3)
-    ceiling = result.details["label_only_ceiling"]
-    assert 0 <= result.bound.epsilon <= ceiling["most"] < result.privacy.epsilon_proved
-    assert 0 < ceiling["even"] <= ceiling["most"] and any("ceiling" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("access", ["white-box", "black-box"])
-def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim, access) -> None:
-    wide = {"question": "lookup", "runs": 40, "access": access, "redraws": 20, "delta": 0.3}
-    result = audited(Blind(**SMALL), news, sim, 1.0, **wide)
+def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim) -> None:
+    result = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40, delta=0.3)
     assert result.bound.epsilon == 0 and any("delta = 0.3 is above 1/" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("question", ["inquiry", "lookup"])
-@pytest.mark.parametrize("access", ["white-box", "black-box"])
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -130,16 +121,14 @@ def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim, acce
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mechanism, access, question) -> None:
+def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mechanism, question) -> None:
     task = news if isinstance(mechanism, Voting) else chats
-    result = audited(mechanism, task, sim, 2.0, question=question, access=access, runs=8, redraws=3)
+    result = audited(mechanism, task, sim, 2.0, question=question, runs=8)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
-    gaussian = access == "white-box" and mechanism.name in ("voting", "esa")
-    assert result.bound.method == ("gaussian" if gaussian else "rates")
+    assert (result.access, result.bound.method) == ("black-box", "rates")
     assert attack_from_text(to_text(result)) == result
 
 
-@pytest.mark.parametrize("access", ["white-box", "black-box"])
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -151,27 +140,23 @@ def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mech
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism, access) -> None:
-    found = list(all_audited(mechanism, news, sim, [2.0, math.inf], access=access, runs=40))
+def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism) -> None:
+    found = list(all_audited(mechanism, news, sim, [2.0, math.inf], runs=40))
     assert found[0].bound.epsilon <= found[0].privacy.epsilon_proved
     assert math.isinf(found[1].privacy.epsilon_proved)
-    if access == "white-box" and mechanism.name == "tang":
-        assert found[1].bound.epsilon > 0, "without noise the canary's tokens are plain to see"
 
 
-def test_noise_that_is_not_what_the_releases_state_is_seen(own_cache, news, sim, monkeypatch) -> None:
-    sound = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
-    gaussian = SeededNoise.gaussian
-    monkeypatch.setattr(SeededNoise, "gaussian", lambda self, scale, size: gaussian(self, scale / 2, size))
-    false = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
-    assert failure(sound) is None and sound.details["noise_p_value"] > 1e-3
-    assert "noise that was drawn" in failure(false)
+def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, news, sim) -> None:
+    mechanism = Tang(slots=4, tokens=4, top_k=10)
+    canary = AuditRuns(setup_of(mechanism, news, sim), 1.0).canary
+    text = canary.record.text
+    assert text.strip() and canary.record.label == news.labels[0] and not canary.queries
+    whole, none = canary.score([f"so {text}", "zzz"])
+    assert none < whole <= 1.0 and whole > 0.5
 
 
-def test_a_sampled_set_is_bounded_by_its_rates(own_cache, news, sim) -> None:
-    """With q < 1 the release is no composition of Gaussian mechanisms, and mu would not give epsilon."""
-    result = audited(Parrot(**SMALL), news, sim, 2.0, question="lookup", runs=20, records=16)
-    assert result.bound.method == "rates" and result.bound.mu is None
+def test_a_set_that_is_sampled_says_at_which_rate(own_cache, news, sim) -> None:
+    result = audited(Parrot(**SMALL), news, sim, 2.0, question="lookup", runs=8, records=16)
     assert "sampling rate 0.25" in result.notes[0]
 
 
@@ -183,30 +168,30 @@ def test_no_private_text_is_in_a_result(own_cache, news, chats, sim) -> None:
         assert not any(far in text for far in FAR_TEXTS)
 
 
+def setup_of(mechanism, task, model, **settings):
+    drawn = held_out(task.train, 20, streams(0).stream("test"))
+    return AuditSetup(mechanism, task, *drawn, model, AuditSettings(**settings), OutputCache(None))
+
+
 def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -> None:
     mechanism = Voting(slots=5, examples_per_slot=4)
-    drawn = held_out(news.train, 20, streams(0).stream("test"))
-    settings = AuditSettings(question="lookup", runs=20, seed=3)
-    runs = AnswerRuns(AuditSetup(mechanism, news, *drawn, sim, settings, OutputCache(None)))
-    assigned = []
+    runs = AuditRuns(setup_of(mechanism, news, sim, question="lookup", seed=3), 0.0)
+    canary, assigned = runs.canary.record, []
     for run in range(20):
         sampled = (runs.execution(present, 0.0, run).sampler(mechanism)("a query") for present in (True, False))
         with_it, without = (contents(sample.slots) for sample in sampled)
         (at,) = (i for i in range(5) if with_it[i] != without[i])
-        assert [record for record in with_it[at] if record != runs.canary] == list(without[at])
-        assert with_it[at].count(runs.canary) == 1
+        assert [record for record in with_it[at] if record != canary] == list(without[at])
+        assert with_it[at].count(canary) == 1
         assigned.append(without)
     assert len(set(assigned)) == 20
 
 
 def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
-    drawn = held_out(news.train, 8, streams(0).stream("test"))
-    settings = AuditSettings(question="lookup", words=5, repeats=3)
-    setup = AuditSetup(Voting(), news, *drawn, sim, settings, OutputCache(None))
-    made = asked_canary(setup)
-    line = f"Article: {made.query.text}\nAnswer: {made.member}\n\n"
-    assert news.icl_prefix((made.record,)).count(line) == 3
-    assert made.member != made.non_member and {made.member, made.non_member} <= set(news.labels)
+    made = asked_canary(setup_of(Voting(**SMALL), news, sim, question="lookup"))
+    (query,), label = made.queries, made.record.label
+    assert news.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
+    assert label in news.labels and len(query.text.split()) <= 12
 
 
 @pytest.mark.parametrize(
@@ -217,7 +202,6 @@ def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
         (ESA(), "agnews", {}, "cannot answer the audit's question"),
         (Voting(), "samsum", {}, "voting cannot do samsum"),
         (Voting(slots=100_000), "agnews", {}, "lower --records"),
-        (Parrot(**SMALL), "agnews", {"question": "hint"}, "Unknown question 'hint'"),
         (Parrot(**SMALL), "mit_g", {"question": "lookup"}, "ask mit_g by inquiry"),
     ],
 )
@@ -270,5 +254,6 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
         "        return labels[int(noisy.argmax())]\n"
     )
     words = ("audit", "leaky", "--plugin", plugin, "--task", "agnews", "--model", "sim", "--source", "synthetic")
-    answer = dpicl(*words, "--epsilon", "0.5", "--question", "lookup", "--runs", "200", "--results", tmp_path)
+    one = ("--option", "slots=1", "--option", "examples_per_slot=1")
+    answer = dpicl(*words, "--epsilon", "0.5", "--question", "lookup", "--runs", "100", *one, "--results", tmp_path)
     assert answer.code == 1

@@ -14,8 +14,8 @@ from scipy.optimize import brentq
 from dpicl import audit
 from dpicl.api.tables import failure
 from dpicl.attacks.exact_groups import _weights
+from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text
-from dpicl.attacks.trade_offs import epsilon_of_mu
 from dpicl.core.errors import UsageError
 from dpicl.privacy.primitives import GaussianSum, project_sub_simplex
 from dpicl.results.schema import to_text
@@ -183,7 +183,7 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         ("voting", "--epsilon", "1"),
         ("--exact", "voting", "--task", "agnews"),
         ("--exact", "--suite", "quick", "--option", "slots=2"),
-        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--access", "black-box"),
+        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--records", "8"),
         ("voting", "--task", "agnews", "--epsilon", "1", "--copies", "2"),
         ("--exact", "--suite", "quick", "--mechanism", "voting"),
         ("--exact", "nothing_so_called", "--task", "agnews", "--epsilon", "1"),

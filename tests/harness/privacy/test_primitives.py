@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from dpicl.attacks.trade_offs import epsilon_of_mu
+from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.seeds import SecureNoise, SeededNoise, streams
 from dpicl.privacy.accountants import epsilon

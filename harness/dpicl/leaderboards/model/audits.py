@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
+from dpicl.attacks.lower_bounds import epsilon_of_rates
 from dpicl.attacks.power import Power
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
-from dpicl.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 
 #: Bounds in the column hold at this confidence; a flag is wrong with probability 5% at most.
@@ -181,7 +181,8 @@ def bound_at(result: AttackResult, level: float) -> float | None:
 
     A bound at a higher confidence than ``level`` holds at ``level``. Else the limits of TPR and FPR are taken again,
     from the rates of the rule on independent runs, by Chernoff's bound with the Kullback-Leibler divergence (Hoeffding
-    1963, theorem 1): it needs the mean and the number of runs alone, whether a run gave 0 or 1 or a probability.
+    1963, theorem 1): it needs the mean and the number of runs alone, whether a run gave 0 or 1 or a probability. Rates
+    bound the epsilon of every mechanism.
     """
     bound = result.bound
     if bound is None:
@@ -194,9 +195,7 @@ def bound_at(result: AttackResult, level: float) -> float | None:
     alpha = (1 - level) / 2
     tpr_lower = 1 - _chernoff_upper(1 - rule.tpr, rule.trials_in, alpha)
     fpr_upper = _chernoff_upper(rule.fpr, rule.trials_out, alpha)
-    if bound.method == "gaussian":
-        return min(bound.epsilon, epsilon_of_mu(max(0.0, float(mu_lower(tpr_lower, fpr_upper))), bound.delta))
-    return min(bound.epsilon, float(epsilon_of_rates(tpr_lower, fpr_upper, bound.delta)))
+    return min(bound.epsilon, epsilon_of_rates(tpr_lower, fpr_upper, bound.delta))
 
 
 def _chernoff_upper(mean: float, trials: int, alpha: float) -> float:
