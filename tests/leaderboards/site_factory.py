@@ -8,11 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
-from tests.harness.comparison.sides import ones, scored, with_manifest
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 
@@ -144,22 +142,3 @@ def full_board(text: str = "plain") -> Board:
     external = [make_external(0.3, attack=longest, **dict.fromkeys(_SIDES, longest)), make_external(label=longest)]
     evidence = Evidence(tuple(attacks), tuple(external))
     return build_board(results, None, evidence, [submission(text)])
-
-
-def history(name: str = "plain", releases: int = 3) -> tuple[Track, ...]:
-    """Two rows over releases; the last one loses, and the second release of one row has other records."""
-    results = []
-    for number in range(releases):
-        for epsilon in (1.0, math.inf):
-            right = 60 if number == releases - 1 else 110
-            result = scored(
-                ones(right, 150),
-                label=name,
-                suite=name,
-                epsilon=epsilon,
-                proved=epsilon,
-                fingerprint=("0" if number and epsilon == 1 else "f") * 64,
-                created=f"2026-01-{number + 1:02d}T00:00:00+00:00",
-            )
-            results.append(with_manifest(result, commit=f"{number:040x}", model={"name": name}))
-    return build_tracks(results)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from xml.etree import ElementTree
 
 import datasets
 import pandas as pd
@@ -66,24 +65,15 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
         assert len(list(csv.DictReader(file))) == 6
 
 
-def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_folder, tmp_path):
-    site, url, repository = tmp_path / "site", "https://example.org/board", "https://example.org/code"
-    hosted = ("--html", site, "--url", f"{url}/", "--repository", repository)
-    answer = dpicl("board", "all", "--results", results_folder, "--no-submissions", *hosted)
-    assert answer.code == 0
-    places = ElementTree.parse(site / "sitemap.xml").iter("{http://www.sitemaps.org/schemas/sitemap/0.9}loc")
-    pages = {page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("*.html")}
-    assert {place.text.removeprefix(f"{url}/") for place in places} == pages
-    atom = "{http://www.w3.org/2005/Atom}"
-    entries = ElementTree.parse(site / "feed.xml").findall(f"{atom}entry")
-    assert len(entries) == 6
-    for entry in entries:
-        assert (site / entry.find(f"{atom}id").text.removeprefix(f"{url}/")).is_file()
+def test_a_hosted_site_links_its_repository_on_every_page(dpicl, results_folder, tmp_path):
+    site, repository = tmp_path / "site", "https://example.org/code"
+    hosted = ("--html", site, "--repository", repository)
+    assert dpicl("board", "all", "--results", results_folder, "--no-submissions", *hosted).code == 0
     for page in site.rglob("*.html"):
         assert {repository, f"{repository}/blob/HEAD/LICENSE"} <= {*Page(page.read_text("utf-8")).links}
     for command in (("quick", *hosted), ("all", *hosted[2:])):
-        refuse(dpicl("board", *command, "--results", results_folder), "--url")
-    refuse(dpicl("board", "all", "--html", site, "--url", "javascript:alert(1)"), "https://")
+        refuse(dpicl("board", *command, "--results", results_folder), "--repository")
+    refuse(dpicl("board", "all", "--html", site, "--repository", "javascript:alert(1)"), "https://")
 
 
 def test_the_site_has_all_results_as_one_table_with_a_card(dpicl, results_folder, tmp_path, monkeypatch):
@@ -104,7 +94,6 @@ def test_the_site_has_all_results_as_one_table_with_a_card(dpicl, results_folder
     (file,), (records,) = card["distribution"], card["recordSet"]
     assert file["sha256"] == hashlib.sha256((site / "results.parquet").read_bytes()).hexdigest()
     assert [field["name"] for field in records["field"]] == [*table.columns]
-    assert "url" not in card and not (site / "sitemap.xml").exists() and not (site / "feed.xml").exists()
 
 
 def test_a_site_stands_apart_from_the_results(dpicl, results_folder, tmp_path, monkeypatch):
@@ -112,9 +101,9 @@ def test_a_site_stands_apart_from_the_results(dpicl, results_folder, tmp_path, m
     before = sorted(results_folder.parent.rglob("*"))
     (tmp_path / "link").symlink_to(results_folder)
     for folder in (".", results_folder.name, results_folder / "quick" / "site", "..", tmp_path / "link" / "new"):
-        for command in (("board", "quick"), ("board", "all"), ("board", "attacks"), ("track",)):
-            where = (results_folder.name,) if command == ("track",) else ("--results", results_folder.name)
-            refuse(dpicl(*command, *where, "--html", folder), "--html", "results folder")
+        for name in ("quick", "all", "attacks"):
+            where = ("--results", results_folder.name, "--html", folder)
+            refuse(dpicl("board", name, *where), "--html", "results folder")
     (tmp_path / "link").unlink()
     assert sorted(results_folder.parent.rglob("*")) == before
 
@@ -123,7 +112,6 @@ def test_a_link_that_leads_in_a_circle_is_no_folder_for_a_site(dpicl, results_fo
     (tmp_path / "circle").symlink_to("circle")
     for folder in (tmp_path / "circle", tmp_path / "circle" / "site"):
         refuse(dpicl("board", "quick", "--results", results_folder, "--html", folder), "Cannot write", "circle")
-    refuse(dpicl("track", tmp_path / "circle", "--html", tmp_path / "site"), "circle")
 
 
 def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):

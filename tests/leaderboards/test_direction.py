@@ -146,8 +146,8 @@ def test_the_opposite_metric_leaves_verdicts_and_steps_unchanged(seed):
     def told(change):
         sides = (Side(name, name, tuple(map(change, own))) for name, own in (("base", base), ("candidate", candidate)))
         cells = [(cell.verdict, cell.difference, cell.test.adjusted, cell.test.low) for cell in compare(*sides).cells]
-        tracks = build_tracks([change(one) for one in (*base, *later)])
-        return cells, [(point.step.gain, point.step.verdict) for track in tracks for point in track.points[1:]]
+        lines = build_tracks([change(one) for one in (*base, *later)]).lines
+        return cells, [(point.step.mean, point.verdict) for line in lines for point in line.points[1:]]
 
     (cells, steps), (mirrored, mirrored_steps) = told(lambda result: result), told(turned)
     for one, other in zip((*cells, *steps), (*mirrored, *mirrored_steps), strict=True):

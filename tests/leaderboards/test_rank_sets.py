@@ -120,9 +120,9 @@ def test_one_seed_compares_nothing():
 
 
 def test_a_pair_of_normal_rows_has_the_p_value_of_students_t():
-    """Two rows of which seeds alone differ, by the paired t-test; documents are no sample."""
+    """Two rows of which seeds alone differ, by the paired t-test."""
     table = np.random.default_rng(4).normal(size=(6, 1, 2))
-    sets = rank_sets([table], sampled=False)
+    sets = rank_sets([np.repeat(table, 10_000, axis=1)])
     expected = stats.ttest_rel(table[:, 0, 0], table[:, 0, 1]).pvalue
     assert sets.difference(0, 1).p == pytest.approx(expected, rel=1e-3)
     found = sets.difference(0, 1)
@@ -146,6 +146,13 @@ def test_rows_are_equivalent_inside_the_margin_and_only_there():
     assert [one.verdict for one in found] == ["equivalent", "better", "better"]
     assert max(-found[0].low, found[0].high) <= found[0].excluded < 0.03
     assert rank_sets([table], margin=0.001).difference(0, 1).verdict == "inconclusive"
+
+
+def test_no_interval_leaves_what_scores_can_reach():
+    table = np.zeros((2, 60, 2))
+    table[0, :, 0] = 1.0  # two seeds that could not differ more
+    (free, held) = (rank_sets([table], reach=reach).difference(0, 1) for reach in (np.inf, 1.0))
+    assert free.excluded > 1 and (held.low, held.high, held.excluded) == (-1.0, 1.0, 1.0)
 
 
 def test_copies_on_few_documents_are_not_equivalent():

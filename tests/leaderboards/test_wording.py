@@ -7,7 +7,7 @@ import pytest
 from dpicl.core.messages import capitalized
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render import html, track_view
+from dpicl.leaderboards.render import html
 from dpicl.tables.console import to_text
 from tests.leaderboards.factory import ends, make_result, write_shipped
 from tests.leaderboards.shown import render_terminal
@@ -51,7 +51,7 @@ def texts(board):
 def test_the_model_has_its_name_wherever_a_board_is_read(model, name):
     board = build_board(results(model))
     shown = texts(board)
-    shown["releases"] = to_text(track_view.track_blocks(build_tracks(results(model), by="model")), False)
+    shown["releases"] = to_text(build_tracks(results(model), by="model").blocks(), False)
     assert [where for where, text in shown.items() if name not in text and "mechanisms/" not in where] == []
     if name != model:  # a command still says it as a command does
         spec = re.compile(rf"(?<!--model )(?<![-\w/]){model}(?![-\w])")

@@ -199,9 +199,8 @@ def prior_of(tables: Sequence[Differences]) -> Prior:
     return Prior(ratio, degrees)
 
 
-def _analysed(tasks: Sequence[np.ndarray], there: np.ndarray, unit: float = 1.0, sampled: bool = True) -> Differences:
-    """Of q pairs, not moderated. tasks: of each task differences[S, D, q], anything where not ``there``[S, q]. sampled:
-    whether documents are a sample; else nothing but seeds is."""
+def _analysed(tasks: Sequence[np.ndarray], there: np.ndarray, unit: float = 1.0) -> Differences:
+    """Of q pairs, not moderated. tasks: of each task differences[S, D, q], anything where not ``there``[S, q]."""
     seeds = there.sum(axis=0)
     some = np.maximum(seeds, 1)
     by_seed = np.zeros(there.shape)
@@ -213,8 +212,6 @@ def _analysed(tasks: Sequence[np.ndarray], there: np.ndarray, unit: float = 1.0,
         means, by_document = np.where(there, own.mean(axis=1), 0.0), own.sum(axis=0) / some
         mean = means.sum(axis=0) / some
         by_seed += means / len(tasks)
-        if not sampled:
-            continue
         effects.append((by_document - mean) / documents)
         of_documents = some * ((by_document - mean) ** 2).sum(axis=0)
         of_seeds = documents * (np.where(there, means - mean, 0.0) ** 2).sum(axis=0)
@@ -227,16 +224,13 @@ def _analysed(tasks: Sequence[np.ndarray], there: np.ndarray, unit: float = 1.0,
     spread = (np.where(there, by_seed - mean, 0.0) ** 2).sum(axis=0) / np.maximum(some - 1, 1)
     degrees = np.maximum(some - 1.0, 1.0)
     least = min(each.shape[1] for each in tasks)
-    count = np.full(len(seeds), float(least if sampled else 1e9))
-    reach = np.full(len(seeds), unit / len(tasks) if sampled else 0.0)
-    return Differences(seeds, mean, spread, luck, fixed, degrees, _degrees(effects, len(seeds)), count, reach)
+    count, reach = np.full(len(seeds), float(least)), np.full(len(seeds), unit / len(tasks))
+    return Differences(seeds, mean, spread, luck, fixed, degrees, _degrees(effects), count, reach)
 
 
-def _degrees(effects: Sequence[np.ndarray], pairs: int) -> np.ndarray:
+def _degrees(effects: Sequence[np.ndarray]) -> np.ndarray:
     """float64[q]: degrees of freedom of a variance that is estimated from effects[D, q] of documents, by their kurtosis
     (Box 1953): D - 1 where they are normal, about twice the number of documents that differ where few do."""
-    if not effects:
-        return np.full(pairs, 1e9)
     every = np.concatenate(effects)
     second, fourth = (every**2).mean(axis=0), (every**4).mean(axis=0)
     kurtosis = np.where(second > TINY, fourth / np.maximum(second, TINY) ** 2, 3.0)
@@ -301,7 +295,8 @@ class Difference:
 class RankSets:
     """All pairs of p rows, by their names: every field of ``pairs`` is [p, p], the row's score minus the column's.
 
-    tables: how many tables, this one among them, the verdicts are for together. margin: of equivalence.
+    tables: how many tables, this one among them, the verdicts are for together. margin: of equivalence. reach: the
+    largest difference that two scores can have, at which intervals end.
     """
 
     names: tuple[Hashable, ...]
@@ -309,6 +304,7 @@ class RankSets:
     comparable: np.ndarray = field(repr=False)
     margin: float = MARGIN
     tables: int = 1
+    reach: float = math.inf
 
     @cached_property
     def places(self) -> dict[Hashable, int]:
@@ -410,9 +406,9 @@ class RankSets:
         verdict: Verdict = "equivalent" if self.equivalent[i, j] else "inconclusive"
         if self.better[i, j] or self.better[j, i]:
             verdict = "better"
-        return Difference(
-            mean, mean - half, mean + half, excluded, adjusted, len(self.names), verdict, self.margin, tables
-        )
+        low, high = max(mean - half, -self.reach), min(mean + half, self.reach)
+        excluded = min(excluded, self.reach)
+        return Difference(mean, low, high, excluded, adjusted, len(self.names), verdict, self.margin, tables)
 
 
 def rank_sets(
@@ -420,43 +416,43 @@ def rank_sets(
     *,
     lower_is_better: bool = False,
     margin: float = MARGIN,
-    sampled: bool = True,
+    reach: float = math.inf,
     names: Sequence[Hashable] = (),
 ) -> RankSets:
     """The pairs of p rows by their mean score.
 
     outcomes: of each task float64[S, D, p]: seeds, the documents of the task, rows; NaN for all documents of a seed
         that a row lacks, the same in every task. With several tasks the score is the mean over tasks, tasks as fixed.
-    sampled: whether documents are a sample, besides seeds. names: of the rows; none: their numbers.
-    Raises UsageError without a row or a task, with fewer than two documents where they are a sample, where tasks differ
-    in seeds or rows, and where a row lacks a part of a seed.
+    reach: the largest difference that two mean scores can have. names: of the rows; none: their numbers.
+    Raises UsageError without a row or a task, with fewer than two documents, where tasks differ in seeds or rows, and
+    where a row lacks a part of a seed.
     """
-    there = _checked(outcomes, 2 if sampled else 1)
+    there = _checked(outcomes)
     rows = there.shape[1]
     sign = -1.0 if lower_is_better else 1.0
     tasks = [sign * np.where(there[:, None, :], own, 0.0) for own in outcomes]
     shared = [own.sum(axis=2, keepdims=True) / np.maximum(there.sum(axis=1), 1)[:, None, None] for own in tasks]
     own = [one - mean for one, mean in zip(tasks, shared, strict=True)]
-    prior = prior_of([_analysed(own, there, sampled=sampled).moderated(NO_PRIOR)])
+    prior = prior_of([_analysed(own, there).moderated(NO_PRIOR)])
     unit = float(max(np.nanmax(own) - np.nanmin(own) for own in outcomes))
     found = {each.name: np.ones((rows, rows)) for each in fields(Differences)}
     for one in range(rows):
         after = slice(one + 1, rows)
         both = [own[:, :, [one]] - own[:, :, after] for own in tasks]
-        pairs = _analysed(both, there[:, [one]] & there[:, after], unit, sampled).moderated(prior)
+        pairs = _analysed(both, there[:, [one]] & there[:, after], unit).moderated(prior)
         for name, whole in found.items():
             whole[one, after] = getattr(pairs, name)
             whole[after, one] = -whole[one, after] if name == "mean" else whole[one, after]
     np.fill_diagonal(found["mean"], 0.0)
     pairs = Differences(**found)
     comparable = (pairs.seeds >= 2) & ~np.eye(rows, dtype=bool)
-    return RankSets(tuple(names) or tuple(range(rows)), pairs, comparable, margin)
+    return RankSets(tuple(names) or tuple(range(rows)), pairs, comparable, margin, reach=reach)
 
 
-def _checked(outcomes: Sequence[np.ndarray], documents: int) -> np.ndarray:
+def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
     """bool[S, p]: which row has which seed."""
     shapes = {(own.shape[0], own.shape[2]) for own in outcomes if own.ndim == 3 and own.size}
-    if len(shapes) != 1 or any(own.ndim != 3 or not own.size or own.shape[1] < documents for own in outcomes):
+    if len(shapes) != 1 or any(own.ndim != 3 or not own.size or own.shape[1] < 2 for own in outcomes):
         raise UsageError("Rank sets need outcomes [seeds, documents, rows] of the same seeds and rows in every task.")
     lacking = [np.isnan(own) for own in outcomes]
     whole = lacking[0].all(axis=1)
@@ -470,8 +466,8 @@ class PairedTest:
     """One of several paired differences that are tested together.
 
     p: two-sided; adjusted: by Holm. low, high: 95% interval of the mean, not adjusted. excluded: all larger means are,
-    either way, at alpha / (number of tests). detectable: the smallest true drop that is found with probability `POWER`
-    at that level; None where none is.
+    either way, at alpha / (number of tests). Both end at 1, as every difference of scores does. detectable: the
+    smallest true drop that is found with probability `POWER` at that level; None where none is.
     """
 
     mean: float
@@ -502,7 +498,8 @@ def paired_tests(tables: Sequence[np.ndarray], alpha: float = 1 - LEVEL) -> list
     excluded = np.abs(found.mean) + np.maximum(among_all, found.unseen(level))
     drop = among_all + float(stats.norm.ppf(POWER)) * found.error
     drop = np.maximum(drop, math.ceil(1 - math.log2(level) - 1e-9) / found.documents)
-    columns = (found.mean, p, holm(p), found.mean - own, found.mean + own, excluded, drop)
+    low, high = np.maximum(found.mean - own, -1.0), np.minimum(found.mean + own, 1.0)
+    columns = (found.mean, p, holm(p), low, high, np.minimum(excluded, 1.0), drop)
     made = [PairedTest(*(float(value) for value in values)) for values in zip(*columns, strict=True)]
     return [replace(one, detectable=None) if one.detectable and one.detectable > 1 else one for one in made]
 

@@ -162,10 +162,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart of a page; a terminal has none. data: what filters ask of it."""
+    """A chart of a page; a terminal has none. address: of its image. data: what filters ask of it."""
 
     caption: str
-    plot: Markup
+    address: Markup
     data: Mapping[str, str] = field(default_factory=dict)
 
 

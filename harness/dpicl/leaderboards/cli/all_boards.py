@@ -46,7 +46,6 @@ def all_suites(
     given: OfResults,
     submissions: Sequence[Submission],
     html: Path | None,
-    url: str | None = None,
     repository: str | None = None,
 ) -> Answer:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
@@ -72,7 +71,7 @@ def all_suites(
     page = None
     if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, html, mechanisms, skipped, every, former, url, repository)
+        page = write_all(found, html, mechanisms, skipped, every, former, repository)
     lines = suites_json(found)
     rows = [
         [

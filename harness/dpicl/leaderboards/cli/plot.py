@@ -13,8 +13,7 @@ from dpicl.core.messages import count
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.cli.board import OfBoard, view
 from dpicl.leaderboards.model.text import names_text
-from dpicl.leaderboards.render.board_charts import printed
-from dpicl.leaderboards.render.charts import in_print
+from dpicl.leaderboards.render.charts import file_of, privacy_utility
 from dpicl.leaderboards.render.page import write_file
 
 ENDINGS = ("pdf", "png", "svg")
@@ -59,7 +58,7 @@ def plot(
         for group, table in tables
     ]
     about = names_text(dict.fromkeys(model_name(group.model) for group, _ in tables))
-    write_file(file, in_print(printed(panels, about).file)(file.suffix.removeprefix(".")))
+    write_file(file, file_of(privacy_utility(panels, about), file.suffix.removeprefix(".")))
     said = f"Figure: {file} ({count(len(panels), 'panel')})"
     document = {"figure": file, "panels": [title for title, _ in panels]}
     return Answer(document, [said])

@@ -14,8 +14,6 @@ from dpicl.core.paths import real_path
 from dpicl.leaderboards.compare.pairing import Filter, filtered
 from dpicl.leaderboards.compare.sides import Side, read_results
 from dpicl.leaderboards.compare.track import build_tracks
-from dpicl.leaderboards.render import track_view
-from dpicl.leaderboards.render.page import refuse_among
 from dpicl.results.schema import Result
 
 
@@ -28,7 +26,7 @@ def _name(given: Any) -> tuple[str, str]:
     return release.strip(), name.strip()
 
 
-@p.verb("dpicl track results/open --by model --task agnews --html site")
+@p.verb("dpicl track results/open --by model --task agnews")
 def track(
     results: Annotated[p.Paths, p.Flag(metavar="RESULTS...")],
     *,
@@ -38,7 +36,6 @@ def track(
     model: p.Models = (),
     by: Literal["commit", "model"] = "commit",
     name: Annotated[Sequence[str], p.each(_name, divided=False), p.Flag(metavar="RELEASE=NAME")] = (),
-    html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
 ) -> Answer:
     """Scores across the releases of a model and commits of the code. Raises ResultError where there is no result.
 
@@ -46,10 +43,8 @@ def track(
     epsilon: target epsilon; may be repeated (or A,B).
     by: a release is a model at one commit (default), or a model at any commit.
     name: what a release is called; RELEASE: how its model, weights or commit begin; may be repeated.
-    html: also write the page DIR/track.html, with plots.
     """
-    places, folder = [Path(one) for one in p.as_list(results)], None if html is None else Path(html)
-    refuse_among(places, folder)
+    places = [Path(one) for one in p.as_list(results)]
     read_all: list[Result] = []
     read: set[Path] = set()
     for path in places:
@@ -66,6 +61,4 @@ def track(
     wanted = Filter(*map(tuple, map(p.as_list, (task, mechanism, epsilon, model))))
     kept = filtered(Side("the results", folders, tuple(read_all)), wanted).results
     tracks = build_tracks(kept, by, dict(map(_name, name)))
-    page = track_view.write_page(tracks, folder) if folder else None
-    shown = [*track_view.track_blocks(tracks), *([f"Page: {page}"] if page else [])]
-    return Answer({**track_view.tracks_json(tracks), "page": page}, shown)
+    return Answer(tracks.document(), tracks.blocks())

@@ -8,25 +8,34 @@ better or worse by the paired tests of `dpicl compare`, with Holm's adjustment o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from dpicl.core.errors import UsageError
+from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.verdicts import DEFAULTS
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.notes import gathered
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
-from dpicl.leaderboards.model.text import counted
+from dpicl.leaderboards.model.text import counted, epsilon_text
 from dpicl.results.schema import Result
+from dpicl.tables.document import Block, Column, make_table, notes, words
 
 By = Literal["commit", "model"]
-ReleaseKey = tuple[str, str, str, str, str]
+_SIGNS = {"better": "▲", "worse": "▼"}
+_READING = (
+    "A score and its 95% interval for each release, oldest first. ▲ better, ▼ worse than the release before (paired"
+    " on the seeds that both have, Holm over all steps, at least 0.01). ≠: may not be compared with it."
+)
 
 
 @dataclass(frozen=True)
@@ -48,52 +57,56 @@ class ModelRelease:
     @property
     def title(self) -> str:
         """'v2: SmolLM2-135M-Instruct (c3c3c3c3c3c3), bfloat16, 0123456789ab'."""
-        short = f" ({self.weights[:12]})" if self.weights else ""
-        called = f"{self.called}: " if self.called else ""
-        return f"{called}{model_name(self.name)}{short}, {self.dtype}" + (
-            f", {self.commit[:12]}" if self.commit else ""
-        )
-
-
-@dataclass(frozen=True)
-class ScoreStep:
-    """The change from the point before, over the seeds that both have; gain: negative for a loss."""
-
-    test: PairedTest
-    seeds: tuple[int, ...]
-
-    @property
-    def gain(self) -> float:
-        return self.test.mean
-
-    @property
-    def verdict(self) -> str:
-        """better, worse, equivalent or inconclusive."""
-        found = DEFAULTS.verdict(self.test)
-        return {"improvement": "better", "regression": "worse"}.get(found, found)
+        parts = [model_name(self.name) + (f" ({self.weights[:12]})" if self.weights else ""), self.dtype]
+        return (f"{self.called}: " if self.called else "") + ", ".join([*parts, *filter(None, [self.commit[:12]])])
 
 
 @dataclass(frozen=True)
 class Point:
-    """One release's score of a row: mean over seeds of the main metric, with its 95% interval over seeds and documents.
+    """One release's score of a row. results: one a seed, all made under the same conditions.
 
-    broken: why it may not be compared with the point before, "" where it may, or where it is the first. step: None for
-    the first point, a broken one, and one without a seed in common with the point before.
+    broken: why it may not be compared with the point before, "" where it may, or where it is the first. step: the
+    change from that point over the seeds that both have, negative for a loss; None without such a seed.
     """
 
-    release: ModelRelease
-    score: float
-    low: float
-    high: float
-    seeds: tuple[int, ...]
-    broken: str
-    step: ScoreStep | None
-    results: tuple[Result, ...] = field(repr=False)
+    release: int
+    results: tuple[Result, ...]
+    broken: str = ""
+    step: PairedTest | None = None
+    shared: tuple[int, ...] = ()
 
     @property
-    def sign(self) -> str:
-        """▲ for a better score than before, ▼ for a worse one, else nothing."""
-        return {"better": "▲", "worse": "▼"}.get(self.step.verdict, "") if self.step else ""
+    def score(self) -> float:
+        """Mean over seeds of the main metric."""
+        return fmean(map(score_of, self.results))
+
+    @property
+    def verdict(self) -> str:
+        """better, worse, equivalent or inconclusive; "" without a step."""
+        found = DEFAULTS.verdict(self.step) if self.step else ""
+        return {"improvement": "better", "regression": "worse"}.get(found, found)
+
+    def outcomes(self, seeds: Sequence[int] | None = None) -> np.ndarray:
+        """float64[S, D] of these seeds (None: all), documents in the order of their ids."""
+        return np.array([outcomes_of(one)[1] for one in self.results if seeds is None or one.cell.seed in seeds])
+
+    def to_json(self) -> dict[str, Any]:
+        test = self.step
+        step = test and {"gain": test.mean, "adjusted": test.adjusted, "seeds": self.shared, "verdict": self.verdict}
+        return {
+            "release": self.release,
+            "score": self.score,
+            "interval": list(bootstrap_interval(self.outcomes())),
+            "seeds": [one.cell.seed for one in self.results],
+            "broken": self.broken,
+            "step": step,
+            "cells": [one.cell_id for one in self.results],
+        }
+
+    def __str__(self) -> str:
+        low, high = bootstrap_interval(self.outcomes())
+        text = f"{'≠ ' if self.broken else ''}{self.score:.3f} {low:.3f}–{high:.3f}"
+        return f"{text} {_SIGNS.get(self.verdict, '')}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -102,20 +115,90 @@ class Track:
 
     suite: str
     task: str
+    epsilon: float
     label: str
     mode: str
-    epsilon: float
-    metric: str
-    lower_is_better: bool
-    releases: tuple[ModelRelease, ...]
     points: tuple[Point, ...]
     notes: tuple[str, ...]
 
+    @property
+    def metric(self) -> str:
+        return self.points[-1].results[0].main_metric
 
-def build_tracks(
-    results: Sequence[Result], by: By = "commit", names: Mapping[str, str] | None = None
-) -> tuple[Track, ...]:
-    """The lines of these results, by suite, task, epsilon and row. Every line knows all releases, oldest first.
+    @property
+    def lower_is_better(self) -> bool:
+        return self.points[-1].results[0].lower_is_better(self.metric)
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """Releases, oldest first, and the lines by suite, task, epsilon and row."""
+
+    releases: tuple[ModelRelease, ...]
+    lines: tuple[Track, ...]
+
+    @property
+    def significant(self) -> int:
+        """How many steps are better or worse."""
+        return sum(point.verdict in _SIGNS for line in self.lines for point in line.points)
+
+    def blocks(self) -> Iterator[Block]:
+        """Releases, then a table for every suite and task."""
+        steps = counted(self.significant, "step")
+        yield words(f"{steps} better or worse, in {counted(len(self.lines), 'line')}", "lead")
+        releases = (
+            Column("number", "release", lambda one: one.number),
+            Column("title", "model, weights, dtype and commit", lambda one: visible(one.title, 100), wide=True),
+            Column("created", "first result", lambda one: visible(one.created[:19])),
+        )
+        yield make_table("Releases", releases, self.releases)
+        columns = [
+            Column("row", "mechanism", lambda line: line.label + ("" if line.mode == "proved" else " (paper)")),
+            Column("epsilon", "ε", lambda line: line.epsilon, epsilon_text),
+            *(_column(release) for release in self.releases),
+        ]
+        for suite, task in dict.fromkeys((line.suite, line.task) for line in self.lines):
+            own = [line for line in self.lines if (line.suite, line.task) == (suite, task)]
+            title = f"{visible(task, 100)} ({visible(suite, 100)}): {metric_name(own[0].metric)}"
+            title += " (lower is better)" if own[0].lower_is_better else ""
+            yield make_table(title, columns, own, keep=2, heading=True)
+        yield from notes([_READING, *gathered(_remarks(self.lines))])
+
+    def document(self) -> dict[str, Any]:
+        """Releases and lines as JSON: numbers and names, without the results behind them."""
+        names = ("suite", "task", "mode", "epsilon", "metric", "lower_is_better", "notes")
+        lines = [
+            {"mechanism": line.label, **{name: getattr(line, name) for name in names}}
+            | {"points": [point.to_json() for point in line.points]}
+            for line in self.lines
+        ]
+        return {
+            "releases": [vars(release) for release in self.releases],
+            "steps_better_or_worse": self.significant,
+            "tracks": lines,
+        }
+
+
+def _column(release: ModelRelease) -> Column:
+    def at(line: Track) -> Point | None:
+        return next((point for point in line.points if point.release == release.number), None)
+
+    return Column(f"release {release.number}", str(release.number), at, help=release.title)
+
+
+def _remarks(lines: Sequence[Track]) -> Iterator[tuple[str, str]]:
+    """Where lines break, and which results are in none: what is said, and of what."""
+    several = len({line.suite for line in lines}) > 1
+    for line in lines:
+        suite = f" ({line.suite})" if several else ""
+        name = f"{line.label} on {line.task}{suite} at ε = {epsilon_text(line.epsilon)}"
+        broken = (point for point in line.points if point.broken)
+        yield from ((f"break at release {point.release}, {point.broken}", name) for point in broken)
+        yield from ((note, name) for note in line.notes)
+
+
+def build_tracks(results: Sequence[Result], by: By = "commit", names: Mapping[str, str] | None = None) -> Tracks:
+    """The lines of these results.
 
     by: 'commit': a release is a model at one commit; 'model': a model, whatever the commits of its results.
     names: how the model, the weights or the commit of a release begin -> what it is called. Raises UsageError for one
@@ -124,76 +207,42 @@ def build_tracks(
     Of results that stand for the same release, row and seed the newest stays; of a release whose seeds were run under
     several conditions, those that most seeds share. Notes name the rest.
     """
-    releases = _named(_releases(results, by), names or {})
-    rows: dict[Hashable, list[Result]] = defaultdict(list)
-    for result in results:
-        cell = result.cell
-        rows[result.suite.name, cell.task, cell.epsilon, cell.label, cell.mode].append(result)
-    tracks = [_track(own, releases, by) for _, own in sorted(rows.items(), key=lambda item: repr(item[0]))]
-    tracks.sort(key=lambda track: (track.suite, track.task, track.epsilon, track.label, track.mode))
-    return _with_steps(tracks)
-
-
-def significant_steps(tracks: Sequence[Track]) -> int:
-    """How many steps are better or worse."""
-    return sum(bool(point.sign) for track in tracks for point in track.points)
-
-
-def _releases(results: Sequence[Result], by: By) -> dict[ReleaseKey, ModelRelease]:
-    """Key -> release, numbered by the time of the first result."""
-    first: dict[ReleaseKey, str] = {}
+    numbers: dict[tuple[str, ...], int] = {}
+    releases: list[ModelRelease] = []
+    lines: dict[tuple[Any, ...], dict[int, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in sorted(results, key=lambda result: result.created):
-        first.setdefault(_release_key(result, by), result.created)
-    return {key: ModelRelease(number, *key, created) for number, (key, created) in enumerate(first.items(), 1)}
-
-
-def _named(releases: dict[ReleaseKey, ModelRelease], names: Mapping[str, str]) -> dict[ReleaseKey, ModelRelease]:
-    found = dict(releases)
-    for start, called in names.items():
-        fitting = [key for key in releases if any(part.startswith(start) for part in key if part)]
+        manifest, cell = result.manifest, result.cell
+        commit = (manifest.commit or "no checkout") if by == "commit" else ""
+        key = (cell.model, manifest.model.name, weights(result), manifest.dtype, commit)
+        if key not in numbers:
+            numbers[key] = len(numbers) + 1
+            releases.append(ModelRelease(numbers[key], *key, created=result.created))
+        lines[result.suite.name, cell.task, cell.epsilon, cell.label, cell.mode][numbers[key]].append(result)
+    for start, called in (names or {}).items():
+        fitting = [number for key, number in numbers.items() if any(part.startswith(start) for part in key if part)]
         if len(fitting) != 1:
             raise UsageError(
                 f"{len(fitting)} releases begin with '{start}' (model, weights or commit), and a name is for one; give"
                 " more of it, or another."
             )
-        found[fitting[0]] = replace(found[fitting[0]], called=called)
-    return found
+        releases[fitting[0] - 1] = replace(releases[fitting[0] - 1], called=called)
+    return Tracks(tuple(releases), _with_steps([_track(key, own) for key, own in sorted(lines.items())]))
 
 
-def _release_key(result: Result, by: By) -> ReleaseKey:
-    """The fields of its `ModelRelease` from model to commit."""
-    manifest = result.manifest
-    commit = (manifest.commit or "no checkout") if by == "commit" else ""
-    return result.cell.model, manifest.model.name, weights(result), manifest.dtype, commit
-
-
-def _track(results: Sequence[Result], releases: dict[ReleaseKey, ModelRelease], by: By) -> Track:
-    own: dict[int, list[Result]] = defaultdict(list)
-    for result in results:
-        own[releases[_release_key(result, by)].number].append(result)
-    by_number = {release.number: release for release in releases.values()}
-    notes: list[str] = []
+def _track(key: tuple[Any, ...], by_release: Mapping[int, Sequence[Result]]) -> Track:
+    remarks: list[str] = []
     points: list[Point] = []
-    for number in sorted(own):
-        kept = _settled(own[number], by_number[number], notes)
-        points.append(_point(kept, by_number[number], points[-1] if points else None))
-    cell, last = results[0].cell, points[-1].results[0]
-    return Track(
-        suite=results[0].suite.name,
-        task=cell.task,
-        label=cell.label,
-        mode=cell.mode,
-        epsilon=cell.epsilon,
-        metric=last.main_metric,
-        lower_is_better=last.lower_is_better(last.main_metric),
-        releases=tuple(by_number.values()),
-        points=tuple(points),
-        notes=tuple(notes),
-    )
+    for number in sorted(by_release):
+        kept, left_out = _settled(by_release[number])
+        remarks += [f"release {number}: {left_out}"] if left_out else []
+        differs = differing(points[-1].results[0], kept[0], PAIR) if points else []
+        points.append(Point(number, tuple(kept), f"other {', '.join(differs)}" if differs else ""))
+    suite, task, epsilon, label, mode = key
+    return Track(suite, task, epsilon, label, mode, tuple(points), tuple(remarks))
 
 
-def _settled(results: Sequence[Result], release: ModelRelease, notes: list[str]) -> list[Result]:
-    """One result a seed, all under the same conditions."""
+def _settled(results: Sequence[Result]) -> tuple[list[Result], str]:
+    """(one result a seed, all under the same conditions; what is said of the others)."""
     groups: list[dict[int, Result]] = []  # by conditions, then by seed; the newest first
     for result in sorted(results, key=lambda result: result.created, reverse=True):
         group = next((one for one in groups if not differing(next(iter(one.values())), result, PAIR)), None)
@@ -202,45 +251,30 @@ def _settled(results: Sequence[Result], release: ModelRelease, notes: list[str])
         group.setdefault(result.cell.seed, result)
     best = max(groups, key=len)  # the newest of those that are as large
     kept = [best[seed] for seed in sorted(best)]
-    if left_out := len(results) - len(kept):
-        firsts = [next(iter(group.values())) for group in groups]
-        others = dict.fromkeys(name for one in firsts for name in differing(kept[0], one, PAIR))
-        why = f"other {', '.join(others)}" if others else "older results of the same seeds"
-        notes.append(f"release {release.number}: {left_out} of {counted(len(results), 'result')} left out: {why}")
-    return kept
+    if len(kept) == len(results):
+        return kept, ""
+    others = dict.fromkeys(name for one in groups for name in differing(kept[0], next(iter(one.values())), PAIR))
+    why = f"other {', '.join(others)}" if others else "older results of the same seeds"
+    return kept, f"{len(results) - len(kept)} of {counted(len(results), 'result')} left out: {why}"
 
 
-def _point(results: Sequence[Result], release: ModelRelease, before: Point | None) -> Point:
-    low, high = bootstrap_interval([outcomes_of(result)[1] for result in results])
-    differs = differing(before.results[0], results[0], PAIR) if before else []
-    return Point(
-        release=release,
-        score=fmean(map(score_of, results)),
-        low=low,
-        high=high,
-        seeds=tuple(result.cell.seed for result in results),
-        broken=f"other {', '.join(differs)}" if differs else "",
-        step=None,
-        results=tuple(results),
-    )
+def _with_steps(lines: Sequence[Track]) -> tuple[Track, ...]:
+    """The lines with a step wherever two points may be compared; all steps are one family."""
+    gains: dict[tuple[int, int], tuple[tuple[int, ...], np.ndarray]] = {}
+    for at, line in enumerate(lines):
+        for before, point in pairwise(line.points):
+            both = ({one.cell.seed for one in own.results} for own in (before, point))
+            seeds = tuple(sorted(set.intersection(*both)))
+            if not point.broken and seeds and point.outcomes().shape[1] > 1:
+                gain = point.outcomes(seeds) - before.outcomes(seeds)
+                gains[at, point.release] = seeds, -gain if line.lower_is_better else gain
+    tests = paired_tests([gain for _, gain in gains.values()], DEFAULTS.alpha)
+    steps = {key: (test, seeds) for (key, (seeds, _)), test in zip(gains.items(), tests, strict=True)}
 
+    def stepped(at: int, point: Point) -> Point:
+        test, seeds = steps.get((at, point.release), (None, ()))
+        return replace(point, step=test, shared=seeds)
 
-def _with_steps(tracks: Sequence[Track]) -> tuple[Track, ...]:
-    """The tracks with a step wherever two points may be compared; all steps are one family."""
-    gains: dict[tuple[int, int], tuple[np.ndarray, tuple[int, ...]]] = {}
-
-    def outcomes(point: Point, seeds: Sequence[int]) -> np.ndarray:  # [S, D], documents in the order of their ids
-        return np.array([outcomes_of(result)[1] for result in point.results if result.cell.seed in seeds])
-
-    for i, track in enumerate(tracks):
-        for j, (before, point) in enumerate(zip(track.points, track.points[1:], strict=False), 1):
-            seeds = tuple(sorted({*before.seeds} & {*point.seeds}))
-            if not point.broken and seeds and len(outcomes_of(point.results[0])[1]) > 1:
-                gain = outcomes(point, seeds) - outcomes(before, seeds)
-                gains[i, j] = (-gain if track.lower_is_better else gain, seeds)
-    tests = paired_tests([gain for gain, _ in gains.values()], DEFAULTS.alpha)
-    steps = {place: ScoreStep(test, seeds) for (place, (_, seeds)), test in zip(gains.items(), tests, strict=True)}
     return tuple(
-        replace(track, points=tuple(replace(point, step=steps.get((i, j))) for j, point in enumerate(track.points)))
-        for i, track in enumerate(tracks)
+        replace(line, points=tuple(stepped(at, point) for point in line.points)) for at, line in enumerate(lines)
     )

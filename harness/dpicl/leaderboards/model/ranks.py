@@ -1,7 +1,6 @@
 """The rank sets of a board: of the rows of one task, and of mechanisms over several tasks (see inference).
 
-Rows are ranked beside rows of their own level: the same ε, for as many queries Q. Rows of one ε with different Q are
-ranked together in a rank of its own (`Row.rank_any_queries`).
+Rows are ranked beside rows of their own level: the same ε, for as many queries Q.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets | None
     if outcomes is None:
         return None
     names = [row.key for row in rows]
-    return rank_sets([outcomes], lower_is_better=_turned(rows[0]), margin=margin, names=names)
+    return rank_sets([outcomes], lower_is_better=_turned(rows[0]), margin=margin, reach=1.0, names=names)
 
 
 def rank_rows(table: TaskTable) -> None:
@@ -56,8 +55,6 @@ def rank_rows(table: TaskTable) -> None:
             for row in rows:
                 if not table.ranks_nobody:
                     row.rank = _rank(found, row.key, len(rows))
-                if not table.ranks_nobody and len(groups) > 1:
-                    row.rank_any_queries = _rank_of_all(whole, len(every), found, row.key, len(rows))
                 row.over_public = None if public is None else _over_public(row, public, table.real_data)
                 row.against_public = None if beside is None else beside.difference(row.key, beside.names[-1])
     table.families = tuple(families)
@@ -77,27 +74,25 @@ def _over_public(row: Row, public: Row, real: Row | None) -> float | None:
 
 
 def rank_standings(ranking: Ranking, tables: Sequence[TaskTable], margin: float) -> None:
-    """Gives every standing its rank sets by mean recovery: on these tasks, and with the tasks as a sample of such
-    tasks. tables: those of the ranking's tasks, in its order."""
+    """Gives every standing its rank set by mean recovery. tables: those of the ranking's tasks, in its order."""
     families: list[RankSets] = []
     for rivals in ranking.levels.values():
         parts = [_recoveries(table, rivals[0].epsilon, [one.label for one in rivals]) for table in tables]
         known = [part for part in parts if part is not None]
         names = tuple(one.key for one in rivals)
-        fixed = sampled = None
+        found = None
         if known and len(known) == len(tables):
-            fixed = rank_sets(known, margin=margin, names=names)
-            families.append(fixed)
-            if len(known) > 2:
-                sampled = rank_sets([_as_sample(known)], margin=margin, sampled=False, names=names)
+            reach = fmean(one for _, one in known)
+            found = rank_sets([own for own, _ in known], margin=margin, reach=reach, names=names)
+            families.append(found)
         for one in rivals:
-            one.rank = _rank(fixed, one.key, len(rivals))
-            one.sample_rank = None if sampled is None else _rank(sampled, one.key, len(rivals))
+            one.rank = _rank(found, one.key, len(rivals))
     ranking.families = tuple(families)
 
 
-def _recoveries(table: TaskTable, epsilon: float, labels: Sequence[str]) -> np.ndarray | None:
-    """float64[S, D, p]: outcomes over the gain of real demonstrations, which has the sign of the metric's direction.
+def _recoveries(table: TaskTable, epsilon: float, labels: Sequence[str]) -> tuple[np.ndarray, float] | None:
+    """(float64[S, D, p]: outcomes over the gain of real demonstrations, which has the sign of the metric's direction;
+    the recovery that a whole score is worth).
 
     The gain is a constant here: the same for all rows, so that it weighs tasks and changes no difference's sign.
     """
@@ -105,13 +100,7 @@ def _recoveries(table: TaskTable, epsilon: float, labels: Sequence[str]) -> np.n
     own = [rows[label] for label in labels]
     gains = [row.real_data - row.zero_shot for row in own if row.real_data is not None and row.zero_shot is not None]
     outcomes = _outcomes(own, sorted({seed for row in own for seed in row.seeds}))
-    return None if outcomes is None or not gains else outcomes / gains[0]
-
-
-def _as_sample(tasks: Sequence[np.ndarray]) -> np.ndarray:
-    """float64[T, 1, p]: mean recoveries of tasks in the place of seeds, so that nothing but tasks is a sample: what
-    documents and seeds add is in the differences between tasks."""
-    return np.array([np.nanmean(own, axis=(0, 1)) for own in tasks])[:, None, :]
+    return None if outcomes is None or not gains else (outcomes / gains[0], 1 / abs(gains[0]))
 
 
 def _outcomes(rows: Sequence[Row], seeds: Sequence[int]) -> np.ndarray | None:
@@ -149,12 +138,6 @@ def _rank(family: RankSets | None, name: Hashable, rivals: int) -> Rank:
         return Rank(1, rivals)
     at = family.places[name]
     return Rank(int(family.low[at]), int(family.high[at]))
-
-
-def _rank_of_all(whole: RankSets | None, every: int, own: RankSets | None, name: Hashable, rivals: int) -> Rank:
-    """The rank set among ``every`` row, which contradicts none of what the row's ``own`` level, of ``rivals``, says."""
-    alone, among = _rank(own, name, rivals), _rank(whole, name, every)
-    return Rank(max(among.low, alone.low), min(among.high, every - rivals + alone.high))
 
 
 def _turned(row: Row) -> bool:

@@ -58,8 +58,8 @@ class Row:
     metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
     unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
     None for one of our own. rank: its rank set on this task. over_public: recovery with `public_demonstrations` in the
-    place of zero-shot, over the seeds of the three. rank_any_queries: its rank set among rows of other Q as well, None
-    where there are none. against_public: its score minus that of the control, None where they are not compared.
+    place of zero-shot, over the seeds of the three. against_public: its score minus that of the control, None where
+    they are not compared.
     """
 
     label: str
@@ -89,7 +89,6 @@ class Row:
     submission: Submission | None = field(default=None, repr=False)
     rank: Rank | None = None
     over_public: float | None = None
-    rank_any_queries: Rank | None = None
     against_public: Difference | None = None
 
     @property

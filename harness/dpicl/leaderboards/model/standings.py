@@ -126,9 +126,8 @@ class Standing:
     """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
 
     score: None too where lower is better on some of the tasks and not on others. proved: the largest over all of its
-    tasks. seeds: those behind the means (without one: all). signs: of its marks. rank: its rank set by mean recovery,
-    on these tasks; sample_rank: with the tasks as a sample of such tasks, None for fewer than three. queries: Q on
-    these tasks, each once.
+    tasks. seeds: those behind the means (without one: all). signs: of its marks. rank: its rank set by mean recovery.
+    queries: Q on these tasks, each once.
     """
 
     label: str
@@ -140,7 +139,6 @@ class Standing:
     submitted: bool = False
     signs: str = ""
     rank: Rank | None = None
-    sample_rank: Rank | None = None
     queries: tuple[int | None, ...] = (None,)
 
     @property

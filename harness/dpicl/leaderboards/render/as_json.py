@@ -125,7 +125,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     return {
         **data,
         "name": row.name,
-        **{name: data[name] and asdict(data[name]) for name in ("rank", "rank_any_queries", "against_public")},
+        **{name: data[name] and asdict(data[name]) for name in ("rank", "against_public")},
         "marks": [mark.name for mark in row.marks],
         "audited": audit_json(row.audit),
         "submission": submission_json(row),

@@ -247,21 +247,12 @@ def _standing_name(one: Standing) -> str:
     return (f"{one.name}, submitted" if one.submitted else one.name) + (f" {one.signs}" if one.signs else "")
 
 
-def _rank_column(key: str, name: str, help: str, optional: bool = False) -> Column:
-    def value(one: Standing) -> tuple[int, str] | None:
-        rank = getattr(one, key)
-        return None if rank is None else (rank.low, str(rank))
-
-    return Column(key, name, value, itemgetter(1), help, optional=optional)
-
-
 _RANK = "the ranks that it may have by mean recovery, within one ε and Q, all rows together at 95%"
 _MEAN = "mean over the common tasks: 0% is zero-shot, 100% real demonstrations"
 _STANDINGS = (
     Column("row", "mechanism", _standing_name, help="the row's name in the suite"),
     EPSILON,
-    _rank_column("rank", "rank", _RANK),
-    _rank_column("sample_rank", "other tasks", "the same, were these tasks a random sample of tasks", optional=True),
+    Column("rank", "rank", lambda one: one.rank and (one.rank.low, str(one.rank)), itemgetter(1), _RANK),
     Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "the largest over all of its tasks and seeds"),
     Column("recovery", "recovery", attrgetter("recovery"), recovery_text, _MEAN, "high"),
     Column("score", "score", attrgetter("score"), score_text, "mean of the main metric over the common tasks"),

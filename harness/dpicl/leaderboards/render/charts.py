@@ -1,290 +1,153 @@
-"""Every chart, drawn by matplotlib: as SVG within a page, or as a file for a paper.
+"""Privacy against utility, drawn by matplotlib: for a paper, and for pages, which show the same figure as an image.
 
-The SVG of a page has no style, script, address or id: its colours are variables of the page's style sheet, for light
-and dark ground, and its description says its numbers in words. Names are untrusted: none is read as mathematics, and
-control characters are written out. The same numbers are drawn to the same bytes.
+Names are untrusted: none is read as mathematics, control characters are written out, and a page's image runs nothing.
+The same numbers are drawn to the same bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import io
 import math
-import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Literal
-from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
-from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.style import context
-from matplotlib.transforms import ScaledTranslation
 
 from dpicl.core.printable import visible
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text
 
-#: Width and height of the plot of one task on a page, in pixels.
-WIDTH, HEIGHT = 460, 300
-
-#: A chart shows so many labels, the best; where there are more it says so. Its table has them all.
-MOST_LABELS = 40
-
-#: Colours of lines that belong to no series.
-INK, QUIET = "#222222", "#666666"
-_GROUND, _LINE = "#ffffff", "#dddddd"
-#: Behind rows that may be the best.
-GOOD = "#e8f5ea"
-#: 7 colours that every kind of colour vision tells apart (after Okabe and Ito 2008), and 8 shapes: 56 looks.
+#: Lines of a panel: of more rows those with the best scores. Tables have them all.
+MOST_LINES = 24
+#: Width of a column and of a page with two columns, in points; height of a panel and of a line of the legend.
+_COLUMN, _PAGE, _PANEL, _LEGEND = 252, 504, 135, 12
+#: Seven colours that every kind of colour vision tells apart (after Okabe and Ito 2008), and eight shapes.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
-_SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
-_VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(_COLOURS)} | {
-    _GROUND: "var(--ground)",
-    INK: "var(--ink)",
-    QUIET: "var(--quiet)",
-    _LINE: "var(--line)",
-    GOOD: "var(--good)",
-}
-
-#: Mechanisms that ship with the package -> the number of their look, on every page of every suite. New ones come last.
-_KNOWN = (
-    *("tang", "pta", "prism", "voting", "embedding_centroids", "private_prediction", "public_demonstrations"),
-    *("hot_pate", "invisible_ink", "private_evolution", "dp_opt", "product_of_experts", "voting_nearest"),
-    *(
-        "esa",
-        "ksa",
-        "sga",
-        "sga_histogram",
-        "esa_public",
-        "sga_public",
-        "ldp_labels",
-        "voting_once",
-        "voting_one_sample",
-    ),
-)
-
-_BOTH = {
+_SHAPES = "os^DvPX*"
+_STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
+    "font.size": 7,
+    "lines.markersize": 4,
+    "lines.linewidth": 1.1,
     "text.parse_math": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "dpicl",
     "pdf.fonttype": 42,
     "axes.grid": True,
-    "grid.color": _LINE,
+    "axes.grid.axis": "y",
+    "grid.color": "#dddddd",
     "legend.frameon": False,
-    "text.color": INK,
-    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), QUIET),
     **dict.fromkeys(("axes.spines.left", "axes.spines.right", "axes.spines.top"), False),
 }
-#: Charts are made and drawn within one of these: sizes in pixels of a page, or in points of a printed one.
-on_page = context(["default", {**_BOTH, "font.size": 12, "lines.markersize": 8, "lines.linewidth": 1.6}])
-in_print = context(["default", {**_BOTH, "font.size": 7, "lines.markersize": 4, "lines.linewidth": 1.1}])
+_styled = context(["default", _STYLE])
 
 
-@dataclass(frozen=True)
-class ChartPoint:
-    """One marker. at: ε, or the number of a release. low, high: its interval, None without one. words: says it all.
+@_styled
+def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") -> Figure:
+    """Score against ε: a panel for each (title, table), a line with 95% intervals for each row, one legend.
 
-    hollow: an outline alone. joined: by a line to the point before it. sign: stands above its interval. names: of row
-    and mechanism, which filters look for; "" where none does. label: of its line, in a legend.
+    Rows without an ε of their own (zero-shot, controls at ε = 0, real demonstrations) are lines across. One panel is as
+    wide as a column (3.5 inches), several are as wide as the page (7 inches). about: the title of the legend.
     """
-
-    at: float
-    value: float
-    low: float | None
-    high: float | None
-    words: str
-    hollow: bool = False
-    joined: bool = True
-    sign: str = ""
-    names: str = ""
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A line across, with a band for its interval. dashes: as matplotlib writes them."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    dashes: Any
-
-
-#: The number of its look, and the points, of every line.
-Series = Sequence[tuple[int, Sequence[ChartPoint]]]
+    shown = [(title, table, _best(table)) for title, table in panels]
+    labels = sorted({row.label for _, table, _ in shown for row in _across(table)})
+    labels = [*sorted({label for _, _, best in shown for label in best}), *labels]
+    styles = {label: number for number, label in enumerate(labels)}
+    columns, (width, names) = min(3, len(panels)), (_COLUMN, 2) if len(panels) == 1 else (_PAGE, 4)
+    rows = math.ceil(len(panels) / columns)
+    height = _PANEL * rows + _LEGEND * (math.ceil(len(labels) / names) + 1)
+    figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    handles: dict[str, Any] = {}
+    for own, (title, table, best) in zip(axes, shown, strict=False):
+        handles |= _panel(own, table, best, styles)
+        own.set(title=_cut(title, 40), ylabel=_cut(metric_name(table.metric), 24))
+    for own in axes[len(panels) :]:
+        own.set_axis_off()
+    found = [label for label in labels if label in handles]
+    legend = figure.legend(
+        [handles[label] for label in found], ["-"] * len(found), loc="outside lower center", ncols=names,
+        title=_cut(about, 60),
+    )  # fmt: skip
+    for text, label in zip(legend.get_texts(), found, strict=True):  # a name may begin with "_", which is left out
+        text.set_text(_cut(label, 40))
+    return figure
 
 
-class Chart(Figure):
-    """A figure with words. caption: what it is about; words: one for each mark. Sizes are in pixels or points."""
-
-    def __init__(self, width: float, height: float, caption: str, layout: Literal["constrained"] | None = None) -> None:
-        super().__init__(figsize=(width / 72, height / 72), dpi=72, layout=layout)
-        self.caption = visible(caption)
-        self.words: list[str] = []
-        self._data: list[tuple[str | None, dict[str, str]]] = []
-
-    def say(self, words: str, **data: str) -> str:
-        """Keeps the words of a mark, and returns the id by which `markup` finds it. data: as for `part`."""
-        self.words.append(visible(words))
-        self._data.append((self.words[-1], data))
-        return f"mark-{len(self._data) - 1}"
-
-    def part(self, **data: str) -> str:
-        """The id of something that belongs to a row: a filter of the page finds it by these data attributes."""
-        self._data.append((None, data))
-        return f"mark-{len(self._data) - 1}"
-
-    def box(self, left: float = 54, bottom: float = 52) -> Axes:
-        """Axes with these margins."""
-        width, height = self.bbox.size
-        return self.add_axes((left / width, bottom / height, 1 - (left + 16) / width, 1 - (bottom + 16) / height))
-
-    def file(self, kind: str) -> bytes:
-        """The content of a file (pdf, png or svg). It has no date: the same chart is the same bytes."""
-        content = io.BytesIO()
-        undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a character that the font lacks
-            self.savefig(content, format=kind, metadata=undated, dpi=300)
-        return content.getvalue()
-
-    def markup(self) -> Markup:
-        """The chart within a page."""
-        root = fromstring(self.file("svg"))
-        svg = Element("svg", {"class": "plot", "viewBox": root.get("viewBox", ""), "role": "img"})
-        SubElement(svg, "title").text = self.caption
-        SubElement(svg, "desc").text = f"{self.caption}. {'; '.join(self.words)}."
-        self._copy(root, svg, {node.get("id", ""): node for node in root.iter(f"{_SVG}path")})
-        return Markup(tostring(svg, encoding="unicode"))
-
-    def _copy(self, source: Element, to: Element, shapes: Mapping[str, Element]) -> None:
-        """Paths and texts alone. Shapes used by reference become paths; a group stays where it is a mark with words."""
-        for node in source:
-            kind = node.tag.removeprefix(_SVG)
-            if kind == "g":
-                group, number = to, node.get("id", "").partition("mark-")[2]
-                if number:
-                    words, data = self._data[int(number)]
-                    group = SubElement(to, "g", {f"data-{name}": visible(one) for name, one in data.items() if one})
-                    if words is not None:
-                        SubElement(group, "title").text = words
-                self._copy(node, group, shapes)
-            elif kind == "text":
-                placed = {name: _short(node.get(name, "")) for name in ("x", "y", "transform")}
-                if placed["transform"].startswith("rotate(-0 "):
-                    del placed["transform"]
-                SubElement(to, "text", placed | _looks(node)).text = node.text
-            elif kind == "path":
-                SubElement(to, "path", {"d": _short(node.get("d", ""))} | _looks(node))
-            elif kind == "use":
-                shape, at = shapes[node.get(_LINK, "")[1:]], f"translate({node.get('x')} {node.get('y')})"
-                d = {"d": _short(shape.get("d", "")), "transform": _short(at)}
-                SubElement(to, "path", d | _looks(shape) | _looks(node))
-
-    def series(self, axes: Axes, series: Series, place: Callable[[float], float]) -> None:
-        """Lines with markers and intervals. Those that share a place stand side by side."""
-        apart = min(9.0, 50 / max(len(series), 1)) * rcParams["lines.markersize"] / 8
-        for i, (style, points) in enumerate(series):
-            shift = ScaledTranslation(apart * (i - (len(series) - 1) / 2) / 72, 0, self.dpi_scale_trans)
-            how = {"color": look(style)["color"], "transform": axes.transData + shift}
-            for before, one in pairwise(points):
-                if one.joined:
-                    line = axes.plot([place(before.at), place(one.at)], [before.value, one.value], **how)
-                    line[0].set_gid(self.part(row=one.names))
-            for one in points:
-                x, ends = place(one.at), [end for end in (one.low, one.high) if end is not None]
-                data = {"row": one.names, "epsilon": epsilon_text(one.at) if one.names else ""}
-                axes.plot([x] * len(ends), ends, alpha=0.6, **how, gid=self.part(**data))
-                axes.plot([x], [one.value], **how | look(style, one.hollow), gid=self.say(one.words, **data))
-                axes.text(x, max([one.value, *ends]), one.sign, transform=how["transform"], ha="center", va="bottom")
-                axes.update_datalim([(x, y) for y in (one.value, *ends)])  # which is not done for what is shifted
-
-    def reference(self, axes: Axes, one: Reference) -> Line2D:
-        """A line across, and its band."""
-        axes.axhspan(one.low, one.high, color=INK, alpha=0.07, linewidth=0)
-        mark = self.say(f"{one.name}: {one.value:.3f} [{one.low:.3f}, {one.high:.3f}]")
-        return axes.axhline(
-            one.value, color=INK, linestyle=one.dashes, gid=mark, linewidth=0.75 * rcParams["lines.linewidth"]
-        )
-
-    def key(self, lines: Sequence[Line2D], names: Sequence[str], **where: Any) -> None:
-        """The legend. Names are set afterwards: matplotlib leaves out one that begins with an underscore."""
-        found = self.legend(lines, ["-"] * len(lines), **where)
-        for text, name in zip(found.get_texts(), names, strict=True):
-            text.set_text(cut(name, 60))
+def _across(table: TaskTable) -> list[Row]:
+    """What is drawn as a line across."""
+    return [row for row in table.in_order if row.at_an_end]
 
 
-_SVG, _LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
-_LEFT_TO_THE_PAGE = ("font", "stroke-line", "stroke-dashoffset")
+def _best(table: TaskTable) -> dict[str, list[Row]]:
+    """Label -> its rows by ε, of the labels with the best scores."""
+    lines: dict[str, list[Row]] = {}
+    for row in sorted(table.rows, key=lambda row: row.epsilon):
+        if not row.at_an_end:
+            lines.setdefault(row.label, []).append(row)
+    best = sorted(lines, key=lambda label: -max(row.worth for row in lines[label]))[:MOST_LINES]
+    return {label: lines[label] for label in best}
 
 
-def _looks(node: Element) -> dict[str, str]:
-    """The style of an element as attributes, with the page's colours: its policy forbids a style of our own."""
-    pairs = [part.split(": ", 1) for part in node.get("style", "").split("; ") if part]
-    return {name: _VARIABLES.get(value, value) for name, value in pairs if not name.startswith(_LEFT_TO_THE_PAGE)}
+def _panel(
+    axes: Axes, table: TaskTable, lines: Mapping[str, Sequence[Row]], styles: Mapping[str, int]
+) -> dict[str, Any]:
+    """Draws a table; label -> what stands for it in the legend."""
+    epsilons = sorted({row.epsilon for own in lines.values() for row in own})
+    places = _places(epsilons)
+    gap = min((b - a for a, b in zip(places.values(), list(places.values())[1:], strict=False)), default=1.0)
+    handles: dict[str, Any] = {}
+    for number, (label, rows) in enumerate(sorted(lines.items())):
+        shift = 0.5 * gap * ((number + 0.5) / len(lines) - 0.5)  # lines that share an ε stand side by side
+        colour = _COLOURS[styles[label] % len(_COLOURS)]
+        handles[label] = axes.errorbar(
+            [places[row.epsilon] + shift for row in rows], [row.score for row in rows],
+            yerr=[[row.score - row.low for row in rows], [row.high - row.score for row in rows]],
+            color=colour, ecolor=(colour, 0.6), marker=_SHAPES[styles[label] % len(_SHAPES)],
+        )  # fmt: skip
+    for row in _across(table):
+        axes.axhspan(row.low, row.high, color="black", alpha=0.05, linewidth=0)
+        dashes = (0, (5, 1.5) + (1, 1.5) * (styles[row.label] % 4))
+        handles[row.label] = axes.axhline(row.score, color="black", linestyle=dashes, linewidth=0.8)
+    axes.set_xlim(min(places.values(), default=0) - 0.6 * gap, max(places.values(), default=0) + 0.6 * gap)
+    axes.set_xticks(list(places.values()), [epsilon_text(one) for one in places])
+    axes.set_xlabel("target ε (logarithmic)")
+    return handles
 
 
-def _short(numbers: str) -> str:
-    """Coordinates to a tenth of a pixel, in one line."""
-    return " ".join(re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), numbers).split())
+def _places(epsilons: Sequence[float]) -> dict[float, float]:
+    """ε -> its place on the axis: the logarithm, and one step beyond the last for infinity."""
+    logs = {epsilon: math.log10(epsilon) for epsilon in epsilons if math.isfinite(epsilon)}
+    found = list(logs.values())
+    step = (found[-1] - found[0]) / (len(found) - 1) if len(found) > 1 else 1.0
+    return {epsilon: logs.get(epsilon, (found[-1] if found else 0.0) + step) for epsilon in epsilons}
 
 
-def cut(text: str, longest: int) -> str:
+@_styled
+def file_of(figure: Figure, kind: str) -> bytes:
+    """The content of a file: pdf, png or svg. It has no date: the same figure is the same bytes."""
+    content = io.BytesIO()
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a character that the font lacks
+        figure.savefig(content, format=kind, metadata=undated, dpi=300)
+    return content.getvalue()
+
+
+def image_address(tables: Iterable[TaskTable]) -> Markup:
+    """The figure of these tables as the address of an image that a page holds itself."""
+    drawn = privacy_utility([("", table) for table in tables])
+    return Markup("data:image/svg+xml;base64," + base64.b64encode(file_of(drawn, "svg")).decode())  # has no markup
+
+
+def _cut(text: str, longest: int) -> str:
     """A name that has room."""
     whole = visible(text)
     return whole if len(whole) <= longest else f"{whole[: longest - 1]}…"
-
-
-#: The look of the reference baselines, which no row has.
-BASELINE = 27
-
-
-def fixed_looks(labels: Iterable[str]) -> dict[str, int]:
-    """Label -> number of its look. That of a shipped mechanism never changes; others have one by a hash of their name,
-    or the next that is free."""
-    wanted = {*labels}
-    found = {name: i for i, name in enumerate(_KNOWN)}
-    number = len(_COLOURS) * len(_SHAPES)
-    for label in sorted(wanted - found.keys()):
-        start = int.from_bytes(hashlib.sha256(label.encode()).digest()[:4])
-        places = [len(_KNOWN) + (start + i) % (number - len(_KNOWN)) for i in range(number - len(_KNOWN))]
-        taken = {*found.values(), BASELINE}
-        found[label] = next((place for place in places if place not in taken), places[0])
-    return {label: found[label] for label in sorted(wanted)}
-
-
-class Epsilons:
-    """From an ε to its place on an axis: its logarithm, and a gap beside the others for 0 and infinity."""
-
-    def __init__(self, epsilons: Iterable[float]) -> None:
-        self.all = sorted(set(epsilons))
-        inner = [one for one in self.all if 0 < one < math.inf] or [1.0]
-        self.first, self.last = inner[0], inner[-1]
-        self.gap = 0.18 * (math.log10(self.last) - math.log10(self.first)) or 0.5
-
-    def __call__(self, epsilon: float) -> float:
-        if math.isinf(epsilon):
-            return math.log10(self.last) + self.gap
-        return math.log10(max(epsilon, self.first)) if epsilon > 0 else math.log10(self.first) - self.gap
-
-    def label(self, axes: Axes, name: str) -> None:
-        """Ticks at these ε, and the axis's name."""
-        places = [self(one) for one in self.all]
-        low, high = min(places, default=0.0), max([*places, self(self.last)])
-        room = 0.1 * (high - low) or 1.0
-        axes.set(xticks=places, xticklabels=[epsilon_text(one) for one in self.all], xlim=(low - room, high + room))
-        axes.set_xlabel(f"{name} (logarithmic)")
-
-
-def look(style: int, hollow: bool = False) -> dict[str, Any]:
-    """How markers of a series look; its lines have the same colour."""
-    colour = _COLOURS[style % len(_COLOURS)]
-    about = {"markerfacecolor": _GROUND if hollow else colour, "markeredgewidth": 1.3, "linestyle": "none"}
-    return {"color": colour, "marker": _SHAPES[style % len(_SHAPES)], **about}

@@ -49,8 +49,6 @@ COSTS: Mapping[str, Callable[[Row], Number]] = {
 RANKS: Mapping[str, Callable[[Row], Number]] = {
     "rank": lambda row: None if row.rank is None else row.rank.low,
     "rank_high": lambda row: None if row.rank is None else row.rank.high,
-    "rank_any_queries": lambda row: None if row.rank_any_queries is None else row.rank_any_queries.low,
-    "rank_any_queries_high": lambda row: None if row.rank_any_queries is None else row.rank_any_queries.high,
     "recovery_over_public": attrgetter("over_public"),
 }
 _NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **RANKS, **SCORES, **COSTS}
@@ -173,14 +171,6 @@ ROWS = (
         lambda row: row.rank and (row.rank.low, row.rank.high, str(row.rank)),
         lambda own: own[-1],
         "the ranks that it may have at this ε and Q on this task, all rows together at 95%",
-        optional=True,
-    ),
-    Column(
-        "rank_any_queries",
-        "rank, any Q",
-        lambda row: row.rank_any_queries and (row.rank_any_queries.low, str(row.rank_any_queries)),
-        lambda own: own[-1],
-        "the same among rows of every Q, although an ε for more queries is the stronger promise",
         optional=True,
     ),
     SCORE,

@@ -56,7 +56,7 @@ _BESIDE = (
     ("How to cite", "/blob/HEAD/CITATION.cff"),
     ("Licence", "/blob/HEAD/LICENSE"),
 )
-_DATA = {"results.parquet": "Results (Parquet)", "croissant.json": "Data card", "feed.xml": "Changes (Atom)"}
+_DATA = (("Results (Parquet)", "results.parquet"), ("Data card", "croissant.json"))
 _DOWNLOADS = (("CSV", "board.csv"), ("JSON", "board.json"))
 _READING = (
     "Each mechanism turns private records into a few demonstrations for a language model, or into answers. Each is run"
@@ -92,27 +92,22 @@ def write_all(
     skipped: Mapping[str, Sequence[Skipped]],
     attacks: AttackBoard,
     retired: Mapping[str, Board],
-    url: str | None = None,
     repository: str | None = None,
 ) -> Path:
     """Writes the first page, the site of each suite in a folder of its name, the page of all attacks and the data.
 
     boards, skipped: by the suite's name, which is the name of its folder. retired: boards of earlier versions, whose
-    results are part of the data. url: of the site, for a site map and a feed. repository: address that every page
-    links, with the documentation, the citation and the licence there.
+    results are part of the data. repository: address that every page links, with the documentation, the citation and
+    the licence there.
     Raises ResultError when it cannot.
     """
     folder = Path(folder)
     beside = [(name, f"{repository}{path}") for name, path in _BESIDE] if repository else []
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]
-    written = ["index.html", "attacks/index.html"]
     for name, board in boards.items():
-        files = pages(board, mechanisms, skipped.get(name, ()), links)
-        page.write(files, folder / name)
-        written += [f"{name}/{file}" for file in files if file.endswith(".html")]
-    data = hosting.data_files(boards, retired, url)
-    data |= hosting.crawler_files(boards, written, url) if url else {}
-    first = [("All attacks", "attacks/index.html"), *((_DATA[name], name) for name in _DATA if name in data), *beside]
+        page.write(pages(board, mechanisms, skipped.get(name, ()), links), folder / name)
+    data = hosting.data_files(boards, retired)
+    first = [("All attacks", "attacks/index.html"), *_DATA, *beside]
     shared: dict[str, str | bytes] = {
         "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
         "index.html": suites_page(boards, first),
@@ -135,9 +130,7 @@ def pages(
     blocks += folded_notes(board.notes)
     for section in board.sections:
         own = section_blocks(section, places, skipped=skipped)
-        figures = [figure for table in section.tables for figure in _lines(table)]
-        parts = (*own, Part(tuple(figures), kind="plots")) if figures else tuple(own)
-        blocks.append(Part(parts, kind="group", data={"model": section.group.model}))
+        blocks.append(Part(tuple(own), kind="group", data={"model": section.group.model}))
     files = {
         "index.html": page.render(f"{suite}: private in-context learning", blocks, here="index.html", nav=nav),
         "board.csv": board_table(board, places).to_csv(),
@@ -168,7 +161,7 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
         if section is board.sections[0]:
             own.append(_filters(board.sections, level))
         own.append(methods_table(section, epsilons, places))
-        figures = tuple(one for table in section.tables for one in _dots(section, table, level))
+        figures = _charts(section)
         own += [Part(figures, kind="plots")] if figures else []
         if section is board.sections[0]:
             own.append(Part((words(_READING), Facts(_legend(board), "manifest")), "How to read this board"))
@@ -177,25 +170,16 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
     return blocks
 
 
-def _dots(section: Section, table: TaskTable, epsilon: float) -> Iterator[Figure]:
-    """Scores at one ε, of a task that ranks somebody; controls and ceilings are lines."""
-    from dpicl.leaderboards.render import board_charts  # matplotlib, which a terminal has no need of
-    from dpicl.leaderboards.render.charts import fixed_looks
+def _charts(section: Section) -> tuple[Figure, ...]:
+    """Score against ε of every task with a row that has one."""
+    from dpicl.leaderboards.render.charts import image_address  # matplotlib, which a terminal has no need of
 
-    looks = fixed_looks(row.label for row in section.rows)
-    ranks = any(row.rank is not None and row.epsilon == epsilon for row in table.rows)
-    if ranks and (plot := board_charts.of_task(table, epsilon, looks)):
-        at = epsilon_text(epsilon)
-        yield Figure(f"{table.task} at ε = {at}", plot, {"task": table.task, "epsilon": at})
-
-
-def _lines(table: TaskTable) -> Iterator[Figure]:
-    """Scores against ε, where there are several."""
-    from dpicl.leaderboards.render import board_charts
-
-    if len({row.epsilon for row in table.rows if row.epsilon > 0}) > 1:
-        plot = board_charts.privacy_utility(table, board_charts.series_styles([table]))
-        yield Figure(f"{table.task}: score against ε", plot, {"task": table.task})
+    tables = [table for table in section.tables if any(row.epsilon > 0 for row in table.rows)]
+    captions = (f"{table.task}: score against ε, with 95% intervals" for table in tables)
+    return tuple(
+        Figure(caption, image_address([table]), {"task": table.task})
+        for caption, table in zip(captions, tables, strict=True)
+    )
 
 
 def _legend(board: Board) -> dict[str, Any]:

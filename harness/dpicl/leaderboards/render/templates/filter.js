@@ -1,4 +1,4 @@
-// Filters: a line of a table, a mark of a chart or a part is shown when it fits all of them; what does not know a filter always
+// Filters: a line of a table, a chart or a part is shown when it fits all of them; what does not know a filter always
 // stays, and so do reference baselines. Filters for tasks hide columns too. The state is the address's hash, so that a view can be shared.
 document.addEventListener("DOMContentLoaded", () => {
   const bar = document.getElementById("filters");
@@ -15,9 +15,9 @@ document.addEventListener("DOMContentLoaded", () => {
   const apply = () => {
     const wanted = fields.map((field) => [field.dataset.filter, field.value.trim()]).filter(([, value]) => value);
     const shown = (data) => wanted.every(([name, value]) => fits(data, name, value));
-    for (const one of document.querySelectorAll("main tr[data-row], main figure, svg [data-row], main section[data-task], main section[data-model]")) {
+    for (const one of document.querySelectorAll("main tr[data-row], main figure, main section[data-task], main section[data-model]")) {
       if (one.contains(bar)) one.classList.toggle("out", !shown(one.dataset)); // the filters stay
-      else one.toggleAttribute("hidden", !shown(one.dataset)); // of SVG too
+      else one.toggleAttribute("hidden", !shown(one.dataset));
     }
     for (const head of document.querySelectorAll("main th[data-task]")) {
       const hidden = !shown(head.dataset);
