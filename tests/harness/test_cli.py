@@ -202,17 +202,6 @@ def test_list_names_what_there_is(dpicl, kind):
     assert all(name in text for name in expected)
 
 
-def test_doctor_names_every_source_and_is_1_when_something_is_missing(dpicl, tmp_path, monkeypatch):
-    monkeypatch.delenv("DPICL_DATA", raising=False)
-    answer = dpicl("doctor", "--json")
-    names = {check["name"] for check in answer.json["checks"]}
-    assert {"python", "torch", "lm-eval", "model embedded", "DPICL_DATA", "task agnews", "cache", "results"} <= names
-    assert answer.code == (0 if answer.json["ok"] else 1)
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "nowhere"))
-    missing = dpicl("doctor")
-    assert missing.code == 1
-
-
 def test_json_holds_no_number_that_json_does_not_know():
     assert plain({"a": [float("inf"), float("nan"), -float("inf"), 1]}) == {"a": ["Infinity", "NaN", "-Infinity", 1]}
 

@@ -1,52 +1,44 @@
-"""What `dpicl doctor` finds of the embedding model and of WordNet."""
+"""What `dpicl doctor` finds, and the command that gets what is missing."""
 
 from __future__ import annotations
 
-import zipfile
-from pathlib import Path
-
-import nltk
 import pytest
 
 from dpicl.cli import doctor
-from dpicl.cli.doctor import Check
 from dpicl.models import embeddings
 
 
-def found(name: str, checks: list[Check]) -> Check:
-    (check,) = [check for check in checks if check.name == name]
-    return check
+def found(dpicl):
+    answer = dpicl("doctor", "--json")
+    assert answer.code == (0 if answer.json["ok"] else 1)
+    return {check["name"]: check for check in answer.json["checks"]}
 
 
-def test_missing_wordnet_is_no_failure_and_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    check = found("WordNet", list(doctor._metrics()))
-    assert check.ok
-    assert check.remedy == "python -m nltk.downloader wordnet"
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_wordnet_is_found_packed_and_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
-    (tmp_path / "corpora" / "wordnet").mkdir(parents=True)
-    if packed:
-        (tmp_path / "corpora" / "wordnet").rmdir()
-        with zipfile.ZipFile(tmp_path / "corpora" / "wordnet.zip", "w") as file:
-            file.writestr("wordnet/lexnames", "00 adj.all 3")
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    assert found("WordNet", list(doctor._metrics())) == Check("WordNet", True, "found", "")
+def test_it_names_every_source_and_what_has_no_records(dpicl, tmp_path, monkeypatch):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    checks = found(dpicl)
+    assert {"python", "torch", "lm-eval", "model embedded", "DPICL_DATA", "task agnews", "cache", "results"} <= {
+        *checks
+    }
+    assert checks["task agnews"]["found"] == "synthetic records"
+    (tmp_path / "agnews").mkdir()
+    (tmp_path / "agnews" / "train.csv").write_text("text,label\na,World\n")
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    checks = found(dpicl)
+    assert not checks["task agnews"]["ok"] and "agnews/test.jsonl" in checks["task agnews"]["found"]
+    assert checks["task trec"]["ok"] and checks["task trec"]["remedy"] == "put trec/train.jsonl there"
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "nowhere"))
+    assert not found(dpicl)["DPICL_DATA"]["ok"]
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_embedding_model_that_is_missing_says_how_to_get_it(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_missing_says_how_to_get_it_and_only_the_first_is_needed(dpicl, monkeypatch, there):
     monkeypatch.setattr(embeddings, "_installed", lambda: there)
-    check = found("embeddings embedded", list(doctor._models()))
-    assert check.remedy == ("" if there else embeddings.INSTALL)
-    assert check.found.startswith("installed" if there else "missing")
-
-
-def test_a_second_model_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-float32")
-    known = [{"name": name, "available": False, "get": "make models"} for name in (*names, "embedded")]
-    monkeypatch.setattr(doctor.models, "known", lambda: known)
-    checks = list(doctor._models())
-    assert [found(f"model {name}", checks).ok for name in (*names, "embedded")] == [True, True, False]
+    names = ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-float32", "embedded")
+    monkeypatch.setattr(
+        doctor.models, "known", lambda: [{"name": name, "available": there, "get": "make models"} for name in names]
+    )
+    checks = found(dpicl)
+    assert checks["embeddings embedded"]["remedy"] == ("" if there else embeddings.INSTALL)
+    assert checks["embeddings embedded"]["found"].startswith("installed" if there else "missing")
+    assert [checks[f"model {name}"]["ok"] for name in names] == [True, True, there]

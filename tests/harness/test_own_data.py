@@ -290,21 +290,9 @@ def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
     seen = dpicl("data", train, "--test", test, "--json")
     assert (seen.code, seen.json["ok"]) == (1, False)
     first = seen.json["splits"][0]
-    assert first["records"] == 8 and first["repeated"] == [6, 7, 8] and first["contradicting"] == [6, 7, 8]
+    assert first["records"] == 8 and first["repeated"] == [6, 7, 8]
     assert sorted(line for lines in first["faults"].values() for line in lines) == [9, 10, 11]
     assert seen.json["leaks"] == [2, 7]
     shown = dpicl("data", train, "--test", test)
     assert SECRET not in shown.out + shown.err and SECRET not in seen.out
     assert "line 9" in shown.out and "private" in shown.err
-
-
-def test_doctor_counts_local_records_and_names_what_is_wrong(tmp_path, monkeypatch):
-    from dpicl.cli import doctor
-
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    put(tmp_path, "train"), put(tmp_path, "test")
-    put(tmp_path, "train", name="trec"), put(tmp_path, "test", name="trec")
-    found = {check.name: check for check in doctor._data()}
-    assert found["task agnews"].ok and "12 train, 12 test" in found["task agnews"].found
-    assert not found["task trec"].ok and "dpicl data trec" in found["task trec"].found
-    assert found["task dbpedia"].ok

@@ -9,21 +9,19 @@ from typing import Annotated
 
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
-from dpicl.core.errors import DataError, UsageError
+from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
-from dpicl.data import sources as data_sources
 from dpicl.data.config import add_task_folder, check_source, list_tasks, load_config, source_spec
-from dpicl.data.counts import DataCounts, SplitCounts, count_records, file_reading, label_words
-from dpicl.data.reading import FileRecords, ranges, read_records
+from dpicl.data.counts import DataCounts, SplitCounts, count_records, label_words
+from dpicl.data.reading import FileRecords, SourceSpec, ranges, read_records
+from dpicl.data.sources import read, reading_of, resolve
 from dpicl.data.tables import SUFFIXES, fields_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.scaffold.own_task import own_spec
 from dpicl.tables.document import Block, text_table
 
-_PRIVATE = "These are counts of private records: for you, and not for publication."
 #: Labels of which a table has the numbers; JSON has all.
 _SHOWN = 30
-_SEED = 0
 
 
 @p.verb("dpicl data train.csv --test test.csv --labels 0=billing,1=refund")
@@ -56,15 +54,18 @@ def data(
         train = read_records(path, spec)
         counted = None if test is None else read_records(Path(test), spec, "test")
         counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
-        source = "local"
+        found = "local"
     else:
         given = {"--test": test, "--labels": labels, "--text-field": text_field, "--label-field": label_field}
         if wrong := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
-        found, counts = task_counts(name, source)
-        source = found  # type: ignore[assignment]
-    document = {"what": name, "source": source, "ok": counts.good, **asdict(counts)}
-    return Answer(document, _shown(name, source, counts), 0 if counts.good else 1)
+        spec = source_spec(load_config(name))
+        found = resolve(source, spec)
+        check_source(spec, found)
+        counts = count_records(*_readings(spec, found), spec.labels)
+    document = {"what": name, "source": found, "ok": not counts.problems, **asdict(counts)}
+    message("These are counts of private records: for you, and not for publication.")
+    return Answer(document, _shown(name, found, counts), 1 if counts.problems else 0)
 
 
 def _is_file(name: str) -> bool:
@@ -73,38 +74,15 @@ def _is_file(name: str) -> bool:
     return name not in list_tasks() and (path.exists() or path.is_symlink() or path.suffix.lower() in SUFFIXES)
 
 
-def task_counts(name: str, wanted: str = "auto") -> tuple[str, DataCounts]:
-    """(source, counts of its records). Raises DataError for a source that is not there, or is no table."""
-    spec = source_spec(load_config(name))
-    source = data_sources.resolve(wanted, spec)
-    check_source(spec, source)
-    readings: list[FileRecords | None]
+def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords | None]:
+    """Train and test records of a task; no test records where it names train records alone, as for a release."""
     if source == "local":
-        readings = [data_sources.reading_of(spec, "train"), _test_reading(spec)]
-    else:
-        place = f"{source} records of {name}"
-        readings = [file_reading(place, each) for each in data_sources.read(spec, source, None, None, _SEED)]
-    train, test = readings
-    assert train is not None
-    return source, count_records(train, test, spec.labels)
-
-
-def _test_reading(spec: data_sources.SourceSpec) -> FileRecords | None:
-    """None where the task names train records alone, as for a release."""
-    if "train" in spec.local and "test" not in spec.local:
-        return None
-    return data_sources.reading_of(spec, "test")
-
-
-def summary(name: str) -> str:
-    """The local records of a task in a few words. Raises DataError as `task_counts`, and for what a run refuses."""
-    _, counts = task_counts(name, "local")
-    if not counts.good:
-        raise DataError(f"{counts.problems[0]}; `dpicl data {name}` says more.")
-    numbers = ", ".join(f"{each.records:,} {each.split}" for each in counts.splits)
-    repeated = sum(len(each.repeated) for each in counts.splits)
-    dropped = f", {repeated:,} repeated, {len(counts.leaks):,} in both" if repeated or counts.leaks else ""
-    return f"local records: {numbers}{dropped}"
+        train_alone = "train" in spec.local and "test" not in spec.local
+        return reading_of(spec, "train"), None if train_alone else reading_of(spec, "test")
+    place = Path(f"{source} records of {spec.name}")
+    both = read(spec, source, None, None, 0)
+    train, test = (FileRecords(place, "record", own, [*range(1, len(own) + 1)], {}) for own in both)
+    return train, test
 
 
 def _shown(name: str, source: str, counts: DataCounts) -> Iterator[Block | str]:
@@ -112,23 +90,17 @@ def _shown(name: str, source: str, counts: DataCounts) -> Iterator[Block | str]:
     yield text_table(columns, map(_row, counts.splits), f"{name}, {source} records")
     for each in counts.splits:
         if each.labels:
-            yield f"{each.split}: {_labels(each)}"
+            shown = [f"{label} {number:,}" for label, number in each.labels.items()]
+            more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+            yield f"{each.split}: {', '.join(shown[:_SHOWN])}{more}"
         for what, lines in each.faults.items():
             yield f"{each.split}, {each.unit} {ranges(lines, None)}: {what}"
-        if each.contradicting:
-            yield f"{each.split}, {each.unit} {ranges(each.contradicting)}: repeated with another label"
     if counts.leaks:
         unit = counts.splits[0].unit
         yield f"train, {unit} {ranges(counts.leaks)}: in the test records too; these are dropped from train"
     if any(each.repeated for each in counts.splits):
         yield "Repeated records are dropped: the first of them stays."
     yield from (f"Problem: {problem}." for problem in counts.problems)
-    message(_PRIVATE)
-
-
-def _labels(each: SplitCounts) -> str:
-    shown = [f"{label} {number:,}" for label, number in each.labels.items()]
-    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
 
 
 def _row(each: SplitCounts) -> list[str]:

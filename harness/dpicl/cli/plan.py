@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Unpack
 
@@ -20,8 +20,7 @@ from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
-from dpicl.plan.costs import Costs
-from dpicl.plan.headroom import Headroom, headrooms
+from dpicl.plan.costs import CostEstimate, Costs
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Changes
@@ -53,20 +52,20 @@ def plan(
     output.report_damaged(damaged, moved=False)
     if detect is not None:
         return _sizes(selection, results, detect, 0.8 if power is None else power)
+    return _cells(selection, results, str(suite))
+
+
+def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answer:
+    """Every cell of a selection, whether it is done, and what it costs."""
     found = find_presence(selection.cells, results, Fingerprints())
-    status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
     left_out = find_skipped(found.missing, selection.mechanisms)
-    status |= dict.fromkeys(left_out, "skipped")
+    status = {cell.id: "present" for cell in found.there} | dict.fromkeys(left_out, "skipped")
+    status |= {each.cell.id: "stale" for each in found.stale}
     because = {each.cell.id: each.reason for each in found.stale} | left_out
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
     costs = Costs(results, selection.mechanisms)
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
-    known = [value for value in seconds if value is not None]
-    total = sum(known) if len(known) == len(seconds) else None
-    tokens = sum(estimates[cell.id].tokens for cell in missing)
-    there = {(cell.id, cell.label) for cell in found.there}
-    headroom = headrooms(result for result in results if (result.cell_id, result.cell.label) in there)
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,
@@ -74,45 +73,41 @@ def plan(
         "stale": len(found.stale),
         "skipped": len(left_out),
         "missing": len(found.missing) - len(left_out),
-        "tokens": tokens,
-        "seconds": total,
-        "headroom": [{**asdict(one), "rewards": one.rewards} for one in headroom],
+        "tokens": sum(estimates[cell.id].tokens for cell in missing),
+        "seconds": None if None in seconds else sum(value for value in seconds if value is not None),
         "cells": [
             {
                 **cell_json(cell),
                 "options": cell.options,
                 "status": status.get(cell.id, "missing"),
                 "reason": because.get(cell.id),
-                "tokens": estimates[cell.id].tokens,
-                "seconds": estimates[cell.id].seconds,
+                **asdict(estimates[cell.id]),
                 "path": selection.store.path(cell),
             }
             for cell in selection.cells
         ],
     }
+    cells = [cell for cell in selection.cells if cell.id not in left_out]
+    shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document)]
+    shown += [f"Skipped: {row} on {', '.join(tasks)}: {why}" for row, tasks, why in _reasons(selection.cells, left_out)]
+    if found.stale:
+        shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
+        shown.append(f"Next: {stale_advice(suite)}.")
+    else:
+        run = shlex.join(["dpicl", "run", *call.words(suite)])
+        shown.append(untuned(selection) or f"Next: {run if missing else selection.command('board')}")
+    return Answer(document, shown)
 
-    def shown() -> Iterator[Block | str]:
-        cells = [cell for cell in selection.cells if cell.id not in left_out]
-        yield _plan_table(cells, status, {key: value.tokens for key, value in estimates.items()})
-        time_text = "time unknown until a cell has run" if total is None else f"about {duration(total)}"
-        which = " with the stale ones" if found.stale else ""
-        cost = f" ({tokens / 1e6:,.3g} million tokens{which}, {time_text} in one process)" if missing else ""
-        stale = f", {len(found.stale)} stale" if found.stale else ""
-        fitting = f", {len(left_out)} skipped" if left_out else ""
-        to_do = len(found.missing) - len(left_out)
-        every = count(len(selection.cells), "cell")
-        yield f"{every}: {len(found.there)} done{stale}{fitting}, {to_do} to do{cost}."
-        yield from _headroom_table(headroom)
-        for name, tasks, reason in _reasons(selection.cells, left_out):
-            yield f"Skipped: {name} on {', '.join(tasks)}: {reason}"
-        if found.stale:
-            yield f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)})."
-            yield f"Next: {stale_advice(str(suite))}."
-            return
-        run = shlex.join(["dpicl", "run", *call.words(str(suite))])
-        yield untuned(selection) or f"Next: {run if missing else selection.command('board')}"
 
-    return Answer(document, shown())
+def _totals(plan: Mapping[str, Any]) -> str:
+    """How many cells are done and left, and what these cost, in a sentence."""
+    parts = [f"{plan['present']} done", *(f"{plan[key]} {key}" for key in ("stale", "skipped") if plan[key])]
+    cost = ""
+    if plan["missing"] or plan["stale"]:
+        time = "time unknown until a cell has run" if plan["seconds"] is None else f"about {duration(plan['seconds'])}"
+        which = " with the stale ones" if plan["stale"] else ""
+        cost = f" ({plan['tokens'] / 1e6:,.3g} million tokens{which}, {time} in one process)"
+    return f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']} to do{cost}."
 
 
 def untuned(selection: Selection) -> str:
@@ -208,29 +203,7 @@ def _reasons(cells: Sequence[Cell], left_out: Mapping[str, str]) -> list[tuple[s
     return [(row, list(tasks), reason) for (row, reason), tasks in groups.items()]
 
 
-def _headroom_table(found: Sequence[Headroom]) -> Iterator[Block]:
-    """What real demonstrations gain over public ones, so far."""
-    if not found:
-        return
-    several = len({one.model for one in found}) > 1
-    rows = [
-        [
-            *([one.model] if several else []),
-            *(one.task, one.metric, str(one.shots), f"{one.public:.3f} to {one.real:.3f}"),
-            f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})",
-            f"{len(one.seeds)} × {one.documents}",
-            "yes" if one.rewards else "no",
-        ]
-        for one in found
-    ]
-    where = sum(one.development for one in found)
-    which = "development seeds" if where == len(found) else "the rows' seeds" if not where else "both kinds of seeds"
-    heads = ["task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards"]
-    title = f"Headroom, from public to real demonstrations, on {which}"
-    yield text_table([*(["model"] if several else []), *heads], rows, title)
-
-
-def _plan_table(cells: Sequence[Cell], status: Mapping[str, str], tokens: Mapping[str, int]) -> Table:
+def _plan_table(cells: Sequence[Cell], status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> Table:
     groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
@@ -254,7 +227,7 @@ def _plan_table(cells: Sequence[Cell], status: Mapping[str, str], tokens: Mappin
         Column("done", "done", number("present")),
         *([Column("stale", "stale", number("stale"))] if "stale" in status.values() else []),
         Column(
-            "tokens", "tokens", lambda own: sum(tokens[cell.id] for cell in own), lambda value: f"{value / 1e6:.2f} M"
+            "tokens", "tokens", lambda own: sum(costs[cell.id].tokens for cell in own), lambda n: f"{n / 1e6:.2f} M"
         ),
     ]
     return make_table("cells", columns, groups.values(), keep=named)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpicl.core.errors import DataError
 from dpicl.core.messages import count
-from dpicl.core.vocabulary import Record
 from dpicl.data.reading import FileRecords
 from dpicl.data.splits import normalised
 
@@ -29,34 +27,27 @@ class SplitCounts:
     """One file, or one part of another source.
 
     labels: word -> records, where labels are public words. words: quantile -> words of a text. repeated: lines of
-    records that an earlier one has already (letters and digits alone count); contradicting: those with another label.
-    faults: what is wrong -> all lines of which it is.
+    records that an earlier one has already (letters and digits alone count). faults: what is wrong -> all lines of
+    which it is.
     """
 
     split: str
-    place: str
     unit: str
     records: int
     labels: Mapping[str, int]
     words: Mapping[str, int]
     repeated: Sequence[int]
-    contradicting: Sequence[int]
     faults: Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class DataCounts:
-    """The files of a task. leaks: lines of train records that are test records too. missing: labels without a train
-    record. problems: why a run would not start, in sentences."""
+    """The files of a task. leaks: lines of train records that are test records too. problems: why a run would not
+    start, in sentences."""
 
     splits: Sequence[SplitCounts]
-    leaks: Sequence[int] = ()
-    missing: Sequence[str] = ()
-    problems: Sequence[str] = field(default=())
-
-    @property
-    def good(self) -> bool:
-        return not self.problems
+    leaks: Sequence[int]
+    problems: Sequence[str]
 
 
 def count_records(train: FileRecords, test: FileRecords | None, labels: Sequence[str]) -> DataCounts:
@@ -65,44 +56,33 @@ def count_records(train: FileRecords, test: FileRecords | None, labels: Sequence
     splits = [_counts(split, reading, labels) for split, reading in readings.items()]
     keys = {normalised(record.text) for record in test.records} if test is not None else set()
     leaks = [n for n, each in zip(train.numbers, train.records, strict=True) if normalised(each.text) in keys]
-    there = {record.label for record in train.records}
-    missing = [label for label in labels if label not in there]
-    problems = [
-        f"{each.place} has {count(sum(map(len, each.faults.values())), each.unit)} without a sound record"
-        for each in splits
-        if each.faults
-    ]
-    problems += [f"{each.place} has no record" for each in splits if not each.records]
+    problems = []
+    for reading in readings.values():
+        if wrong := sum(map(len, reading.faults.values())):
+            problems.append(f"{reading.path} has {count(wrong, reading.unit)} without a sound record")
+        if not reading.records:
+            problems.append(f"{reading.path} has no record")
     if train.records and len(leaks) == len(train.records):
         problems.append(f"every train record is a test record too: {train.path} seems to be the test file")
+    missing = [label for label, number in splits[0].labels.items() if not number]
     if missing and train.records:
         problems.append(f"{train.path} has no record of {', '.join(missing[:_FEW])}{' …' if missing[_FEW:] else ''}")
-    return DataCounts(splits, leaks, missing, problems)
+    return DataCounts(splits, leaks, problems)
 
 
 def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCounts:
-    seen: dict[str, Record] = {}
-    repeated, contradicting = [], []
+    keys: set[str] = set()
+    repeated = []
     for number, record in zip(reading.numbers, reading.records, strict=True):
-        first = seen.setdefault(normalised(record.text), record)
-        if first is not record:
+        if (key := normalised(record.text)) in keys:
             repeated.append(number)
-            if first.label != record.label:
-                contradicting.append(number)
+        keys.add(key)
     found = Counter(record.label for record in reading.records)
     lengths = [len(record.text.split()) for record in reading.records] or [0]
-    low, middle, high, most = (int(value) for value in np.quantile(lengths, [0.05, 0.5, 0.95, 1.0], method="higher"))
-    return SplitCounts(
-        split,
-        str(reading.path),
-        reading.unit,
-        len(reading.records),
-        {label: found[label] for label in labels},
-        {"5%": low, "median": middle, "95%": high, "longest": most},
-        repeated,
-        contradicting,
-        dict(sorted(reading.faults.items(), key=lambda each: each[1][0])),
-    )
+    quantiles = np.quantile(lengths, [0.05, 0.5, 0.95, 1.0], method="higher")
+    words = dict(zip(("5%", "median", "95%", "longest"), map(int, quantiles), strict=True))
+    of_labels = {label: found[label] for label in labels}
+    return SplitCounts(split, reading.unit, len(reading.records), of_labels, words, repeated, reading.faults)
 
 
 def label_words(reading: FileRecords, column: str) -> list[str]:
@@ -122,8 +102,3 @@ def label_words(reading: FileRecords, column: str) -> list[str]:
             " --labels."
         )
     return [label for label, _ in found.most_common()]
-
-
-def file_reading(place: str, records: Sequence[Record]) -> FileRecords:
-    """Records that come from no file of the user's, as a reading without faults."""
-    return FileRecords(Path(place), "record", list(records), list(range(1, len(records) + 1)), {})

@@ -67,7 +67,7 @@ def write_own_task(
     if test is not None:
         known = own_spec(name, *columns, labels or {word: word for word in words})
         counted = count_records(reading, read_records(test, known, "test"), words)
-        if not counted.good:
+        if counted.problems:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
     target, *files = write_example(TASK, "task", name, taken, folder)
     for file in (target / "train.jsonl", target / "test.jsonl"):
