@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import Annotated, Any
 
+from dpicl import models
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
+from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError, require_known
-from dpicl.data.config import load_config, task_folders
-from dpicl.run import lm_eval_model
+from dpicl.core.json_text import plain
+from dpicl.data.config import TASKS, load_config, task_folders
+from dpicl.mechanism.registry import find_mechanism, load_mechanisms
+from dpicl.run.lm_eval_model import NAME, DpiclModel, MechanismRun
 
 #: What lm-eval's own parser may not have been told: it would change what is asked, ask twice, or be ignored.
 _REFUSED = {
@@ -56,21 +60,20 @@ def lm_eval(
     epsilon: for all documents of a task.
     size: declared number of private records a class (without classes: in all).
     """
-    settings = {
-        **{"mechanism": mechanism, "epsilon": epsilon, "delta": delta, "model": model, "seed": seed, "source": source},
-        **{"shots": shots, "size": size, "plugins": [str(path) for path in p.as_list(plugins)]},
-        "options": p.options_of(mechanism, options),
-    }
+    said = {name: value for name, value in locals().items() if name != "words"}
+    cls, chosen = find_mechanism(mechanism, load_mechanisms(p.as_list(plugins))), p.options_of(mechanism, options)
+    config = ReleaseConfig(epsilon=epsilon, delta=delta, seed=seed, shots=shots)
+    DpiclModel.make = lambda device: MechanismRun(cls, models.load(model, device=device), config, source, chosen, size)
     os.environ["DPICL_SOURCE"] = source  # for dpicl.tasks.loaders, which lm-eval calls
-    own = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]
-    own += ["--include_path", str(lm_eval_model.TASKS), "--show_config"]
-    said = io.StringIO()
-    with redirect_stdout(said):
+    own = ["run", "--model", NAME, "--model_args", json.dumps(plain(said))]
+    own += ["--include_path", str(TASKS), "--show_config"]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
         code = _started(own, list(words))  # lm-eval prints its results as JSON, then a table
     if code:
         raise UsageError("lm-evaluation-harness refused these words; its own message is above.")
-    document, end = json.JSONDecoder().raw_decode(said.getvalue().lstrip())
-    return Answer(document, [said.getvalue().lstrip()[end:]])
+    document, end = json.JSONDecoder().raw_decode(printed.getvalue().lstrip())
+    return Answer(document, [printed.getvalue().lstrip()[end:]])
 
 
 def _started(own: list[str], rest: list[str]) -> int:
@@ -98,6 +101,8 @@ def _check(alone: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     for name, reason in _REFUSED.items():
         if wanted.get(name) != alone.get(name):
             raise UsageError(f"`dpicl lm-eval` does not take --{name}: {reason}. Leave it out.")
+    if wanted.get("log_samples") and not wanted.get("output_path"):
+        raise UsageError("--log_samples writes files; say where with --output_path.")
     asked = wanted.get("tasks") or []
     tasks = [task for text in ([asked] if isinstance(asked, str) else asked) for task in text.split(",") if task]
     known = [load_config(name)["task"] for name, folder in task_folders().items() if folder.built_in]

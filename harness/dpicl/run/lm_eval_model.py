@@ -1,26 +1,23 @@
 """The model ``dpicl`` of lm-evaluation-harness: any mechanism on any model, released when lm-eval first asks.
 
-Importing this module registers it; `dpicl lm-eval` does so and starts lm-eval's own command. An answer mechanism
-becomes a `MechanismLM` (one release a document); a demonstration mechanism releases once for each task, and the model
-then reads the demonstrations before every query.
+`dpicl lm-eval` starts lm-eval's own command with it. An answer mechanism becomes a `MechanismLM` (one release a
+document); a demonstration mechanism releases once for each task, and the model then reads the demonstrations before
+every query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
-from pydantic import ValidationError
 
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError, unknown
 from dpicl.core.vocabulary import Query
 from dpicl.data.config import classes
-from dpicl.data.task import TASKS as TASKS
 from dpicl.data.task import Task, list_tasks, load_config
 from dpicl.evaluation.language_model_lm import LanguageModelLM
 from dpicl.evaluation.mechanism_lm import MechanismLM, ReleasingLM
@@ -28,7 +25,6 @@ from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.releasing.output_cache import OutputCache, outputs_folder
 from dpicl.releasing.release import Release, release
-from dpicl.results.schema import first_problem
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -127,55 +123,20 @@ class DemonstrationLM(ReleasingLM):
 
 @register_model(NAME)
 class DpiclModel(LM):
-    """What lm-eval makes from ``--model dpicl --model_args mechanism=...,epsilon=...``; see `create_from_arg_obj`."""
+    """What lm-eval's own command makes of ``--model dpicl``. make: device -> the run that was asked for."""
 
-    @classmethod
-    def create_from_arg_string(cls, arg_string: str, additional_config: dict[str, Any] | None = None) -> Any:
-        """As `create_from_arg_obj`, from ``key=value,...``."""
-        from lm_eval.utils import simple_parse_args_string
-
-        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
+    make: ClassVar[Callable[[str | None], MechanismRun]]
 
     @classmethod
     def create_from_arg_obj(cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None) -> Any:
         """A MechanismLM or DemonstrationLM. additional_config: lm-eval's batch sizes (not used: slots make their own
         batches) and device."""
-        settings = dict(arg_dict)
-        known = {"mechanism", "epsilon", "delta", "model", "seed", "source", "options", "shots", "plugins", "size"}
-        for name in settings:
-            if name not in known and name != "trust_remote_code":
-                raise unknown("model argument", name, known)
-        if "mechanism" not in settings or "epsilon" not in settings:
-            raise UsageError("Give mechanism=NAME and epsilon=E in --model_args, or use `dpicl lm-eval`.")
-        return lm_of(make_run(settings, (additional_config or {}).get("device")))
+        return lm_of(cls.make((additional_config or {}).get("device")))
 
     def loglikelihood(self, requests: list[Instance]) -> Any:  # pragma: no cover - never instantiated
         raise NotImplementedError
 
     loglikelihood_rolling = generate_until = loglikelihood
-
-
-def make_run(settings: Mapping[str, Any], device: str | None = None) -> MechanismRun:
-    """The run that model arguments ask for. Raises UsageError or ModelError for what is not there."""
-    from dpicl import models
-    from dpicl.mechanism.registry import find_mechanism, load_mechanisms
-    from dpicl.privacy.accountants import check_delta, check_epsilon
-
-    mechanism = find_mechanism(
-        str(settings["mechanism"]), load_mechanisms([Path(path) for path in settings.get("plugins", ())])
-    )
-    given = {
-        "epsilon": check_epsilon(settings["epsilon"]) if mechanism.knob else float(settings["epsilon"]),
-        "delta": check_delta(settings.get("delta", 1e-5)),
-        **{name: int(settings[name]) for name in ("seed", "shots") if name in settings},
-    }
-    try:
-        config = ReleaseConfig.model_validate(given)
-    except ValidationError as error:
-        raise UsageError(f"The model arguments do not fit: {first_problem(error)}.") from None
-    model = models.load(str(settings.get("model", "embedded")), device=device)
-    size, source, options = settings.get("size"), str(settings.get("source", "auto")), settings.get("options") or {}
-    return MechanismRun(mechanism, model, config, source, options, None if size is None else int(size))
 
 
 def lm_of(run: MechanismRun) -> LM:
