@@ -241,24 +241,6 @@ def test_what_a_mechanism_changes_in_the_public_view_changes_nothing(agnews):
     assert agnews.prompts_hash == before and agnews.stop_strings
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (lambda context: context.noise, "AttributeError.*permit"),
-        (lambda context: context.task.train, "AttributeError.*slots"),
-        (lambda context: "".noise, r"'noise'$"),  # another attribute of that name gets no advice
-    ],
-    ids=["noise", "train", "other"],
-)
-def test_looking_for_noise_or_records_says_where_they_are(agnews, wrong, words):
-    class Looks(OneDraw):
-        def says(self, label, sample, context):
-            return str(wrong(context))
-
-    with pytest.raises(PluginError, match=words):
-        release(Looks(), agnews)
-
-
 def test_what_the_manifest_says_of_the_model_was_noted_before_the_mechanism_ran(dpicl, tmp_path):
     plugin = tmp_path / "renames.py"
     plugin.write_text(

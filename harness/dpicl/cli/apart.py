@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import select
-import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 
 from dpicl.core.errors import DpiclError, PluginError, one_line
 from dpicl.core.messages import message
@@ -22,15 +21,17 @@ from dpicl.core.plugins import plugin_failure
 
 #: Seconds without a sign of life, by the clock: many times what one check of the kit takes.
 SILENCE_SECONDS = 600.0
+#: Bytes of a message: a verdict is a number or a sentence.
+_LONGEST = 1 << 16
 
 #: Where the child writes; None in any other process.
-_pipe: int | None = None
+_pipe: Connection | None = None
 
 
 def alive() -> None:
     """Tells the parent, where there is one that waits, that the work goes on."""
     if _pipe is not None:
-        _send(_pipe, b".\n")
+        _pipe.send_bytes(b"null")
 
 
 def run_apart(work: Callable[[], int], silence: float = SILENCE_SECONDS) -> int:
@@ -38,54 +39,39 @@ def run_apart(work: Callable[[], int], silence: float = SILENCE_SECONDS) -> int:
 
     Raises PluginError with the sentence of an error of ours in ``work``, and where it gave no verdict.
     """
-    ours, theirs = os.pipe()
+    ours, theirs = Pipe(duplex=False)
     key = secrets.token_hex(16)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        os.close(ours)
-        _child(work, theirs, key)
-    os.close(theirs)
+    child = get_context("fork").Process(target=_child, args=(work, theirs, key))
+    child.start()
+    theirs.close()
     try:
         verdict = _verdict(ours, key, silence)
     finally:
-        os.close(ours)
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)  # after its verdict nothing of it is needed, and its threads may not end
-        os.waitpid(child, 0)
+        child.kill()  # after its verdict nothing of it is needed, and its threads may not end
+        child.join()
+        ours.close()
     if isinstance(verdict, str):
         raise PluginError(verdict)
     return verdict
 
 
-def _child(work: Callable[[], int], pipe: int, key: str) -> None:
-    """Does the work, sends the verdict, and ends this process."""
+def _child(work: Callable[[], int], pipe: Connection, key: str) -> None:
+    """Does the work and sends the verdict; a bug of ours is a traceback."""
     global _pipe
-    _pipe, code = pipe, 1
-    threading.excepthook = _thread_failed
+    _pipe, threading.excepthook = pipe, _thread_failed
+    verdict: int | str
     try:
-        verdict: int | str
-        try:
-            verdict = work()
-        except DpiclError as error:
-            verdict = one_line(error)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            verdict = plugin_failure(error)
-            if not verdict:
-                raise
-        sys.stdout.flush()
-        sys.stderr.flush()
-        _send(pipe, json.dumps([key, verdict]).encode() + b"\n")
-        code = 0
+        verdict = work()
+    except DpiclError as error:
+        verdict = one_line(error)
     except KeyboardInterrupt:
-        code = 130
-    except BaseException:
-        sys.excepthook(*sys.exc_info())  # a bug of ours
-    finally:
-        os._exit(code)
+        os._exit(130)
+    except BaseException as error:
+        if not (verdict := plugin_failure(error)):
+            raise
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pipe.send_bytes(json.dumps([key, verdict]).encode())
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
@@ -93,24 +79,13 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     message(f"dpicl: A thread of the plugin fails: {name}: {one_line(failed.exc_value or failed.exc_type(), 500)}")
 
 
-def _send(pipe: int, line: bytes) -> None:
-    while line:
-        line = line[os.write(pipe, line) :]
-
-
-def _verdict(pipe: int, key: str, silence: float) -> int | str:
+def _verdict(pipe: Connection, key: str, silence: float) -> int | str:
     """The exit code or the sentence that the child sends last; our sentence where it sends none."""
-    received = b""
-    while True:
-        ready, _, _ = select.select([pipe], [], [], silence)
-        if not ready:
-            return f"The plugin was stopped: it did not go on for {silence:g} s; look for a wait without an end."
-        if not (part := os.read(pipe, 1 << 16)):
-            return "The plugin ended the program before the checks were done; let it return or raise."
-        received = (received + part)[-(1 << 20) :]
-        *lines, received = received.split(b"\n")
-        for line in lines:
-            with suppress(ValueError, TypeError):
-                told_key, verdict = json.loads(line)
-                if told_key == key and isinstance(verdict, int | str):
+    while pipe.poll(silence):
+        try:
+            match json.loads(pipe.recv_bytes(_LONGEST)):
+                case [told, int() | str() as verdict] if told == key:
                     return verdict
+        except (OSError, EOFError, ValueError, RecursionError):
+            return "The plugin ended the program before the checks were done; let it return or raise."
+    return f"The plugin was stopped: it did not go on for {silence:g} s; look for a wait without an end."

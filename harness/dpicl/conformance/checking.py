@@ -28,7 +28,6 @@ from dpicl.conformance.observed import Presence
 from dpicl.conformance.transcript import ObservedRelease, Transcript
 from dpicl.core.errors import one_line
 from dpicl.core.vocabulary import Record
-from dpicl.mechanism.outputs import instead_of
 
 #: So many of the other sets are replayed by every script.
 THOROUGH = 6
@@ -285,4 +284,4 @@ def printable_line(text: str) -> str:
 
 def raised(error: BaseException) -> str:
     """'ValueError: what it says', shortened; also of an error that cannot be written out."""
-    return f"{type(error).__name__}: {printable_line(one_line(error, 200))}".rstrip(": ") + instead_of(error)
+    return f"{type(error).__name__}: {printable_line(one_line(error, 200))}".rstrip(": ")

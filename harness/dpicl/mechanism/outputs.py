@@ -17,14 +17,8 @@ import numpy as np
 from dpicl.core.errors import DpiclError, PluginError, one_line
 from dpicl.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, ReleasedPrompt
 from dpicl.data.task import PublicTask
-from dpicl.mechanism.bases import AnswerContext, Context, Mechanism, Prepared
+from dpicl.mechanism.bases import Mechanism, Prepared
 from dpicl.models.base import LanguageModel
-
-#: What authors look for in a task or a context, and what is there in its stead.
-_INSTEAD = {
-    "train": "a mechanism sees private records in the slots of its samples alone",
-    "noise": "noise is drawn by the primitives (`choose(rows, sample)`), or with the permit that `sample.spend` gives",
-}
 
 
 def check_prompt(
@@ -138,16 +132,8 @@ def named_failure(mechanism: Mechanism) -> Iterator[None]:
     except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on
         *_, last = traceback.extract_tb(error.__traceback__)
         place = f"{Path(last.filename).name}, line {last.lineno}"
-        said = f"{type(error).__name__}: {one_line(error, 500)}{instead_of(error)}"
+        said = f"{type(error).__name__}: {one_line(error, 500)}"
         raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {said}") from error
-
-
-def instead_of(error: BaseException) -> str:
-    """'; what to use instead', after an error about something that a mechanism cannot have; else ''."""
-    if not isinstance(error, AttributeError) or not isinstance(error.obj, PublicTask | Context | AnswerContext):
-        return ""
-    instead = _INSTEAD.get(error.name or "")
-    return f"; {instead} (docs/accounting.md)" if instead else ""
 
 
 def _wrong(mechanism: Mechanism, what: str, instead: str) -> PluginError:
