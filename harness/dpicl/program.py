@@ -40,7 +40,7 @@ publish wandb | boards.publish:publish_wandb | one W&B run for each row and task
 submit | boards.submit | check a submission to the board: files, records, epsilon, history; or begin one
 release | cli.release | make one release from private records of your own: demonstrations, and a privacy card
 answer | cli.release:answer | answer a file of queries from private records of your own, with a privacy card
-budget | cli.budget | show what all releases of a private set cost together, limit it, export it
+budget | cli.budget | show what all releases of a private set cost together, limit it
 list | cli.listing | show what there is: tasks, mechanisms, attacks, models or suites
 calibrate | cli.calibrate | the noise of a mechanism for a proved epsilon
 account | cli.account | epsilon of given noise: what is proved, and what authors compute

@@ -246,8 +246,8 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
 def write_a_result(files: Path, say) -> None:
     store = Store(files / "results", "quick")
     store.prepare()
-    with store.lock(make_result().cell):
-        assert store.write_first(make_result())
+    with store.lock(make_result().cell_id):
+        assert store.write(make_result())
         say("done")
 
 

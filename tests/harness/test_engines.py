@@ -78,7 +78,7 @@ def test_a_finished_cell_is_not_done_again(job, results, ran):
 def test_a_cell_that_another_run_has_is_left_and_waited_for_only_when_asked(job, results, ran):
     cells = [result.cell for result in results]
     store = Store(job.results, "quick")
-    with store.lock(cells[1]):
+    with store.lock(cells[1].id):
         statuses = [done.status for done in collect(Inline(), cells, job)]
     assert statuses == ["done", "busy", "done", "done"]
     assert [done.status for done in collect(Inline(), [cells[1]], job, wait_for_locks=True)] == ["done"]
@@ -107,7 +107,7 @@ def test_an_error_ends_its_cell_alone(job, results, monkeypatch):
         ("done", ""),
     ]
     assert done[0].status == "failed" and "ZeroDivisionError: a bug (test_engines.py, line" in done[0].message
-    with Store(job.results, "quick").lock(cells[3]) as free:
+    with Store(job.results, "quick").lock(cells[3].id) as free:
         assert free
 
 
@@ -115,7 +115,7 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
     def full(self: Store, result: Result) -> bool:
         raise ResultError("the disk is full")
 
-    monkeypatch.setattr(Store, "write_first", full)
+    monkeypatch.setattr(Store, "write", full)
     with pytest.raises(ResultError):
         collect(Inline(), [result.cell for result in results], job)
     assert len(ran) == 1
@@ -250,22 +250,14 @@ def test_ctrl_c_leaves_no_traceback_and_no_worker(dpicl_process, sim_suite, tmp_
 def test_a_result_that_is_there_stays_and_a_damaged_one_is_set_aside(tmp_path):
     store, result = Store(tmp_path, "quick"), make_result()
     store.prepare()
-    assert store.write_first(result)
+    assert store.write(result)
     before = store.path(result.cell).stat().st_mtime_ns
-    assert not store.write_first(result.model_copy(update={"created": "2030-01-01T00:00:00+00:00"}))
+    assert not store.write(result.model_copy(update={"created": "2030-01-01T00:00:00+00:00"}))
     assert store.path(result.cell).stat().st_mtime_ns == before
     store.path(result.cell).write_text("{")
-    assert store.write_first(result)
+    assert store.write(result)
     assert store.read(result.cell) == result
     assert len(list(tmp_path.rglob("quarantine/*"))) == 1
-
-
-def test_a_lock_of_the_store_leaves_nothing(tmp_path):
-    store, cell = Store(tmp_path, "quick"), make_result().cell
-    store.prepare()
-    with store.lock(cell) as mine, store.lock(cell) as again:
-        assert (mine, again) == (True, False)
-    assert [path.name for path in (tmp_path / "quick" / ".locks").iterdir()] == [".gitignore"]
 
 
 def test_no_cells_need_no_workers(job):

@@ -87,9 +87,8 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     (desk / "more.csv").write_text((desk / "tickets.csv").read_text() + "one more,refund\n")
     refuse(release(dpicl, data="more.csv", out="again.jsonl"), "tickets", "1.1")
     assert not list(desk.glob("again*"))
-    shown = dpicl("budget", "--private-set", "tickets", "--export", "budget.json", "--json")
+    shown = dpicl("budget", "--private-set", "tickets", "--json")
     assert [entry["kind"] for entry in shown.json["private_sets"][0]["entries"]] == ["limit", "charge"]
-    assert json.loads((desk / "budget.json").read_text()) == shown.json
     assert "tickets" in dpicl("budget").out
 
 

@@ -1,18 +1,14 @@
-"""`dpicl budget`: what all releases of a private set cost together; limits it, exports it."""
+"""`dpicl budget`: what all releases of a private set cost together; limits it."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
-from dpicl.api.parameters import Delta, Epsilon, Flag, OnePath, verb
+from dpicl.api.parameters import Delta, Epsilon, Flag, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.files import put_whole
-from dpicl.core.json_text import plain
 from dpicl.core.messages import rounded_up
 from dpicl.own.budget import document, read_standings, set_limit
 from dpicl.tables.document import Block, notes, text_table
@@ -58,17 +54,13 @@ def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
     return Answer(document, [*blocks, *notes([_MEANING, *spent])])
 
 
-@verb(
-    "dpicl budget --private-set tickets --export tickets.json",
-    answer=_answer,
-)
+@verb("dpicl budget --private-set tickets", answer=_answer)
 def budget(
     private_set: Annotated[str | None, Flag(name="--private-set", metavar="NAME")] = None,
     *,
     total_epsilon: Epsilon | None = None,
     delta: Delta | None = None,
     may_rise: Annotated[bool, Flag(name="--raise")] = False,
-    export: OnePath | None = None,
 ) -> list[dict[str, Any]]:
     """What the releases of every private set of this machine (or of one) cost together, as `dpicl budget --json` says.
 
@@ -78,7 +70,6 @@ def budget(
     total_epsilon: what the epsilons of all releases of the set may add up to from here on ('inf' lifts the limit).
     delta: at which their composition is shown.
     may_rise: the limit may be above the one before.
-    export: write it as JSON, without anything from records.
     """
     if total_epsilon is None and (may_rise or delta is not None):
         raise UsageError("--raise and --delta are about a limit; add --total-epsilon E, or leave them out.")
@@ -88,10 +79,4 @@ def budget(
         set_limit(private_set, total_epsilon, delta, may_rise)
     every = {ledger.name: document(ledger, stands) for ledger, stands in read_standings()}
     require_known("private set", [] if private_set is None else [private_set], every)
-    found = list(every.values()) if private_set is None else [every[private_set]]
-    if export is not None:
-        try:
-            put_whole(Path(export), json.dumps(plain({"private_sets": found}), indent=1) + "\n")
-        except OSError as error:
-            raise UsageError(f"{export} cannot be written ({error.strerror}); give another --export.") from error
-    return found
+    return list(every.values()) if private_set is None else [every[private_set]]

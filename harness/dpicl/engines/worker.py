@@ -109,7 +109,7 @@ class Recorder:
     @contextmanager
     def taken(self, cell: Cell, wait: bool = False) -> Iterator[Done | None]:
         """Holds a cell that is to be run; yields how it ended where there is nothing to do or another run has it."""
-        with self.store.lock(cell, wait=wait) as mine:
+        with self.store.lock(cell.id, wait=wait) as mine:
             yield self._present(cell) if mine else Done(cell, "busy")
 
     def keep(self, outcome: Outcome, node: str = "") -> Done:
@@ -124,7 +124,7 @@ class Recorder:
                     f"Node {node} has other records of {done.cell.task} than this machine, so its result was not kept;"
                     " give every node the same records under the same DPICL_DATA."
                 )
-            return done if self.store.write_first(result) else Done(done.cell, "present")
+            return done if self.store.write(result) else Done(done.cell, "present")
         except ResultError:
             raise  # the folder is the same for every cell
         except DpiclError as error:

@@ -13,17 +13,14 @@ if TYPE_CHECKING:
     from dpicl.privacy.private_set import PrivateRecord
 
 
-def sampled_texts(
-    context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str, tokens: int | None = None
-) -> list[Demonstration]:
+def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str) -> list[Demonstration]:
     """One text a shot, sampled at temperature 1 after the completion prompt that shows the records of its slot.
 
     slots: the records of each shot; () for the public prompt. stream: name of the public randomness of the samples.
-    A text has at most ``tokens`` tokens (None: the task's `max_gen_toks`), and ends where any released text would
-    (`ReleasedText`).
+    A text has at most the task's `max_gen_toks` tokens, and ends where any released text would (`ReleasedText`).
     """
     task, model = context.task, context.model
-    room = int(task.config["generation_kwargs"]["max_gen_toks"]) if tokens is None else tokens
+    room = int(task.config["generation_kwargs"]["max_gen_toks"])
     prompts = [
         PromptWriter(task, model, label, room, None, "completion").private(slot)
         for label, slot in zip(context.shots, slots, strict=True)

@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +19,7 @@ from typing import TypeVar
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError
-from dpicl.core.files import make_folder, put_whole, unwritable, write_whole
+from dpicl.core.files import make_folder, put_whole, unwritable
 from dpicl.core.locks import held
 from dpicl.core.memory import no_collection
 from dpicl.core.paths import slug
@@ -122,16 +122,12 @@ class Store:
             moved.append(target)
         return moved
 
-    def lock(self, cell: Cell, wait: bool = False) -> AbstractContextManager[bool]:
-        """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off.
+    @contextmanager
+    def lock(self, cell: str, wait: bool = False) -> Iterator[bool]:
+        """Holds the lock of a cell's id; yields False, without it, when another process holds it and `wait` is off.
 
         Raises ResultError.
         """
-        return self._lock(cell.id, wait)
-
-    @contextmanager
-    def _lock(self, cell: str, wait: bool = False) -> Iterator[bool]:
-        """The same for a cell's id."""
         path = self.folder / _LOCKS / f"{cell}.lock"
         with ExitStack() as stack:
             try:
@@ -142,18 +138,12 @@ class Store:
                 stack.callback(path.unlink, missing_ok=True)  # while it is held
             yield mine
 
-    def write(self, result: Result) -> Path:
-        """Writes one result in the place of any that is there.
+    def write(self, result: Result) -> bool:
+        """Writes one result, while the caller holds the cell's lock; False, without it, where there is one already, of
+        another machine that shares the folder.
 
         Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
         """
-        path = self.path(result.cell)
-        write_whole(path, readable(to_text, from_text, result), self.results)
-        return path
-
-    def write_first(self, result: Result) -> bool:
-        """Writes one result, while the caller holds the cell's lock; False, without it, where there is one already, of
-        another machine that shares the folder. Raises as `write`."""
         path = self.path(result.cell)
         text = readable(to_text, from_text, result)
         if isinstance(found := read_file(path, from_text), Damaged):
@@ -173,7 +163,7 @@ class Store:
             unfinished[path.name.split(".")[1]].append(path)
         locks = {path.stem for path in (self.folder / _LOCKS).glob("*.lock")}
         for cell in sorted(unfinished.keys() | locks):
-            with self._lock(cell) as mine:
+            with self.lock(cell) as mine:
                 for path in unfinished[cell] if mine else ():
                     path.unlink(missing_ok=True)
 
