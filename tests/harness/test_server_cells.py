@@ -15,7 +15,7 @@ from dpicl.leaderboards.gate.code import reason_not_to_run
 from dpicl.leaderboards.model.marks import SERVED, marks_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import server_http
-from dpicl.models.server_record import ServerRecord
+from dpicl.models.server_settings import ServerRecord
 from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench

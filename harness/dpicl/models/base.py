@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpicl.core.errors import ModelError, PromptTooLong
-from dpicl.models.server_record import ServerRecord
+from dpicl.models.server_settings import ServerRecord
 
 if TYPE_CHECKING:
     import torch

@@ -30,11 +30,9 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
-from dpicl.models.server_dialect import Ask, LogProbs, Prompt, Writing, before, joined
-from dpicl.models.server_http import Call, Connection, Refused, Unanswered
-from dpicl.models.server_llama_cpp import LlamaCppTokenizer
+from dpicl.models.server_dialects import Ask, LlamaCppTokenizer, LogProbs, Prompt, Writing, before, joined
+from dpicl.models.server_http import Call, Connection, Refused, Requests, Unanswered
 from dpicl.models.server_probe import Probed, fingerprint, fixed, probe
-from dpicl.models.server_requests import Requests
 from dpicl.models.server_settings import settings_of
 from dpicl.models.tokenizers import TokenizedModel
 
@@ -67,7 +65,7 @@ class ServerLM(TokenizedModel, StatelessModel):
         self.usage = Usage()
         self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
         self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
-        self._requests = Requests(connection.start, connection.settings.window, self.usage)
+        self._requests = Requests(connection, self.usage)
         self._fixed = fixed(self._tokens, salt if self._record.cache else None)
         self._checking, self._checked = asyncio.Lock(), time.monotonic()
         if isinstance(self._tokens, LlamaCppTokenizer):  # from here on it cuts private texts
@@ -138,7 +136,7 @@ class ServerLM(TokenizedModel, StatelessModel):
         for at, tokens in enumerate(opened):
             how = Writing(max_tokens, ends, temperature, seeds[at] % _SEEDS if seeds else 0)
             works.append(partial(self._dialect.text, prompt=self._prompt(tokens), how=how))
-        texts = self._answers(works, [len(tokens) for tokens in opened])
+        texts = self._answers(works, sum(map(len, opened)))
         if broken == "raise" and None in texts:
             raise refused(self.identity.name)
         return [before(text or "", ends) for text in texts]
@@ -175,14 +173,14 @@ class ServerLM(TokenizedModel, StatelessModel):
             for part in parts or [()]:
                 works.append(partial(self._dialect.log_probs, prompt=prompt, top=1 if part else top, listed=part))
                 places.append(at)
-        answers = self._answers(works, [len(prompts[at][0]) for at in places])
+        answers = self._answers(works, sum(len(prompts[at][0]) for at in places))
         found: list[list[LogProbs | None]] = [[] for _ in prompts]
         for at, answer in zip(places, answers, strict=True):
             found[at].append(answer)
         return [joined(parts) for parts in found]
 
-    def _answers(self, works: Sequence[Work], tokens: Sequence[int]) -> list[Any]:
-        """What each work gives; None where a request of it fails for good. tokens: of each prompt."""
+    def _answers(self, works: Sequence[Work], tokens: int) -> list[Any]:
+        """What each work gives; None where a request of it fails for good. tokens: of all prompts."""
         return self._requests.answers([partial(self._answer, work) for work in works], tokens)
 
     def _rows(self, found: Sequence[LogProbs | None]) -> torch.Tensor:

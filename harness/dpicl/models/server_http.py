@@ -8,16 +8,16 @@ sent or answered: prompts are private, and a header holds the key.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import random
-import re
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import httpx
@@ -25,6 +25,8 @@ import orjson
 
 from dpicl.core.background import in_background
 from dpicl.core.errors import ModelError
+from dpicl.core.together import Service, ServiceRequest, wait_for
+from dpicl.models.base import Usage
 from dpicl.models.server_settings import ServerSettings
 
 T = TypeVar("T")
@@ -35,12 +37,6 @@ SMALL = 4_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 #: Answers after which the same request may succeed later.
 _BUSY = frozenset({408, 409, 425, 429})
-#: Characters of an API key that no answer holds by chance; of one whose Base64 is looked for too.
-_LONG_KEY = 12
-#: What may stand for a printable character in JSON, in JSON inside it, and in an address.
-_ESCAPED = re.compile(rb"(?:\\u00|%)([2-7][0-9a-fA-F])")
-#: How often what was decoded is decoded again.
-_LEVELS = 4
 
 
 class Refused(Exception):
@@ -86,14 +82,13 @@ class Connection:
         settings.require_private()
         self.settings, self.repeated = settings, 0
         self._secret = settings.secret()
-        self._loop = _Loop.of_this_process()
         self._client = self.wait(self._opened())
-        weakref.finalize(self, self._loop.close, self._client).atexit = False
+        weakref.finalize(self, _close, os.getpid(), self._client).atexit = False
         self._jitter = random.Random()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Runs a coroutine on the loop's thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop.loop)
+        return asyncio.run_coroutine_threadsafe(work, _loop_of(os.getpid()))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine gives; it is cancelled where waiting for it is given up."""
@@ -163,15 +158,15 @@ class Connection:
             raise _Failed(f"it answers {status}", cut=status >= 500, after=after, busy=status in (*_BUSY, 503))
         if status != 200:
             raise Refused(f"it answers {status}")
-        if self._secret and _holds(content, self._secret.encode()):
-            chance = "; so short a key may be a word of its own: use a longer one, or none where none is needed"
-            raise ModelError(
-                f"The model server {url} answers with the API key itself, which results would"
-                f" show{chance if len(self._secret) < _LONG_KEY else ''}."
-            )
         try:
-            return call.read(orjson.loads(content))
-        except (ValueError, RecursionError):  # orjson's own error is a ValueError
+            answer = orjson.loads(content)
+            if self._secret and orjson.dumps(self._secret)[1:-1] in orjson.dumps(answer):  # whatever was escaped
+                raise ModelError(
+                    f"The model server {url} answers with the API key itself, which results would show; use another"
+                    " key, or none where none is needed."
+                )
+            return call.read(answer)
+        except (ValueError, RecursionError):  # orjson's own errors are ValueErrors
             raise _Failed("its answer is damaged, or is not what was asked for") from None
 
     async def _sent(self, call: Call) -> tuple[int, float, bytes]:
@@ -192,45 +187,85 @@ class Connection:
             return response.status_code, _seconds(response.headers.get("retry-after", "")), b"".join(parts)
 
 
-def _holds(content: bytes, secret: bytes) -> bool:
-    """Whether an answer holds a key, in names and values: as it stands, with escapes of JSON (also of JSON in a text
-    of JSON) or of addresses, or in Base64 among other bytes, as in a header of basic authentication."""
-    wanted = {secret, secret.replace(b"\\", b"")}
-    if len(secret) >= _LONG_KEY:
-        for before in range(3):  # a character holds six bits; those that are of other bytes too go
-            code = base64.b64encode(bytes(before) + secret).rstrip(b"=")
-            code = code[(0, 2, 3)[before] : len(code) - bool((before + len(secret)) % 3)]
-            wanted |= {code, code.translate(bytes.maketrans(b"+/", b"-_"))}
-    for _ in range(_LEVELS):
-        bare = content.replace(b"\\", b"")
-        if any(each in content or each in bare for each in wanted if each):
-            return True
-        content, earlier = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), content), content
-        if content == earlier:
-            return False
-    return False
+@dataclass(eq=False)
+class Batch(ServiceRequest):
+    """Requests whose answers one job waits for. tokens: of all their prompts."""
+
+    asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]] = ()
+    tokens: int = 0
+    answers: list[Any] = field(default_factory=list)
 
 
-class _Loop:
-    """An event loop in a thread of its own."""
+class Requests(Service):
+    """The requests of all jobs of a process to one server, a bounded number on their way at a time.
 
-    _made: dict[int, _Loop] = {}
+    A job that waits for answers lets others go on (`dpicl.core.together`); whatever they ask in turn fills the window.
+    """
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        in_background(self.loop.run_forever, "model server")
+    def __init__(self, connection: Connection, usage: Usage) -> None:
+        self._connection, self._usage = connection, usage
+        self._window = asyncio.Semaphore(connection.settings.window)
+        self._going: dict[Future[list[Any]], Batch] = {}
+        self._ended = SimpleQueue[Future[list[Any]]]()
 
-    @classmethod
-    def of_this_process(cls) -> _Loop:
-        """The one loop of this process; a forked one has none of its parent's threads."""
-        if os.getpid() not in cls._made:
-            cls._made[os.getpid()] = cls()
-        return cls._made[os.getpid()]
+    def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]], tokens: int) -> list[Any]:
+        """The answers, in order. Raises the first error, and cancels the other requests."""
+        batch = Batch(asked=asked, tokens=tokens)
+        try:
+            wait_for(self, batch)
+            return batch.answers
+        finally:
+            for future in [each for each, own in self._going.items() if own is batch]:
+                future.cancel()
+                del self._going[future]
 
-    def close(self, client: httpx.AsyncClient) -> None:
-        """Closes what a connection that is no more has left open."""
-        if os.getpid() in self._made and self._made[os.getpid()] is self:
-            asyncio.run_coroutine_threadsafe(client.aclose(), self.loop)
+    @property
+    def pending(self) -> bool:
+        return bool(self._going)
+
+    def submit(self, request: Batch) -> None:
+        future = self._connection.start(self._all(request.asked))
+        self._going[future] = request
+        future.add_done_callback(self._ended.put)
+
+    def serve(self) -> None:
+        """Waits until all answers of some job are there."""
+        future = self._ended.get()
+        if (batch := self._going.pop(future, None)) is None:
+            return  # nobody waits for it any longer
+        batch.done = True
+        if isinstance(error := future.exception(), Exception):
+            batch.error = error
+            return
+        batch.answers = future.result()
+        self._usage.tokens_read += batch.tokens
+        self._usage.forward_calls += len(batch.asked)
+
+    async def _all(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
+        async def in_turn(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+            async with self._window:
+                return await ask()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(in_turn(ask)) for ask in asked]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+
+@cache
+def _loop_of(process: int) -> asyncio.AbstractEventLoop:
+    """The event loop of this process, in a thread of its own; a forked process has none of its parent's threads."""
+    loop = asyncio.new_event_loop()
+    in_background(loop.run_forever, "model server")
+    return loop
+
+
+def _close(process: int, client: httpx.AsyncClient) -> None:
+    """Closes what a connection that is no more has left open."""
+    if os.getpid() == process:
+        asyncio.run_coroutine_threadsafe(client.aclose(), _loop_of(process))
 
 
 def _seconds(text: str) -> float:

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.models.server_dialect import Ask, Dialect, Prompt, Writing, part, text, whole
+from dpicl.models.server_dialects import (
+    DIALECTS,
+    Dialect,
+    LlamaCpp,
+    LlamaCppTokenizer,
+    LogProbs,
+    OpenAI,
+    Prompt,
+    Writing,
+    part,
+    text,
+    whole,
+)
 from dpicl.models.server_http import Call, Connection, Refused, Unanswered
-from dpicl.models.server_llama_cpp import LlamaCpp, LlamaCppTokenizer
-from dpicl.models.server_openai import VLLM, OpenAI
-from dpicl.models.server_record import ServerRecord
+from dpicl.models.server_settings import ServerRecord
 from dpicl.models.tokenizers import LibraryTokenizer, Tokenizer
 from dpicl.models.weights import reason
 
-T = TypeVar("T")
-
-#: How each kind of server is asked, and what servers call themselves in their list of models.
-DIALECTS: Mapping[str, type[Dialect]] = {one.kind: one for one in (LlamaCpp, VLLM, OpenAI)}
+#: What servers call themselves in their list of models.
 _KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm"}
-
 #: Public prompts whose answers tell one model from another, and a text that two tokenizers should cut alike.
 FIXED = ("The capital of France is", "1, 2, 3, 4, 5, 6, 7,", "def add(a, b):\n    return a +", "Monday, Tuesday,")
 SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東京 🙂 Topic: Business"
@@ -80,16 +86,7 @@ def probe(connection: Connection, salt: str) -> Probed:
     elif type(dialect) is OpenAI and isinstance(tokens, LibraryTokenizer):
         dialect.texts = tokens.texts()
     prompts = fixed(tokens, salt if cache else None)
-    tops = dialect.tops if settings.top is None else [settings.top, *(n for n in dialect.tops if 0 < n < settings.top)]
-    top = listed = 0
-    found = None
-    for top in tops:
-        if found := _tried(connection, partial(dialect.log_probs, prompt=prompts[0], top=top)):
-            break
-    if found and dialect.lists:  # servers that do not know how to list ids ignore or refuse them
-        ids = [(at * dialect.vocab_size) // (dialect.lists + 1) for at in range(dialect.lists)]
-        listed = len(ids) if _tried(connection, partial(dialect.log_probs, prompt=prompts[0], top=1, listed=ids)) else 0
-    top_tokens, top = (len(found.tokens), top) if found else (0, 0)
+    top, top_tokens, listed = _listing(connection, dialect, prompts[0])
     if type(dialect) is OpenAI:
         dialect.least = top
     try:
@@ -123,16 +120,30 @@ def _asked(connection: Connection, call: Call) -> Any:
         raise connection.silent(error) from None
 
 
-def _tried(connection: Connection, work: Callable[[Ask], Coroutine[Any, Any, T]]) -> T | None:
-    """What some requests give, each sent once, and again while the server is busy; None where one fails."""
+def _listing(connection: Connection, dialect: Dialect, prompt: Prompt) -> tuple[int, int, int]:
+    """(how many of the likeliest tokens to ask for, -1: all; how many come; how many ids a request may list)."""
 
     async def once(call: Call) -> Any:
         return (await connection.ask(call, PATIENCE, once=True)).value
 
-    try:
-        return connection.wait(work(once))
-    except (Refused, Unanswered):
-        return None
+    def tried(top: int, listed: Sequence[int] = ()) -> LogProbs | None:
+        """Each request is sent once, and again while the server is busy; None where one fails."""
+        try:
+            return connection.wait(dialect.log_probs(once, prompt, top, listed))
+        except (Refused, Unanswered):
+            return None
+
+    most = connection.settings.top
+    tops = dialect.tops if most is None else [most, *(number for number in dialect.tops if 0 < number < most)]
+    for top in tops:
+        if found := tried(top):
+            break
+    else:
+        return 0, 0, 0
+    # Servers that do not know how to list ids ignore or refuse them.
+    ids = [(at * dialect.vocab_size) // (dialect.lists + 1) for at in range(dialect.lists)]
+    can_list = ids and tried(1, ids)
+    return top, len(found.tokens), len(ids) if can_list else 0
 
 
 def _entry(connection: Connection, listed: Any) -> dict[str, Any]:
@@ -156,8 +167,20 @@ def _entry(connection: Connection, listed: Any) -> dict[str, Any]:
 
 
 def _tokens(connection: Connection, kind: str, entry: Any, props: Any) -> Tokenizer:
-    if connection.settings.tokenizer is not None:
-        return _of_library(connection.settings.tokenizer)
+    """The tokenizer that was named; that of llama.cpp's server where none was. No code that comes with it is run."""
+    if source := connection.settings.tokenizer:
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+            if tokenizer.eos_token_id is None:
+                raise ValueError("it has no EOS token")
+            return LibraryTokenizer(tokenizer)
+        except Exception as error:  # whatever two libraries raise for a file that is damaged or missing
+            raise ModelError(
+                f"The tokenizer {source} cannot be loaded ({reason(error)}); give the folder or hub id of the model"
+                " that the server runs."
+            ) from error
     if kind != "llama.cpp":
         raise UsageError(
             f"A server of the kind {kind} needs the tokenizer of its model; add tokenizer=PATH_OR_HUB_ID to its name,"
@@ -172,32 +195,18 @@ def _tokens(connection: Connection, kind: str, entry: Any, props: Any) -> Tokeni
         ) from None
 
 
-def _of_library(source: str) -> LibraryTokenizer:
-    """The model's tokenizer from a folder or the Hugging Face hub; no code that comes with it is run."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        if tokenizer.eos_token_id is None:
-            raise ValueError("it has no EOS token")
-        return LibraryTokenizer(tokenizer)
-    except Exception as error:  # whatever two libraries raise for a file that is damaged or missing
-        raise ModelError(
-            f"The tokenizer {source} cannot be loaded ({reason(error)}); give the folder or hub id of the model that"
-            " the server runs."
-        ) from error
-
-
 def _agreement(connection: Connection, dialect: Dialect, tokens: Tokenizer) -> Any:
     """Raises ModelError where the server cuts a public text into other tokens than the tokenizer that was given."""
-    call = dialect.tokenize(SAME_TOKENS) if isinstance(tokens, LibraryTokenizer) else None
+    if not isinstance(tokens, LibraryTokenizer):
+        return "of the server"
+    call = dialect.tokenize(SAME_TOKENS)
     found = None if call is None else _asked(connection, call)
     if found is not None and found != tokens.encode(SAME_TOKENS):
         raise ModelError(
             f"The tokenizer {connection.settings.tokenizer} is not that of the server's model: they cut the same text"
             " into other tokens; give the one that the server was started with."
         )
-    return "agrees" if found else "not compared" if isinstance(tokens, LibraryTokenizer) else "of the server"
+    return "agrees" if found else "not compared"
 
 
 def _context(entry: Any, props: Any) -> int:

@@ -1,4 +1,5 @@
-"""``server:URL?key=value&...`` and ``server:NAME``: where a model server is and how it is asked.
+"""``server:URL?key=value&...`` and ``server:NAME``: where a model server is and how it is asked; what it can do, as it
+stands in results.
 
 Private prompts are sent to that address. So nothing but an explicit name leads to one, plain http goes to this machine
 only (unless DPICL_PLAIN_HTTP=1), and a key comes from an environment variable, whose name is all that is written down.
@@ -16,13 +17,15 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from dpicl.core.errors import UsageError, unknown
+from dpicl.core.field_types import Count, Positive
 from dpicl.core.plain_words import problem_words
-from dpicl.models.server_record import ServerKind
 
 #: Set to 1, it allows http to other machines, where everybody on the way can read the prompts.
 PLAIN_HTTP = "DPICL_PLAIN_HTTP"
 #: DPICL_SERVER_NAME holds the address of ``server:name``, with what may follow it.
 NAMED = "DPICL_SERVER_"
+#: Servers whose requests are known.
+ServerKind = Literal["llama.cpp", "vllm", "openai"]
 EXAMPLE = "server:http://127.0.0.1:8080?kind=llama.cpp"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -102,6 +105,55 @@ class ServerSettings(BaseModel):
             name = self.key if self.key.isupper() else "that `key` names"  # it may be the key itself
             raise UsageError(f"The environment variable {name} holds no API key; set it, or leave `key` out.")
         return found
+
+
+class ServerRecord(BaseModel):
+    """The capability record of a model server.
+
+    model: the id that the server gives its model.
+    vocabulary: whether it gives the log-probability of every token; listed_ids: of how many tokens that a request
+    lists, 0 for none; top_tokens: of how many of the likeliest tokens, 0 where it gives no log-probability.
+    cache: whether a prompt may use what the server kept of others.
+    tokenizer: whose tokens are sent, and whether the server cuts the same texts into the same ones. context: tokens
+    that it reads. fingerprint: sha256 over what it said to fixed prompts. loopback: whether it is on this machine.
+    token_prompts, alone, among: of earlier results.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: ServerKind
+    model: Annotated[str, Field(max_length=300)]
+    token_prompts: bool = True
+    vocabulary: bool
+    listed_ids: Count
+    top_tokens: Count
+    alone: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    among: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    tokenizer: Literal["of the server", "agrees", "not compared"]
+    context: Positive
+    fingerprint: Annotated[str, Field(max_length=64)]
+    loopback: bool
+    cache: bool = True
+
+    @property
+    def candidates(self) -> bool:
+        """Whether the log-probabilities of any public set of tokens can be had."""
+        return self.vocabulary or self.listed_ids > 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a row must say of a release that this server answered."""
+        where = "on this machine" if self.loopback else "on another machine"
+        sent = f"private prompts were sent to a model server {where} ({self.kind}); what it does with them is trusted"
+        found = [sent]
+        if not self.top_tokens:
+            found.append("the server gives text and no log-probabilities")
+        elif not self.vocabulary:
+            slots = "its listed tokens" if self.listed_ids else "its own likeliest ones; what it leaves out has mass 0"
+            found.append(
+                f"truncated by the server: a public prompt shows its {self.top_tokens} likeliest tokens, a slot {slots}"
+            )
+        return tuple(found)
 
 
 def is_loopback(url: str) -> bool:

@@ -24,7 +24,7 @@ from dpicl.core.errors import PluginError, UnsupportedEvent
 from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.core.json_text import plain as finite
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
-from dpicl.models.server_record import ServerRecord
+from dpicl.models.server_settings import ServerRecord
 from dpicl.privacy.events import from_json, notion_of
 
 SCHEMA_VERSION: Final = 1

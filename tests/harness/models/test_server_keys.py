@@ -3,7 +3,6 @@ one."""
 
 from __future__ import annotations
 
-import base64
 import json
 
 import pytest
@@ -79,31 +78,16 @@ def test_a_server_that_says_the_key_is_not_repeated(fake: FakeServer) -> None:
     assert KEY not in str(caught.value)
 
 
-ESCAPED = "".join(f"\\u{ord(one):04x}" for one in KEY)
-BASIC = base64.b64encode(f"user:{KEY}:more".encode()).decode()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(f'{{"content": "{ESCAPED}"}}', id="escaped"),
-        pytest.param(f'{{"{ESCAPED.upper().replace("U", "u")}": 1}}', id="as a name, in capitals"),
-        pytest.param(json.dumps({"content": f'{{"content": "{ESCAPED}"}}'}), id="JSON in a text of JSON"),
-        pytest.param(json.dumps({"content": "".join(f"%{ord(one):02X}" for one in KEY)}), id="as in an address"),
-        pytest.param(json.dumps({"content": f"Authorization: Basic {BASIC}"}), id="basic authentication"),
-    ],
-)
-def test_a_key_that_is_spelt_otherwise_is_found(answer: str) -> None:
-    assert server_http._holds(answer.encode(), KEY.encode())
-    assert not server_http._holds(answer.encode(), KEY.replace("hunter", "gather").encode())
-
-
-@pytest.mark.parametrize("key", ["k3y", 'a"b\\c/d'])
-def test_keys_of_any_length_are_looked_for(key: str, fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", ["k3y", 'a"b\\c/d', KEY])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_keys_are_found_however_they_are_spelt(
+    key: str, escaped: bool, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OUR_KEY", key)
     model = loaded(fake)
-    fake.always = says(json.dumps({"content": f"it is {key}."}).encode())
-    with pytest.raises(ModelError, match="so short a key may be a word") as caught:
+    spelt = "".join(f"\\u{ord(one):04x}" for one in key) if escaped else json.dumps(key)[1:-1]
+    fake.always = says(f'{{"content": "x", "it is {spelt}.": 1}}'.encode())
+    with pytest.raises(ModelError, match="another key") as caught:
         model.generate([model.encode("the film")], 3)
     assert key not in str(caught.value)
 

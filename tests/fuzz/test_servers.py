@@ -1,0 +1,91 @@
+"""A server that answers anything while it is probed and asked: a model with bounded rows, or one of our own errors."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from dpicl import models
+from dpicl.core.errors import DpiclError
+from dpicl.models import server_http, server_probe
+from dpicl.models.server_dialects import LETTERS
+from dpicl.models.server_http import Call, Connection
+from tests.fuzz.mutations import value_mutated
+from tests.harness.models.fake_server import MODEL, FakeServer
+from tests.harness.models.tiny import save_tiny_llama
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(own_cache: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, seconds in ((server_http, "FIRST_PAUSE", 0.001), (server_probe, "PATIENCE", 0.01)):
+        monkeypatch.setattr(module, name, seconds)
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_llama(tmp_path_factory.mktemp("tiny"))
+
+
+@contextmanager
+def served(kind: str, folder: Path) -> Iterator[FakeServer]:
+    fake = FakeServer(kind, models.load("sim" if kind == "llama.cpp" else f"hf:{folder}"), top=20)
+    yield fake
+    fake.shutdown()
+    fake.server_close()
+
+
+def mutate(monkeypatch: pytest.MonkeyPatch, share: float, chance: random.Random) -> None:
+    """Every answer holds something else with this probability."""
+    sent = Connection._sent
+
+    async def answer(self: Connection, call: Call) -> tuple[int, float, bytes]:
+        status, after, content = await sent(self, call)
+        if status == 200 and chance.random() < share:
+            content = json.dumps(value_mutated(json.loads(content), chance)).encode()
+        return status, after, content
+
+    monkeypatch.setattr(Connection, "_sent", answer)
+
+
+def name_of(fake: FakeServer, folder: Path) -> str:
+    own = {} if fake.kind == "llama.cpp" else {"tokenizer": folder}
+    return fake.name(patience=0.05, timeout=20, **own)
+
+
+@pytest.mark.parametrize("kind", MODEL)
+@pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 155), marks=pytest.mark.slow)])
+def test_a_server_that_answers_anything_is_a_model_or_one_of_our_errors(
+    kind: str, seeds: range, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random()
+    mutate(monkeypatch, 0.15, chance)
+    with served(kind, tiny_folder) as fake:
+        for seed in seeds:
+            chance.seed(seed)
+            with suppress(DpiclError):
+                models.load(name_of(fake, tiny_folder)).next_token_log_probs([[5, 6]])
+        assert fake.paths["/v1/models"] >= len(seeds)
+
+
+@pytest.mark.parametrize("kind", MODEL)
+@pytest.mark.parametrize("asked", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_whatever_a_server_answers_is_bounded_or_refused(
+    kind: str, asked: int, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(kind, tiny_folder) as fake:
+        model = models.load(name_of(fake, tiny_folder))
+        mutate(monkeypatch, 0.5, random.Random(kind))
+        for at in range(asked):
+            with suppress(DpiclError):
+                rows = [model.next_token_log_probs([[5, at % 50]]), model.listed_log_probs([[5]], [at % 50, 3])]
+                for row in rows:
+                    assert row.isnan().all() or -torch.inf < float(row.max()) <= 0
+            with suppress(DpiclError):
+                (text,) = model.generate([[5, at % 50]], 4, broken="empty")
+                assert len(text) <= 4 * LETTERS and text.encode() is not None
