@@ -27,7 +27,7 @@ from scipy import special
 from benchmarks._report import main, table
 from dpicl.evaluation.intervals import wilson_interval
 from dpicl.evaluation.statistics import paired_tests
-from dpicl.leaderboards.compare.verdicts import DEFAULTS
+from dpicl.leaderboards.compare.releases import DEFAULTS
 
 PLANTED = 3
 SEEDS = (1, 2, 3, 5)

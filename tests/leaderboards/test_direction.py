@@ -12,9 +12,9 @@ from dpicl.core.errors import DataError, UsageError
 from dpicl.data import config as task_config
 from dpicl.data.config import higher_is_better, load_config
 from dpicl.data.task_file import read_task_file
-from dpicl.leaderboards.compare.sides import Side
+from dpicl.leaderboards.compare.reading import Side
+from dpicl.leaderboards.compare.releases import compare
 from dpicl.leaderboards.compare.track import build_tracks
-from dpicl.leaderboards.compare.verdicts import compare
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages

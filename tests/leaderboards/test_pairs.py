@@ -9,7 +9,7 @@ import pytest
 
 import dpicl as api
 from dpicl.core.errors import UsageError
-from dpicl.leaderboards.compare.named_rows import compare_named
+from dpicl.leaderboards.compare.rows import compare_named
 from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS

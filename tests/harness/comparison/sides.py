@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpicl.leaderboards.compare.sides import Side
+from dpicl.leaderboards.compare.reading import Side
 from dpicl.results.schema import Documents, Result, Score, to_text
 from tests.leaderboards.factory import make_result
 

@@ -10,15 +10,14 @@ import pytest
 
 from dpicl.core.errors import UsageError
 from dpicl.evaluation.statistics import paired_tests
-from dpicl.leaderboards.compare.pairing import Filter
-from dpicl.leaderboards.compare.verdicts import Settings, compare
-from dpicl.leaderboards.render.comparison_view import comparison_json
+from dpicl.leaderboards.compare.releases import Settings, compare
+from dpicl.leaderboards.compare.report import ReleasesCompared
 from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
 
 
 def both(base, candidate, settings=None, **wanted):
     settings = settings or Settings()
-    return compare(side(base), side(candidate, "candidate"), settings, Filter(**wanted))
+    return compare(side(base), side(candidate, "candidate"), settings, **wanted)
 
 
 def noisy(score: float, seed: int, documents: int = 150, **more):
@@ -278,5 +277,5 @@ def test_cells_learn_from_each_other_how_much_seeds_move_them():
 
 def test_the_json_holds_every_cell_and_no_object_that_json_lacks():
     results = [noisy(0.6, seed) for seed in range(3)]
-    document = comparison_json(both(results, results))
+    document = ReleasesCompared(both(results, results)).document()
     assert json.loads(json.dumps(document))["cells"][0]["verdict"] == "inconclusive"

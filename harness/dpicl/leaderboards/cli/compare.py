@@ -7,9 +7,8 @@ results are two releases of one model, cell by cell.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 
@@ -23,19 +22,13 @@ from dpicl.core.files import put_whole
 from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites, slug
 from dpicl.leaderboards.cli.board import view
-from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
-from dpicl.leaderboards.compare.pairing import Filter
-from dpicl.leaderboards.compare.sides import read_side
-from dpicl.leaderboards.compare.verdicts import Comparison, Settings
-from dpicl.leaderboards.compare.verdicts import compare as compare_sides
-from dpicl.leaderboards.render.comparison_view import comparison_blocks, comparison_json
-from dpicl.leaderboards.render.pairs_view import pair_json, pairs_json, pairs_table
+from dpicl.leaderboards.compare.reading import read_side
+from dpicl.leaderboards.compare.releases import Settings
+from dpicl.leaderboards.compare.releases import compare as compare_sides
+from dpicl.leaderboards.compare.report import ReleasesCompared
+from dpicl.leaderboards.compare.rows import RowComparison, compare_named, parse_name
 from dpicl.results.store import Store
-from dpicl.tables.document import Block, to_markdown
-from dpicl.tables.shown import Shown
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpicl.tables.document import Block
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
@@ -44,64 +37,11 @@ _OF_ROWS = ("suite", "results", "plugins", "source", "test_records", "model")
 _OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "metric", "markdown", "mechanism")
 
 
-@dataclass(frozen=True, repr=False)
-class RowsCompared(Shown):
-    """Two rows of a board side by side, shown as `dpicl compare` shows them. compared: the numbers."""
-
-    compared: RowComparison
-    code = 0
-
-    def blocks(self) -> list[Block]:
-        return [pairs_table(self.compared)]
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row for each pair of rows: their difference, its interval, adjusted p, verdict."""
-        import pandas as pd
-
-        names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
-        found = [pair_json(pair) for pair in self.compared.pairs]
-        return pd.DataFrame(
-            [
-                {"first": one["first"]["row"], "second": one["second"]["row"], **{name: one[name] for name in names}}
-                for one in found
-            ]
-        )
-
-    def document(self) -> Any:
-        """What --json prints."""
-        return pairs_json(self.compared)
-
-
-@dataclass(frozen=True, repr=False)
-class ReleasesCompared(Shown):
-    """Two releases cell by cell. compared: the numbers. code: of the command."""
-
-    compared: Comparison
-    code: int = 0
-
-    def blocks(self) -> list[Block]:
-        return comparison_blocks(self.compared)
-
-    def markdown(self) -> str:
-        """The same as GitHub-flavoured Markdown."""
-        return to_markdown(comparison_blocks(self.compared))
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a cell."""
-        import pandas as pd
-
-        return pd.DataFrame(self.document()["cells"])
-
-    def document(self) -> Any:
-        """What --json prints."""
-        return comparison_json(self.compared)
-
-
-def _answer(found: RowsCompared | ReleasesCompared, given: Mapping[str, Any]) -> Answer:
+def _answer(found: RowComparison | ReleasesCompared, given: Mapping[str, Any]) -> Answer:
     shown: list[Block | str] = [*found.blocks()]
     if given.get("markdown") == _STDOUT and isinstance(found, ReleasesCompared):
         shown = [found.markdown()]
-    return Answer(found.document(), shown, found.code)
+    return Answer(found.document(), shown, getattr(found, "code", 0))
 
 
 @p.verb(
@@ -123,7 +63,7 @@ def compare(
     mechanism: p.Rows = (),
     markdown: Annotated[str | None, p.Flag(metavar="FILE")] = None,
     **given: Unpack[p.OfResults],
-) -> RowsCompared | ReleasesCompared:
+) -> RowComparison | ReleasesCompared:
     """Two rows of a board: which is better on each task, by how much, and how sure that is. Or two releases of a model.
 
     Raises UsageError for what is not known, with the closest names, and ResultError where there is no result.
@@ -154,11 +94,11 @@ def compare(
     if rows:
         asked = str(suite) if suite is not None else _suite_with(base, candidate, p.folder_of(given))
         made = view(asked, given)  # type: ignore[arg-type]
-        return RowsCompared(compare_named(made.board, asked, base, candidate, p.as_list(task), p.as_list(epsilon)))
+        return compare_named(made.board, asked, base, candidate, p.as_list(task), p.as_list(epsilon))
     before, after = read_side("base", Path(base)), read_side("candidate", Path(candidate))
     settings = Settings(alpha=alpha, min_effect=min_effect, allow_missing=allow_missing, metric=metric)
-    wanted = Filter(*map(tuple, map(p.as_list, (task, mechanism, epsilon))))
-    comparison = compare_sides(before, after, settings, wanted)
+    wanted = {"tasks": p.as_list(task), "mechanisms": p.as_list(mechanism), "epsilons": p.as_list(epsilon)}
+    comparison = compare_sides(before, after, settings, **wanted)
     for side in (before, after):
         if side.foreign:
             message(

@@ -21,7 +21,7 @@ from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.evaluation.statistics import PairedTest, paired_tests
-from dpicl.leaderboards.compare.verdicts import DEFAULTS
+from dpicl.leaderboards.compare.releases import DEFAULTS
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import gathered

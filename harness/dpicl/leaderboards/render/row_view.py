@@ -12,6 +12,7 @@ from typing import Any
 
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
+from dpicl.leaderboards.compare.rows import difference_columns
 from dpicl.leaderboards.model.attacks import options_text
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.comparability import Group
@@ -28,7 +29,6 @@ from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
 from dpicl.leaderboards.render.columns import row_facts
 from dpicl.leaderboards.render.mechanism_view import submission_blocks
-from dpicl.leaderboards.render.pairs_view import difference_columns
 from dpicl.results.schema import LedgerRow, Result
 from dpicl.results.store import Store
 from dpicl.tables.document import (

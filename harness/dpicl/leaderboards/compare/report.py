@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpicl.core.printable import visible
-from dpicl.leaderboards.compare.pairing import Key, Unmatched
-from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison
+from dpicl.leaderboards.compare.releases import CellVerdict, Comparison, Unmatched
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, gathered, named
 from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text
-from dpicl.tables.document import (
-    Block,
-    Column,
-    Facts,
-    Heading,
-    Part,
-    Table,
-    make_table,
-    notes,
-)
+from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes, to_markdown
+from dpicl.tables.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _KINDS = {"regression": "flagged", "improvement": "first", "not tested": "end"}
-
-
-def _label(cell: CellVerdict) -> str:
-    return cell.key.label + (f" ({cell.key.suite})" if cell.key.suite else "")
-
-
-def _epsilon(cell: CellVerdict) -> str:
-    return epsilon_text(cell.key.epsilon) + ("" if cell.key.mode == "proved" else f" ({cell.key.mode})")
 
 
 def _detectable(cell: CellVerdict) -> str | None:
@@ -44,8 +30,12 @@ def _detectable(cell: CellVerdict) -> str | None:
 
 _CELLS = (
     Column("task", "task", attrgetter("key.task"), lambda task: visible(task, 120)),
-    Column("row", "mechanism", _label),
-    Column("epsilon", "ε", _epsilon),
+    Column("row", "mechanism", lambda cell: cell.key.label + (f" ({cell.key.suite})" if cell.key.suite else "")),
+    Column(
+        "epsilon",
+        "ε",
+        lambda cell: epsilon_text(cell.key.epsilon) + ("" if cell.key.mode == "proved" else f" ({cell.key.mode})"),
+    ),
     Column("metric", "metric", lambda cell: metric_name(cell.metric) + (" ↓" if cell.less_is_better else "")),
     Column("seeds", "seeds", lambda cell: len(cell.seeds)),
     Column("documents", "documents", attrgetter("documents")),
@@ -69,21 +59,56 @@ _CHANGES = (
 )
 
 
-def comparison_blocks(comparison: Comparison) -> list[Block]:
-    """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
-    sides = (comparison.base, comparison.candidate)
-    blocks: list[Block] = [Heading(_title(comparison))]
-    blocks.append(Facts({f"{side.name}, {counted(len(side.results))}": visible(side.path, 120) for side in sides}))
-    if changed := [one for one in comparison.changes if one.changed]:
-        blocks.append(make_table("what changed", _CHANGES, changed, keep=1))
-    else:
-        blocks += notes(_unchanged(comparison))
-    certain = [cell for cell in comparison.cells if cell.fails or cell.verdict == "improvement"]
-    blocks += [_cells_table(certain)] if certain else []
-    if rest := [cell for cell in comparison.cells if cell not in certain]:
-        summary = f"{counted(len(rest), 'cell')} equivalent, inconclusive or not tested"
-        blocks.append(Part((_cells_table(rest),), summary))
-    return [*blocks, *notes(_notes(comparison))]
+@dataclass(frozen=True, repr=False)
+class ReleasesCompared(Shown):
+    """Two releases cell by cell. compared: the numbers. code: of the command."""
+
+    compared: Comparison
+    code: int = 0
+
+    def blocks(self) -> list[Block]:
+        """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
+        found = self.compared
+        blocks: list[Block] = [Heading(_title(found))]
+        sides = (found.base, found.candidate)
+        blocks.append(Facts({f"{side.name}, {counted(len(side.results))}": visible(side.path, 120) for side in sides}))
+        if changed := [one for one in found.changes if one.changed]:
+            blocks.append(make_table("what changed", _CHANGES, changed, keep=1))
+        else:
+            blocks += notes(_unchanged(found))
+        certain = [cell for cell in found.cells if cell.fails or cell.verdict == "improvement"]
+        blocks += [_cells_table(certain)] if certain else []
+        if rest := [cell for cell in found.cells if cell not in certain]:
+            summary = f"{counted(len(rest), 'cell')} equivalent, inconclusive or not tested"
+            blocks.append(Part((_cells_table(rest),), summary))
+        return [*blocks, *notes(_notes(found))]
+
+    def markdown(self) -> str:
+        """The same as GitHub-flavoured Markdown."""
+        return to_markdown(self.blocks())
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a cell."""
+        import pandas as pd
+
+        return pd.DataFrame(self.document()["cells"])
+
+    def document(self) -> Any:
+        """What --json prints: everything that the terminal shows. Infinity is left to the writer."""
+        found = self.compared
+        sides = (found.base, found.candidate)
+        return {
+            **{
+                side.name: {"path": side.path, "results": len(side.results), "foreign": list(map(str, side.foreign))}
+                for side in sides
+            },
+            "settings": asdict(found.settings),
+            "changes": [{**asdict(change), "changed": change.changed} for change in found.changes],
+            **{name: getattr(found, name) for name in ("tested", "regressed", "incomplete")},
+            "cells": [_cell_json(cell) for cell in found.cells],
+            "missing": [_unmatched_json(one) for one in found.missing],
+            "unmatched": [_unmatched_json(one) for one in found.unmatched],
+        }
 
 
 def _unchanged(comparison: Comparison) -> list[str]:
@@ -100,35 +125,20 @@ def _cells_table(cells: list[CellVerdict]) -> Table:
     )
 
 
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Everything that the terminal and Markdown show. Infinity is left to the writer (`json_text.plain`)."""
-    return {
-        **{
-            side.name: {"path": side.path, "results": len(side.results), "foreign": list(map(str, side.foreign))}
-            for side in (comparison.base, comparison.candidate)
-        },
-        "settings": asdict(comparison.settings),
-        "changes": [{**asdict(change), "changed": change.changed} for change in comparison.changes],
-        **{name: getattr(comparison, name) for name in ("tested", "regressed", "incomplete")},
-        "cells": [_cell_json(cell) for cell in comparison.cells],
-        "missing": [_unmatched_json(one) for one in comparison.missing],
-        "unmatched": [_unmatched_json(one) for one in comparison.unmatched],
-    }
-
-
 def _unmatched_json(one: Unmatched) -> dict[str, Any]:
-    return {"side": one.side, **_key_json(one.key), "seeds": one.seeds, "whole_row": one.whole}
+    return {"side": one.side, **_key_json(one), "seeds": one.seeds, "whole_row": one.whole}
 
 
-def _key_json(key: Key) -> dict[str, Any]:
-    return {"task": key.task, "mechanism": key.label, "epsilon": key.epsilon, "mode": key.mode, "suite": key.suite}
+def _key_json(one: CellVerdict | Unmatched) -> dict[str, Any]:
+    own = vars(one.key)
+    return {"mechanism" if name == "label" else name: value for name, value in own.items()}
 
 
 def _cell_json(cell: CellVerdict) -> dict[str, Any]:
     test = cell.test
     names = ("metric", "less_is_better", "seeds", "documents", "base", "candidate", "difference", "verdict", "note")
     return {
-        **_key_json(cell.key),
+        **_key_json(cell),
         **{name: getattr(cell, name) for name in (*names, "privacy")},
         "interval": test and [test.low, test.high],
         "p": test and test.p,
@@ -143,7 +153,10 @@ def _cell_json(cell: CellVerdict) -> dict[str, Any]:
 def _notes(comparison: Comparison) -> Iterator[str]:
     """What a reader must know beside the numbers."""
     settings, cells = comparison.settings, comparison.cells
-    yield from gathered((cell.privacy, f"{cell.key} ({_proved(cell)})") for cell in cells if cell.privacy)
+    for cell in (cell for cell in cells if cell.privacy):
+        base, candidate = map(epsilon_text, cell.proved)
+        target = epsilon_text(cell.key.epsilon)
+        yield f"{cell.privacy}: {cell.key} (target {target}, proved {base} → {candidate})."
     yield from _without_partner(comparison)
     yield (
         f"Regression: Holm's p over {counted(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
@@ -163,19 +176,19 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 def _without_partner(comparison: Comparison) -> Iterator[str]:
     """What one side lacks; first the base's, since a row that is not there may be the one that got worse."""
+
+    def lone(one: Unmatched) -> str:
+        return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
+
     lacking = [f"{cell.metric} of {cell.key}" for cell in comparison.cells if cell.missing]
-    lacking += [_lone(one) for one in comparison.missing]
-    extra = [_lone(one) for one in comparison.unmatched if one.side == "candidate"]
+    lacking += [lone(one) for one in comparison.missing]
+    extra = [lone(one) for one in comparison.unmatched if one.side == "candidate"]
     for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
         if found:
             more = "; --json lists them all" if len(found) > MOST_NAMED else ""
             yield f"{head}{f' ({len(found)})' if len(found) > 1 else ''}: {named(found)}{more}."
     if comparison.incomplete:
         yield "What is missing fails the gate; --allow-missing leaves it out."
-
-
-def _lone(one: Unmatched) -> str:
-    return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
 
 
 def _title(comparison: Comparison) -> str:
@@ -201,8 +214,3 @@ def _short(values: Sequence[str]) -> str:
     """The values of a side, hashes by their beginning."""
     shown = (one[:16] if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", one) else one for one in values)
     return ", ".join(visible(one, 120) for one in shown) or "none"
-
-
-def _proved(cell: CellVerdict) -> str:
-    base, candidate = map(epsilon_text, cell.proved)
-    return f"target {epsilon_text(cell.key.epsilon)}, proved {base} → {candidate}"

@@ -1,0 +1,304 @@
+"""Two rows of a board that a user names, side by side on every task: which is better, and how sure that is.
+
+A row is named by its label, or LABEL@EPSILON: 'tang', 'tang@1'. A mechanism's name will do where it has one label.
+Without an ε a row stands for all of its own, and rows are compared within one ε; controls at ε = 0 and the reference
+baselines are compared with every ε.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from dpicl.core.errors import UsageError, require_known, unknown
+from dpicl.core.field_types import parse_number
+from dpicl.core.vocabulary import model_name
+from dpicl.evaluation.statistics import Difference
+from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.marks import FIXED_DRAW
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.notes import named
+from dpicl.leaderboards.model.ranks import Pairs
+from dpicl.leaderboards.model.rows import Row, name_of, title_of
+from dpicl.leaderboards.model.standings import Ranking, TaskTable
+from dpicl.leaderboards.model.text import epsilon_text, names_text, p_number, score_text, signed_text
+from dpicl.tables.document import Block, Column, make_table
+from dpicl.tables.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_READING = (
+    "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"
+    " row is better, also where lower scores are. Intervals cover together, and p is adjusted, for all pairs of rows ×"
+    " tasks that are compared."
+)
+#: A difference, and the names of the two rows.
+Compared = tuple[Difference | None, str, str]
+
+
+@dataclass(frozen=True)
+class RowName:
+    """What a user wrote. epsilon: None for every ε of the row."""
+
+    text: str
+    label: str
+    epsilon: float | None
+
+    def fits(self, row: Row) -> bool:
+        return row.label == self.label and self.epsilon in (None, row.epsilon)
+
+    def on(self, table: TaskTable, epsilons: Collection[float]) -> list[Row]:
+        """Its proved rows on a task, or where there is none those of the authors' own accounting."""
+        own = [row for row in table.in_order if self.fits(row)] or [row for row in table.paper if self.fits(row)]
+        free = self.epsilon is None and epsilons
+        return [row for row in own if not free or row.epsilon in epsilons or row.at_an_end]
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """Two rows of one task, by score, or over the tasks of a ranking, by mean recovery. found: the first one's number
+    minus the other's; None where they cannot be compared."""
+
+    group: Group
+    where: TaskTable | Ranking
+    one: Row
+    other: Row
+    found: Difference | None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Those of both rows."""
+        return tuple(sorted({*self.one.seeds} & {*self.other.seeds}))
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """'voting@1 (Q = 100)': both rows as a command names them, with Q."""
+        one, other = (name_of(row_name(row), row.queries) for row in (self.one, self.other))
+        return one, other
+
+    @property
+    def task(self) -> TaskTable | None:
+        """The table of its task; None over several."""
+        return self.where if isinstance(self.where, TaskTable) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Both rows, and the difference of their scores."""
+        if isinstance(self.where, Ranking):
+            where = {"ranking": self.where.title, "tasks": list(self.where.tasks)}
+            return where | dict(zip(("first", "second"), self.names, strict=True)) | _difference_json(self.found)
+        table = self.where
+        return {
+            "task": table.task,
+            "metric": table.metric,
+            "metric_name": metric_name(table.metric),
+            "higher_is_better": not table.lower_is_better(table.metric),
+            **{name: getattr(self.group, name) for name in ("model", "source", "delta", "notion")},
+            "first": _row_json(self.one),
+            "second": _row_json(self.other),
+            **_difference_json(self.found),
+            "seeds": list(self.seeds),
+            "documents": table.documents,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class RowComparison(Shown):
+    """Everything that two names stand for. suite: as the user wrote it. one, other: the names. pairs: of a task each.
+    means: over tasks."""
+
+    suite: str
+    one: str
+    other: str
+    pairs: tuple[RowPair, ...]
+    means: tuple[RowPair, ...]
+
+    def blocks(self) -> list[Block]:
+        """A line for the mean over tasks where there is one, then one a task."""
+        pairs = [*self.means, *self.pairs]
+        several = len({pair.group for pair in self.pairs}) > 1
+        compared = {pair.names for pair in pairs}
+        heads = next(iter(compared)) if len(compared) == 1 else None  # two rows: their names, once
+        first, second = heads or ("first", "second")
+
+        def section(pair: RowPair) -> str | None:
+            return f"{model_name(pair.group.model)}, {pair.group.source}" if several else None
+
+        columns = (
+            Column(
+                "where", "where", lambda p: p.task.task if p.task else f"mean recovery over {len(p.where.tasks)} tasks"
+            ),
+            Column("rows", "rows", lambda pair: None if heads else ", ".join(pair.names), optional=True),
+            *difference_columns(lambda pair: (pair.found, *pair.names)),
+            Column("first", first, lambda pair: pair.task and pair.one.score, score_text),
+            Column("second", second, lambda pair: pair.task and pair.other.score, score_text),
+            Column("seeds", "seeds", lambda pair: len(pair.seeds)),
+            Column("documents", "records", lambda pair: pair.task and pair.task.documents),
+            Column("section", "model, records", section, wide=True, optional=True),
+        )
+        fixed = {
+            name
+            for pair in self.pairs
+            for name, row in zip(pair.names, (pair.one, pair.other), strict=True)
+            if FIXED_DRAW in row.marks
+        }
+        notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
+        title, keep = f"{self.one} and {self.other}", 1 if heads else 2
+        return [make_table(title, columns, pairs, keep=keep, notes=(*notes, _READING))]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each pair of rows: their difference, its interval, adjusted p, verdict."""
+        import pandas as pd
+
+        names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
+        found = [pair.to_json() for pair in self.pairs]
+        return pd.DataFrame(
+            [{side: one[side]["row"] for side in ("first", "second")} | {n: one[n] for n in names} for one in found]
+        )
+
+    def document(self) -> Any:
+        """What --json prints."""
+        pairs, means = ([pair.to_json() for pair in own] for own in (self.pairs, self.means))
+        return {"suite": self.suite, "rows": [self.one, self.other], "pairs": pairs, "means": means}
+
+
+def row_name(row: Row) -> str:
+    """'tang@1': how a command names the row; a reference baseline has no ε to name."""
+    return row.label if row.is_baseline else f"{row.label}@{epsilon_text(row.epsilon)}"
+
+
+def parse_name(text: str, labels: Sequence[str]) -> RowName:
+    """The row's label, and its ε where one is named. Raises UsageError for a label or an ε that makes no sense."""
+    label, at, epsilon = text.rpartition("@")
+    if text in labels or not at:
+        return RowName(text, text, None)
+    try:
+        value = math.inf if epsilon.strip() == "∞" else parse_number(epsilon)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise UsageError(f"'{epsilon}' in '{text}' is not an ε; name a row as LABEL or LABEL@EPSILON, such as tang@1.")
+    return RowName(text, label, value)
+
+
+def compare_named(
+    board: Board, suite: str, one: str, other: str, tasks: Sequence[str] = (), epsilons: Sequence[float] = ()
+) -> RowComparison:
+    """Both rows on every task that has them; over the tasks as well where no task was chosen.
+
+    Raises UsageError for a row, a task or an ε that the board does not have, with the closest names, and for rows that
+    stand nowhere together.
+    """
+    rows = [row for section in board.sections for row in section.rows]
+    require_known("task", tasks, {row.task for row in rows})
+    first, second = (_known(text, rows, epsilons) for text in (one, other))
+    both = [
+        (section, table)
+        for section in board.sections
+        for table in section.tables
+        if (not tasks or table.task in tasks) and first.on(table, epsilons) and second.on(table, epsilons)
+    ]
+    chosen = first.epsilon is not None and second.epsilon is not None
+    pairs = []
+    for section, table in both:
+        differences = Pairs(table, len(both))
+        for a, b in product(first.on(table, epsilons), second.on(table, epsilons)):
+            if a.key != b.key and (chosen or a.epsilon == b.epsilon or a.at_an_end or b.at_an_end):
+                pairs.append(RowPair(section.group, table, a, b, differences.difference(a, b)))
+    if not pairs:
+        raise UsageError(_nowhere(first, second, rows))
+    means = [] if tasks else [pair for section in board.sections for pair in _over_tasks(section, pairs)]
+    return RowComparison(suite, one, other, tuple(pairs), tuple(means))
+
+
+def _known(text: str, rows: Sequence[Row], epsilons: Sequence[float]) -> RowName:
+    labels = sorted({row.label for row in rows})
+    name = parse_name(text, labels)
+    if name.label not in labels:
+        own = sorted({row.label for row in rows if row.mechanism == name.label})
+        if len(own) > 1:
+            raise UsageError(f"'{name.label}' has several rows: {', '.join(own)}; name one of them.")
+        if not labels:
+            raise UsageError(
+                "There are no results here; name the folder that has them with --results, or run the suite."
+            )
+        if not own:
+            raise unknown("row", name.label, labels)
+        name = RowName(text, own[0], name.epsilon)
+    there = sorted({row.epsilon for row in rows if row.label == name.label})
+    asked = [name.epsilon] if name.epsilon is not None else [] if min(there) in (0, math.inf) else list(epsilons)
+    if missing := [epsilon for epsilon in asked if epsilon not in there]:
+        has = ", ".join(f"{name.label}@{epsilon_text(epsilon)}" for epsilon in there)
+        raise UsageError(f"There is no {title_of(name.label, missing[0])} on this board; it has {has}.")
+    return name
+
+
+def _over_tasks(section: Section, pairs: Sequence[RowPair]) -> Iterator[RowPair]:
+    """The same by mean recovery, for what a ranking over several tasks has resampled together."""
+    own = {(p.one.label, p.one.epsilon, p.other.label, p.other.epsilon): p for p in pairs if p.group == section.group}
+    several = [ranking for ranking in section.rankings if len(ranking.tasks) > 1 and len(section.tables) > 1]
+    for ranking, pair in product(several, own.values()):
+        one, other = ((row.label, row.epsilon) for row in (pair.one, pair.other))
+        if "paper" not in (pair.one.mode, pair.other.mode):
+            for family in (each for each in ranking.families if {one, other} <= each.places.keys()):
+                yield RowPair(pair.group, ranking, pair.one, pair.other, family.difference(one, other))
+
+
+def _nowhere(first: RowName, second: RowName, rows: Sequence[Row]) -> str:
+    if (first.label, first.epsilon) == (second.label, second.epsilon):
+        return f"'{first.text}' is one row twice; name two ε to compare, such as {first.label}@1 {first.label}@8."
+    where = (
+        named(sorted({f"{row_name(row)} on {row.task}" for row in rows if name.fits(row)})) for name in (first, second)
+    )
+    return f"The two rows share no task and ε: {'; '.join(where)}."
+
+
+def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
+    """Verdict, difference, interval and p of items that are pairs of rows."""
+
+    def verdict(item: Any) -> str:
+        found, one, other = of(item)
+        if found is None:
+            return "not compared: too few common seeds or test records"
+        if found.verdict == "better":
+            return f"{one if found.value > 0 else other} is better"
+        if found.verdict == "equivalent":
+            return f"equivalent, within {score_text(found.margin)}"
+        return f"inconclusive, up to {score_text(found.excluded)} not excluded"
+
+    def number(*names: str) -> Callable[[Any], Any]:
+        return lambda item: None if (found := of(item)[0]) is None else attrgetter(*names)(found)
+
+    return (
+        Column("verdict", "verdict", verdict, wide=True),
+        Column("value", "difference", number("value"), signed_text),
+        Column(
+            "interval",
+            "95% interval",
+            number("low", "high"),
+            lambda own: " to ".join(map(signed_text, own)),
+            "simultaneous for all pairs",
+        ),
+        Column("p", "adjusted p", number("p"), p_number),
+    )
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    names = ("label", "mechanism", "mode", "epsilon", "proved", "score", "recovery", "unranked")
+    own = {name: getattr(row, name) for name in names}
+    return {"row": row_name(row), **own, "epsilon_text": epsilon_text(row.epsilon)}
+
+
+def _difference_json(found: Difference | None) -> dict[str, Any]:
+    """verdict: better (of which: the first or the second), equivalent, inconclusive, or not tested."""
+    names = ("better", "difference", "low", "high", "p_adjusted", "family", "tables", "margin", "excluded")
+    if found is None:
+        return {"verdict": "not tested", **dict.fromkeys(names)}
+    better = None if found.verdict != "better" else "first" if found.value > 0 else "second"
+    numbers = (found.value, found.low, found.high, found.p, found.family, found.tables, found.margin, found.excluded)
+    return {"verdict": found.verdict, **dict(zip(names, (better, *numbers), strict=True))}
