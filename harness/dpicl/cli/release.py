@@ -20,7 +20,7 @@ from dpicl.api import parameters as p
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
 from dpicl.core.cell import ReleaseConfig, large_delta
-from dpicl.core.errors import UsageError
+from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.field_types import Number
 from dpicl.core.messages import capitalized, count, message, rounded_up
 from dpicl.core.paths import private_folder
@@ -33,7 +33,7 @@ from dpicl.own.budget import ChargeTo, SetStanding, read_standings
 from dpicl.own.card import NOT_MEASURED, describe_proof
 from dpicl.own.job import ReleaseJob
 from dpicl.own.records import OwnRecords, queries_of, query_of
-from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, save_release, try_places
+from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, try_places
 from dpicl.own.state import answers_from, public_task, read_state, require_same
 
 #: A file or a folder; in a program also a DataFrame, a dataset, a list of dictionaries or of (text, label).
@@ -156,8 +156,8 @@ def release(
     job = _job(mechanism, own, kinds, otherwise, shots)
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
-    check_format(format or "jsonl", job.asked)
-    return _saved(_made(job, own), own.get("out"), format or "jsonl")
+    check_format(format or "jsonl", job.task)
+    return _saved(job.run(), job.out, format or "jsonl")
 
 
 @p.verb(
@@ -187,20 +187,15 @@ def answer(
     """
     if state is not None:
         return _answer_from(Path(state), mechanism, queries, own)
-    if missing := [f"--{name}" for name in ("data", "epsilon") if own.get(name) is None and _is_needed(name)]:
+    needed = ("data", "epsilon") if call.COMMAND.get() else ("data",)
+    if missing := [f"--{name}" for name in needed if own.get(name) is None]:
         raise UsageError(
             f"{' and '.join(missing)} must be given, to answer from private records; or --state FILE, to answer from"
             " what was released before."
         )
     said = "releases demonstrations, which answer any query; use `dpicl release` (dpicl.release)"
     job = _job(mechanism, own, ("answers", "prepared"), said)
-    asked = _asked_queries(queries, job.own)
-    return _saved(_made(job, own, asked), own.get("out"))
-
-
-def _is_needed(name: str) -> bool:
-    """Whether it must be given: a program may leave epsilon out."""
-    return name == "data" or bool(call.COMMAND.get())
+    return _saved(replace(job, queries=_asked_queries(queries, job.own)).run(), job.out)
 
 
 def _answer_from(file: Path, mechanism: GivenMechanism, queries: Any, own: Own) -> PrivateRelease:
@@ -226,14 +221,17 @@ def _answer_from(file: Path, mechanism: GivenMechanism, queries: Any, own: Own) 
 
 
 def _saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
-    """Writes the release. One that cannot be written is put on stdout by a command: it was paid for."""
+    """The release, written where ``out`` names a file. Raises UnsavedRelease for one that cannot be written, which a
+    command puts on stdout: it was paid for."""
     try:
-        return save_release(made, out, format)
-    except UnsavedRelease as error:
+        if out is not None:
+            made.save(out, format)
+    except (ResultError, UsageError) as error:
         if call.COMMAND.get():
-            output.emit([error.release.text(format)])
-            output.emit_json(error.release.card)
-        raise
+            output.emit([made.text(format)])
+            output.emit_json(made.card)
+        raise UnsavedRelease(f"{error} What was released, and paid for, is not lost.", made) from error
+    return made
 
 
 def _job(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: str, shots: int = 4) -> ReleaseJob:
@@ -241,22 +239,36 @@ def _job(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: s
     if own.get("data") is None:
         raise UsageError("A release needs 'data' (--data), the file of private records.")
     given = _given_of(mechanism, own, kinds, otherwise)
-    epsilon = own.get("epsilon") or 1.0
+    epsilon, out = own.get("epsilon") or 1.0, own.get("out")
     if math.isinf(epsilon):
         raise UsageError("A release at epsilon = inf is not private: it publishes the records; give a finite epsilon.")
-    labels = p.as_labels(own.get("labels") or {})
+    data, public, test = (None if table is None else as_table(table) for table in map(own.get, _TABLES))
+    assert data is not None
+    default = re.sub(r"[^A-Za-z0-9_.-]", "_", data.stem).lstrip("_.-")[:80] or "records"
     fields = own.get("text_field"), own.get("label_field"), own.get("text_is") or "text"
-    records = OwnRecords(labels, own.get("task"), *fields)
-    config = ReleaseConfig(
-        epsilon=epsilon,
-        delta=own.get("delta") or 1e-6,
-        seed=own.get("seed") or 0,
-        shots=shots,
-        noise=own.get("noise") or "secure",
-        allow_large_delta=bool(own.get("allow_large_delta")),
+    job = ReleaseJob(
+        given=given,
+        chosen=p.options_of(given.name, own.get("options")),
+        own=OwnRecords(p.as_labels(own.get("labels") or {}), own.get("task"), *fields),
+        model=own.get("model") or "embedded",
+        config=ReleaseConfig(
+            epsilon=epsilon,
+            delta=own.get("delta") or 1e-6,
+            seed=own.get("seed") or 0,
+            shots=shots,
+            noise=own.get("noise") or "secure",
+            allow_large_delta=bool(own.get("allow_large_delta")),
+        ),
+        size=own.get("size"),
+        data=data,
+        public=public,
+        public_test=test,
+        payer=ChargeTo(own.get("private_set"), default, own.get("total_epsilon")),
+        out=None if out is None else Path(out),
+        tell=message if call.COMMAND.get() else lambda text: None,
     )
-    options = p.options_of(given.name, own.get("options"))
-    return ReleaseJob.checked(given, records, own.get("model") or "embedded", config, own.get("size"), options)
+    job.check()
+    return job
 
 
 def _given_of(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: str) -> Given:
@@ -264,15 +276,6 @@ def _given_of(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwi
     if found.cls.kind not in kinds:
         raise UsageError(f"{found.name} {otherwise}.")
     return found
-
-
-def _made(job: ReleaseJob, own: Own, asked: Sequence[Query] = ()) -> PrivateRelease:
-    data, public, test = (None if given is None else as_table(given) for given in map(own.get, _TABLES))
-    assert data is not None  # `_job` checked it
-    default = re.sub(r"[^A-Za-z0-9_.-]", "_", data.stem).lstrip("_.-")[:80] or "records"
-    payer = ChargeTo(own.get("private_set"), default, own.get("total_epsilon"))
-    tell = message if call.COMMAND.get() else lambda text: None
-    return job.run(data, public, payer, asked, tell=tell, out=own.get("out"), public_test=test)
 
 
 def _asked_queries(given: Any, own: OwnRecords) -> list[Query]:

@@ -206,15 +206,6 @@ def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     return SourceSpec(name, classes(load_config(base) if base else config), **data)
 
 
-def check_source(spec: SourceSpec, source: str) -> None:
-    """Raises DataError where the file says that a task has no synthetic corpus."""
-    if source == "synthetic" and "missing" in spec.synthetic:
-        raise DataError(
-            f"Task {spec.name} has no synthetic corpus: {spec.synthetic['missing']} Set DPICL_DATA to the folder that"
-            f" holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, and use `--source local`."
-        )
-
-
 def folder_of(name: str) -> TaskFolder:
     """The folder of a task; a built-in one is found without a look at plugins. Raises UsageError."""
     if name.isidentifier() and (TASKS / name / "task.yaml").is_file():

@@ -140,8 +140,14 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
     """Distinct records of the task's grammar; each is a function of (seed, class, split, index) alone.
 
     limit_train (a class; in all without classes) and limit_test (in all) may also ask for more than the default sizes.
-    Where a part is public, it comes on top, and a smaller limit draws from the records of the default size.
+    Where a part is public, it comes on top, and a smaller limit draws from the records of the default size. Raises
+    DataError where the task's file says that there is no corpus.
     """
+    if "missing" in spec.synthetic:
+        raise DataError(
+            f"Task {spec.name} has no synthetic corpus: {spec.synthetic['missing']} Set DPICL_DATA to the folder that"
+            f" holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, and use `--source local`."
+        )
     records = function_of(f"{spec.synthetic['module']}.records", f"The synthetic corpus of {spec.name}")
     groups: Sequence[str | None] = spec.labels or (None,)
     train = int(spec.synthetic["train"]) if limit_train is None else limit_train

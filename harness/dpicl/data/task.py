@@ -27,7 +27,7 @@ from dpicl.data import sources as data_sources
 from dpicl.data import splits as record_sets
 from dpicl.data.codes import code_map, coded, equal_sizes
 from dpicl.data.config import TASKS as TASKS
-from dpicl.data.config import check_source, classes, load_config, public_labels, source_spec
+from dpicl.data.config import classes, load_config, public_labels, source_spec
 from dpicl.data.config import keywords as keywords
 from dpicl.data.config import list_tasks as list_tasks
 from dpicl.data.task_file import CHOOSING
@@ -104,7 +104,6 @@ class PublicTask:
         spec = replace(
             source_spec(load_config(other["task"])), max_words=own.max_words, line_separator=own.line_separator
         )
-        check_source(spec, source)
         pool, known = data_sources.read(spec, source, size, None, self.seed)
         pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
         if len(pool) < size:
@@ -285,7 +284,6 @@ class Task(PublicTask):
                 raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
         spec = source_spec(config)
         source = data_sources.resolve(source, spec)
-        check_source(spec, source)
         train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
         train, test, dropped = record_sets.deduplicate(train, test)
         public: list[Record] = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dpicl import models
-from dpicl.core.cell import ReleaseConfig
+from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, ModelError, UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.vocabulary import Query
@@ -28,127 +29,114 @@ from dpicl.own.state import require_readable, state_text
 from dpicl.own.utility import Utility, measure
 from dpicl.plan.expand import sizes_of
 from dpicl.releasing.release import Charger, NewRelease, release
-from dpicl.results.schema import Manifest
 from dpicl.run.pipeline import manifest_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReleaseJob:
-    """What was asked for, checked as far as it can be without a private record. asked: the task without records."""
+    """What was asked for.
+
+    given: the mechanism; chosen: options over its published ones. size: declared private records of each class. data:
+    the private records; public: some that a task needs; public_test: some on which the utility is measured before.
+    queries: none for demonstrations and for the state of a prepared mechanism. tell: takes a line for each stage.
+    """
 
     given: Given
-    mechanism: Mechanism
-    options: Mapping[str, Any]
+    chosen: Mapping[str, Any]
     own: OwnRecords
     model: str
     config: ReleaseConfig
-    sizes: dict[str, int] | None
-    asked: PublicTask
+    size: int | Mapping[str, int] | None
+    data: Table
+    public: Table | None
+    public_test: Table | None
+    payer: ChargeTo
+    out: Path | None
+    tell: Callable[[str], None]
+    queries: Sequence[Query] = ()
 
-    @classmethod
-    def checked(
-        cls,
-        given: Given,
-        own: OwnRecords,
-        model: str,
-        config: ReleaseConfig,
-        size: int | Mapping[str, int] | None,
-        options: Mapping[str, Any] | None,
-    ) -> ReleaseJob:
-        """Raises UsageError for what does not fit."""
-        task = own.config()
+    @cached_property
+    def sizes(self) -> dict[str, int] | None:
+        """Declared n of every class ('' for a task without classes). Raises UsageError for what does not fit."""
         try:
-            sizes = sizes_of(size, classes(task))
+            return sizes_of(self.size, classes(self.own.config()))
         except ValueError as error:
-            raise UsageError(
-                f"The declared sizes do not fit the labels: {error} (--size N or --size LABEL=N)."
-            ) from None
-        if config.secure and sizes is None:
+            said = f"The declared sizes do not fit the labels: {error} (--size N or --size LABEL=N)."
+            raise UsageError(said) from None
+
+    @cached_property
+    def task(self) -> PublicTask:
+        """The task without records."""
+        return Task.of_records(self.own.config(), (), self.sizes or {}).public_view()
+
+    @cached_property
+    def options(self) -> Options:
+        return resolve_options(self.given.cls, self.task.name, {**self.given.options, **self.chosen})
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        return build(self.given.cls, self.options)
+
+    def check(self) -> None:
+        """Raises UsageError for what does not fit, as far as it can be seen without a private record."""
+        if self.config.secure and self.sizes is None:
             raise UsageError(
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
                 " of this file, which would tell about it): --size 100, or --size LABEL=100 for each label."
             )
-        if sizes is not None:
-            config.require_small_delta(sum(sizes.values()))
-        asked = Task.of_records(task, (), sizes or {}).public_view()
-        resolved = resolve_options(given.cls, asked.name, {**given.options, **(options or {})})
-        mechanism = build(given.cls, resolved)
-        if reason := skip_reason(mechanism, asked):
-            raise UsageError(f"{mechanism.name} cannot do this task: {reason}.")
-        return cls(given, mechanism, resolved, own, model, config, sizes, asked)
+        if self.sizes is not None:
+            self.config.require_small_delta(sum(self.sizes.values()))
+        if reason := skip_reason(self.mechanism, self.task):
+            raise UsageError(f"{self.mechanism.name} cannot do this task: {reason}.")
 
-    def run(
-        self,
-        data: Table,
-        public: Table | None,
-        payer: ChargeTo,
-        queries: Sequence[Query] = (),
-        *,
-        tell: Callable[[str], None],
-        out: Path | str | None,
-        public_test: Table | None = None,
-    ) -> PrivateRelease:
+    def run(self) -> PrivateRelease:
         """Loads records and model, and releases. The place of the output, and with secure noise the whole release but
-        without a record, are tried before anything is charged: what fails then says why; later it costs its epsilon.
+        without a record, are tried before anything is charged: what fails then says why; later it costs its epsilon."""
+        secure = self.config.secure
+        utility: Utility | None = None
+        if self.out is not None:
+            try_places(self.out)
+        self.tell(f"loading the records and the model {self.model}")
+        task = load_own(self.own, self.data, self.sizes, secure, self.public)
+        model = models.load(self.model, dtype="float32" if secure else None)
+        manifest = manifest_of(task, model, secure, self.given.registered.plugin_hash)
+        if self.public_test is not None:
+            self.tell("measuring the utility on public records")
+            known = read_public(self.public_test, self.own)
+            utility = measure(self.mechanism, task, known, model, self.config, self.queries)
+            self.tell(utility.sentence)
 
-        queries: none for demonstrations and for the state of a prepared mechanism. tell: takes a line for each stage.
-        public_test: public records on which the utility is measured before.
-        """
-        if out is not None:
-            try_places(Path(out))
-        tell(f"loading the records and the model {self.model}")
-        task = load_own(self.own, data, self.sizes, self.config.secure, public)
-        model = models.load(self.model, dtype="float32" if self.config.secure else None)
-        manifest = manifest_of(task, model, self.config.secure, self.given.registered.plugin_hash)
-        utility = None
-        if public_test is not None:
-            tell("measuring the utility on public records")
-            utility = measure(self.mechanism, task, read_public(public_test, self.own), model, self.config, queries)
-            tell(utility.sentence)
-        if self.config.secure:
-            tell("trying the release without a record")
+        def released(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
+            made = release(self.mechanism, own, model, config, self.queries, charge=pay)
+            said = _noting_a_change(card(self.mechanism, self.options, own, made, manifest, config, utility), model)
+            state = None
+            if made.more is not None and not self.queries:
+                state = state_text(self.mechanism, made, said, self.own, config.seed)
+            shown, view, answers = said.model_dump(mode="json"), own.public_view(), made.answers or {}
+            return PrivateRelease(shown, view, made.prompt, self.queries, answers, state, made.charged_to)
+
+        def pay(new: NewRelease) -> tuple[str, ...]:
+            self.tell(f"charging epsilon = {rounded_up(new.epsilon)} at delta = {new.delta:g}")
+            names = charge(task.train, new, self.payer)
+            self.tell(f"charged to {', '.join(map(repr, names)) or 'no private set'}; releasing")
+            return names
+
+        if secure:
+            self.tell("trying the release without a record")
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": self.config.accounted_delta}
-            trial = self.config.model_copy(update=settings)
-            rehearsal = self._released(replace(task, train=()), trial, model, manifest, None, queries, utility)
+            rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings), None)
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
             if rehearsal.state is not None:
                 require_readable(self.mechanism, rehearsal.state)
             model.verify_unchanged()
         else:
-            tell("releasing")
-
-        def pay(new: NewRelease) -> tuple[str, ...]:
-            tell(f"charging epsilon = {rounded_up(new.epsilon)} at delta = {new.delta:g}")
-            names = charge(task.train, new, payer)
-            tell(f"charged to {', '.join(map(repr, names)) or 'no private set'}; releasing")
-            return names
-
+            self.tell("releasing")
         try:
-            return self._released(task, self.config, model, manifest, pay, queries, utility)
+            return released(task, self.config, pay)
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None
-
-    def _released(
-        self,
-        task: Task,
-        config: ReleaseConfig,
-        model: LanguageModel,
-        manifest: Manifest,
-        pay: Charger | None,
-        queries: Sequence[Query],
-        utility: Utility | None,
-    ) -> PrivateRelease:
-        made = release(self.mechanism, task, model, config, queries, charge=pay)
-        own_card = _noting_a_change(card(self.mechanism, self.options, task, made, manifest, config, utility), model)
-        state = None
-        if made.more is not None and not queries:
-            state = state_text(self.mechanism, made, own_card, self.own, config.seed)
-        shown = own_card.model_dump(mode="json")
-        return PrivateRelease(
-            shown, task.public_view(), made.prompt, queries, made.answers or {}, state, made.charged_to
-        )
 
 
 def _noting_a_change(said: PrivacyCard, model: LanguageModel) -> PrivacyCard:

@@ -113,16 +113,6 @@ def try_places(out: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def save_release(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
-    """The release, written where ``out`` names a file. Raises UnsavedRelease where it cannot be."""
-    try:
-        if out is not None:
-            made.save(out, format)
-    except (ResultError, UsageError) as error:
-        raise UnsavedRelease(f"{error} What was released, and paid for, is not lost.", made) from error
-    return made
-
-
 def released_text(prompt: ReleasedPrompt, task: PublicTask, form: str) -> str:
     """A file's content. jsonl: {"text", "label"} a line, and {"instruction"} first where one was released; prompt: what
     a model reads, with `PLACE` where the query goes; chat: {"messages": [...]}, with `PLACE` in the last one.

@@ -29,7 +29,6 @@ class Stale:
     """A cell whose result was made from other records. reason: in a few words."""
 
     cell: Cell
-    result: Result
     reason: str
 
 
@@ -52,7 +51,7 @@ def find_presence(cells: Sequence[Cell], results: Iterable[Result], records: Fin
         if result is None:
             found.missing.append(cell)
         elif reason := records.difference(result):
-            found.stale.append(Stale(cell, result, reason))
+            found.stale.append(Stale(cell, reason))
         else:
             found.there.append(cell)
     return found
