@@ -54,12 +54,6 @@ def test_the_page_has_number_attack_details_and_plots():
         assert part in words(page)
 
 
-def test_a_row_without_an_audit_shows_the_command_and_one_with_an_audit_does_not():
-    text = words(suite_page([make_attack()]))
-    assert "dpicl audit tang --task agnews --epsilon 8 --model embedded --source synthetic" in text
-    assert "dpicl audit tang --task agnews --epsilon 1 " not in text
-
-
 def test_a_refuted_row_is_struck_and_says_why():
     page = suite_page([make_attack(audited=2.1)])
     assert "audited ε 2.1 exceeds proved ε 0.99" in words(page)
@@ -137,7 +131,7 @@ def test_board_command_reads_attacks_and_external_evaluations(results_folder, tm
     assert "half.json is no external evaluation" in err
     assert "old.json is no attack result" in err
     assert main([*arguments, "--attacks"]) == 0
-    assert "shadow models" in capfd.readouterr().out
+    assert {"shadow", "models"} <= {*capfd.readouterr().out.split()}
 
 
 def test_board_attacks_command(results_folder, tmp_path, capfd):

@@ -15,8 +15,8 @@ import pytest
 from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.leaderboards.model import rows
 from dpicl.leaderboards.model.board import Board, Section, build_board
-from dpicl.leaderboards.model.notes import MOST_NAMED
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
+from dpicl.leaderboards.model.text import MOST_NAMED
 from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json
@@ -24,7 +24,6 @@ from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.shown import render_terminal
-from tests.leaderboards.site_factory import Page
 
 SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 60))]
 
@@ -209,37 +208,6 @@ def test_one_of_two_tasks_is_not_all_tasks():
     assert not any("all tasks" in text.lower() for text in everything)
 
 
-def test_no_recovery_anywhere_is_not_a_word_about_zero_shot():
-    """tang scores above zero-shot, and no recovery is defined: nothing may say that nobody does."""
-    board, section = only([*ends(zero_shot=0.5, real_data=0.4), make_result("tang", 0.9)])
-    assert section.rankings[0].standings[1].rank is None
-    assert "above zero-shot" not in render_terminal(board, color=False)
-
-
-def test_an_end_that_lacks_a_recovery_on_one_task_has_no_mean():
-    results = [*ends("agnews", seed=0), *ends("trec", seed=0), make_result("zero_shot", 0.4, task="trec", seed=1)]
-    results += [make_result("tang", 0.6, task=task) for task in ("agnews", "trec")]
-    _, section = only(results)
-    first = section.rankings[0].standings[0]
-    assert (first.label, first.recovery) == ("zero_shot", None)
-
-
-def test_equal_means_share_a_rank_in_whatever_order_they_were_added():
-    pairs = {"tang": (0.5, 0.7), "pta": (0.7, 0.5), "prism": (0.6, 0.6)}
-    results = [*ends("agnews"), *ends("trec")]
-    for label, scores in pairs.items():
-        results += [make_result(label, one, task=task) for one, task in zip(scores, ("agnews", "trec"), strict=True)]
-    _, section = only(results)
-    assert {str(one.rank) for one in section.rankings[0].standings if one.rank} == {"1–3"}
-
-
 def test_a_gain_that_is_five_hundredths_but_for_rounding_is_enough():
     _, section = only([*ends(zero_shot=0.4, real_data=0.45), make_result("tang", 0.45)])
     assert section.tables[0].rows[0].recovery == pytest.approx(1.0)
-
-
-def test_a_row_with_paper_accounting_is_not_called_proved():
-    board = build_board([*ends(), make_result("tang", 0.9, mode="paper", proved=3.0)])
-    (page,) = [text for name, text in pages(board).items() if name.startswith("rows/tang")]
-    assert "accounting paper" in Page(page).words
-    assert "accounting proved" not in Page(page).words

@@ -50,15 +50,6 @@ def test_attacks_on_another_version_are_left_out_and_named(what):
     assert ranks(built)["tang", 1.0] == "1"
 
 
-def test_attacks_that_differ_in_the_same_way_share_one_note():
-    labels = ("tang", "pta", "prism", "vote")
-    results = [*ends(), *(make_result(label, 0.6) for label in labels)]
-    built = board(results, [make_attack(label, source="hub") for label in labels for _ in range(2)])
-    (note,) = [note for note in built.notes if note.startswith("Left out")]
-    assert note.startswith("Left out attacks with another source of records: tang at ε = 1 on agnews, pta at ε = 1")
-    assert note.endswith(" and vote at ε = 1 on agnews.")
-
-
 def test_attacks_on_what_has_no_row_leave_no_note():
     attacks, external = [make_attack("pta"), make_attack(task="enron")], [make_external(suite="classification")]
     assert board([*ends(), make_result("tang", 0.6)], attacks, external).notes == ()
@@ -127,32 +118,12 @@ def test_a_row_that_is_refuted_on_one_task_leaves_the_ranking_and_takes_no_task_
     assert row_of(built, "tang", task="trec").unranked.startswith("on agnews its audited ε 2.1 exceeds")
 
 
-def test_refuted_ends_and_paper_rows_are_named():
-    results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.6, mode="paper", proved=1.7)]
-    attacks = [
-        make_attack("zero_shot", audited=0.5, attack="gap"),
-        make_attack(audited=2.1, mode="paper", proved=1.7, attack="gap"),
-    ]
-    notes = board(results, attacks).sections[0].notes
-    said = "Refuted: audited ε {} exceeds proved ε {}: white-box gap, 95%: {} on agnews."
-    assert said.format("0.5", "0", "zero_shot at ε = 0") in notes
-    assert said.format("2.1", "1.7", "tang at ε = 1") in notes
-
-
 def test_doubts_are_noted_and_the_row_stays():
     attacks = [make_attack(audited=2.1), make_attack(audited=0.0, access="black-box")]
     built = board([*ends(), make_result("tang", 0.6)], attacks)
     assert ranks(built)["tang", 1.0] == "1"
     (doubt,) = [note for note in built.sections[0].notes if note.startswith("In doubt: audited ε 2.1")]
     assert doubt.endswith("tang at ε = 1 on agnews.")
-
-
-def test_an_external_evaluation_stands_beside_ours_and_is_marked():
-    built = board([*ends(), make_result("tang", 0.6)], [make_attack(audited=0.4)], [make_external(0.7)])
-    audit = row_of(built, "tang").audit
-    assert (audit.epsilon, [one.audited for one in audit.external]) == (0.4, [0.7])
-    shown = render_terminal(built, attacks=True, color=False).split()
-    assert {"shadow", "models", "(external)"} <= {*shown}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from dpicl.leaderboards.model.attacks import (
     estimate_text,
     measure_name,
     options_text,
-    rates_text,
     trials_text,
 )
 from dpicl.leaderboards.model.metrics import metric_name, task_kind
@@ -67,7 +66,6 @@ def test_trials_are_runs_or_canaries():
     assert trials_text(make_attack(method="one run", details={"candidates": 64})) == "64 canaries"
     assert trials_text(make_attack()) == "–"
     assert trials_text(make_attack(audited=None, details={"candidates": 64})) == "–"
-    assert rates_text(make_attack(decision=rule(0.9, 0.1))) == "0.900 (≥ 0.900), 0.100 (≤ 0.100)"
 
 
 def test_only_options_that_differ_are_named_and_a_missing_one_has_its_default():

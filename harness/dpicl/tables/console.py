@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,9 @@ from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, Wo
 WIDEST, NARROWEST, USUAL = 110, 40, 80
 _LONGEST_CELL, _SHORTEST_LABEL, _WIDE = 200, 24, 20
 _GAP = 2  # between two columns, one of it the box's
+#: What stays in one line, and the character in the place of its spaces until lines are broken; no text has it.
+_NOT_BROKEN = re.compile(r"\[[-−+\d.]+, [-−+\d.]+\]|\(?[-−+\d.%]+ to [-−+\d.%]+\)?|\w+ = \S+")
+_JOINT = "\ue000"
 _STYLES = {"first": "green", "end": "dim", "flagged": "bold red", "absent": "yellow", "quiet": "dim"}
 _PARAGRAPHS = {"lead": "bold", "quiet": "dim", "flag": "bold red"}
 
@@ -45,7 +49,8 @@ def to_text(blocks: Iterable[Block], color: bool | None = None) -> str:
     )
     for block in blocks:
         _print(console, block)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()).strip("\n") + "\n"
+    text = file.getvalue().replace(_JOINT, " ")
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"
 
 
 def _print(console: Console, block: Block) -> None:
@@ -80,7 +85,7 @@ def _print(console: Console, block: Block) -> None:
 def _print_table(console: Console, table: Table) -> None:
     """A table, or several below each other where one would be wider than the terminal."""
     shown = [i for i, column in enumerate(table.columns) if not column.page]
-    cells = [[visible(text, _LONGEST_CELL) for text in table.texts(line)] for line in table.lines]
+    cells = [[_whole(visible(text, _LONGEST_CELL)) for text in table.texts(line)] for line in table.lines]
     columns = {i: _Laid(table.columns[i], i == shown[0], [line[i] for line in cells]) for i in shown}
     first, *rest = shown[: table.keep]
     before = min(max(_SHORTEST_LABEL, console.width // 3), columns[first].least)
@@ -96,6 +101,11 @@ def _print_table(console: Console, table: Table) -> None:
     styles = [_STYLES.get(line.kind, "") for line in table.lines]
     for part in parts or [[]]:
         console.print(_grid([columns[i] for i in (first, *rest, *part)], styles, console.width))
+
+
+def _whole(text: str) -> str:
+    """The text with its intervals and equations in one piece: '[0.1, 0.2]', '−0.1 to 0.2', 'ε = 1'."""
+    return _NOT_BROKEN.sub(lambda match: match[0].replace(" ", _JOINT), text)
 
 
 class _Laid:

@@ -14,7 +14,6 @@ from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
-from dpicl.core.vocabulary import model_name
 from dpicl.data.task import list_tasks
 from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, standing, state_of
 from dpicl.leaderboards.model.attacks import build_attacks
@@ -23,7 +22,7 @@ from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
-from dpicl.leaderboards.render.html import attacks_page, suites_json, write_all
+from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_table, write_all
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
@@ -33,13 +32,11 @@ from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
-from dpicl.tables.document import text_table
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
 #: The suites that come first, where they have results: the run of record, and the one before it.
 OF_RECORD = ("record", "ginc", "v1")
-_COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε")
 
 
 def all_suites(
@@ -73,15 +70,8 @@ def all_suites(
         every = build_attacks(known.attacks, known.external)
         page = write_all(found, html, mechanisms, skipped, every, former, repository)
     lines = suites_json(found)
-    rows = [
-        [
-            *(str(model_name(line[name]) if name == "model" else line[name]) for name in _COLUMNS[:-1]),
-            "; ".join(answer["text"] for answer in line["answers"]) or "no row has a rank",
-        ]
-        for line in lines
-    ]
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
-    return Answer({"suites": lines, "page": page}, [text_table(_COLUMNS, rows), end])
+    return Answer({"suites": lines, "page": page}, [suites_table(lines), end])
 
 
 def _results(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from dpicl.api.parameters import Flag, OnePath, Rows, SuiteName, Tasks, as_list, verb
 from dpicl.cli.output import Answer
-from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.cli.board import OfBoard, view
+from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.text import names_text
 from dpicl.leaderboards.render.charts import file_of, privacy_utility
 from dpicl.leaderboards.render.page import write_file
@@ -42,19 +41,12 @@ def plot(
     mechanism: row of the board; may be repeated (or A,B).
     out: figure to write: pdf, png, svg.
     """
-    wanted, rows, file = as_list(task), as_list(mechanism), Path(out)
-    found = [(one.group, table) for one in view(suite, given).board.sections for table in one.tables]
-    there = list(dict.fromkeys(table.task for _, table in found))
-    if absent := [task for task in wanted if task not in there]:
-        raise UsageError(f"Task '{absent[0]}' is not on this board, which has {names_text(there)}.")
-    require_known("mechanism", rows, {row.label for _, table in found for row in table.rows})
-    tables = [pair for pair in found if pair[1].task in (wanted or there)]
+    file = Path(out)
+    board = chosen(view(suite, given).board, as_list(task), as_list(mechanism))
+    tables = [(one.group, table) for one in board.sections for table in one.tables]
     differs = [name for name in _NAMES if len({vars(group)[name] for group, _ in tables}) > 1]
     panels = [
-        (
-            ", ".join([table.task, *(model_name(str(vars(group)[name])) for name in differs)]),
-            replace(table, rows=tuple(row for row in table.rows if not rows or row.label in rows)),
-        )
+        (", ".join([table.task, *(model_name(str(vars(group)[name])) for name in differs)]), table)
         for group, table in tables
     ]
     about = names_text(dict.fromkeys(model_name(group.model) for group, _ in tables))

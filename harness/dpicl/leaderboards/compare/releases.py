@@ -23,9 +23,8 @@ from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.reading import Side
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
-from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.rows import outcomes_of
-from dpicl.leaderboards.model.text import counted, epsilon_text
+from dpicl.leaderboards.model.text import counted, epsilon_text, named
 from dpicl.results.schema import Result
 
 #: A regression: the base is better, an improvement: the candidate is.

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.releases import CellVerdict, Comparison, Unmatched
 from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.notes import MOST_NAMED, gathered, named
-from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, p_number, score_text, seeds_text
+from dpicl.leaderboards.model.text import (
+    MOST_NAMED,
+    counted,
+    epsilon_text,
+    gathered,
+    named,
+    names_text,
+    p_number,
+    score_text,
+    seeds_text,
+)
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes, to_markdown
 from dpicl.tables.shown import Shown
 

@@ -22,11 +22,10 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, names_text, p_number, score_text, signed_text
+from dpicl.leaderboards.model.text import epsilon_text, named, names_text, p_number, score_text, signed_text
 from dpicl.tables.document import Block, Column, make_table
 from dpicl.tables.shown import Shown
 

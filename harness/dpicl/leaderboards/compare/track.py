@@ -24,9 +24,8 @@ from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.releases import DEFAULTS
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.notes import gathered
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
-from dpicl.leaderboards.model.text import counted, epsilon_text
+from dpicl.leaderboards.model.text import counted, epsilon_text, gathered
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, make_table, notes, words
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.ranks import between, compared
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, names_text, queries_words
+from dpicl.leaderboards.model.text import epsilon_text, named, names_text, queries_words
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0

@@ -12,7 +12,7 @@ from typing import Any
 from dpicl.attacks.power import NO_POWER, Power, powers
 from dpicl.attacks.results import AttackResult, Estimate, External
 from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
-from dpicl.leaderboards.model.text import confidence_text, counted, queries_words
+from dpicl.leaderboards.model.text import counted, queries_words
 
 Options = Mapping[str, Any]
 
@@ -45,11 +45,6 @@ def measured_text(result: AttackResult, name: str, power: Power | None) -> str:
     return estimate_text(result.measures.get(name))
 
 
-def confidence_of(result: AttackResult) -> str:
-    """The confidence of the bound, '–' where there is none."""
-    return "–" if result.bound is None else confidence_text(result.bound.confidence)
-
-
 def trials_text(result: AttackResult) -> str:
     """'50 + 50': runs with and without the record behind the bound; '64 canaries': those of an audit in one run."""
     if result.bound is None:
@@ -58,14 +53,6 @@ def trials_text(result: AttackResult) -> str:
         return f"{decision.trials_in:,} + {decision.trials_out:,}"
     candidates = result.details.get("candidates")
     return f"{candidates:,} canaries" if isinstance(candidates, int) else "–"
-
-
-def rates_text(result: AttackResult) -> str:
-    """'0.91 (≥ 0.85), 0.02 (≤ 0.08)': TPR and FPR of the rule with their one-sided limits."""
-    decision = None if result.bound is None else result.bound.decision
-    if decision is None:
-        return "–"
-    return f"{decision.tpr:.3f} (≥ {decision.tpr_lower:.3f}), {decision.fpr:.3f} (≤ {decision.fpr_upper:.3f})"
 
 
 def sizes_text(result: AttackResult) -> str:

@@ -18,12 +18,11 @@ from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import BASELINES, READER, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_rows, left_out
-from dpicl.leaderboards.model.notes import gathered
 from dpicl.leaderboards.model.ranks import rank_rows, rank_standings
 from dpicl.leaderboards.model.rows import Rank, Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable, rankings, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.model.text import counted, epsilon_text
+from dpicl.leaderboards.model.text import counted, epsilon_text, gathered
 from dpicl.plan.expand import Cell
 from dpicl.plan.headroom import measure_headroom
 from dpicl.results.schema import Result

@@ -23,10 +23,9 @@ from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.leaderboards.model.attacks import against_row, differing_options
 from dpicl.leaderboards.model.audits import Audit, audit_of, kind_of
 from dpicl.leaderboards.model.comparability import Group, attack_identity, value_of, values_of
-from dpicl.leaderboards.model.notes import gathered
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import epsilon_text
+from dpicl.leaderboards.model.text import epsilon_text, gathered
 from dpicl.plan.expand import Cell
 
 Options = Mapping[str, Any]

@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from dpicl.evaluation.statistics import MARGIN, Difference, RankSets, rank_sets
-from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of, recover, score_of
+from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
 
 #: The control that reads no record.
@@ -55,22 +55,8 @@ def rank_rows(table: TaskTable) -> None:
             for row in rows:
                 if not table.ranks_nobody:
                     row.rank = _rank(found, row.key, len(rows))
-                row.over_public = None if public is None else _over_public(row, public, table.real_data)
                 row.against_public = None if beside is None else beside.difference(row.key, beside.names[-1])
     table.families = tuple(families)
-
-
-def _over_public(row: Row, public: Row, real: Row | None) -> float | None:
-    """Recovery over the seeds of all three; None without any, or where there is nothing to gain."""
-    if real is None or row.real_data is None:
-        return None
-    seeds = set(row.seeds) & set(public.seeds) & set(real.seeds)
-    if not seeds:
-        return None
-    own, low, high = (
-        fmean(score_of(result) for result in one.results if result.cell.seed in seeds) for one in (row, public, real)
-    )
-    return recover(own, low, high, _turned(row))[0]
 
 
 def rank_standings(ranking: Ranking, tables: Sequence[TaskTable], margin: float) -> None:

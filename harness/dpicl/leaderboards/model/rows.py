@@ -57,9 +57,8 @@ class Row:
     recovery_interval: 95%; None for the baselines, without a recovery, and where real demonstrations may gain nothing.
     metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
     unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
-    None for one of our own. rank: its rank set on this task. over_public: recovery with `public_demonstrations` in the
-    place of zero-shot, over the seeds of the three. against_public: its score minus that of the control, None where
-    they are not compared.
+    None for one of our own. rank: its rank set on this task. against_public: its score minus that of the public
+    control, None where they are not compared.
     """
 
     label: str
@@ -88,7 +87,6 @@ class Row:
     audit: Audit = field(default_factory=Audit, repr=False)
     submission: Submission | None = field(default=None, repr=False)
     rank: Rank | None = None
-    over_public: float | None = None
     against_public: Difference | None = None
 
     @property

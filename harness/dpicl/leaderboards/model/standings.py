@@ -13,7 +13,6 @@ from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, signs
 from dpicl.leaderboards.model.metrics import task_kind
-from dpicl.leaderboards.model.notes import gathered, named
 from dpicl.leaderboards.model.rows import (
     REAL_DATA,
     ZERO_SHOT,
@@ -26,7 +25,7 @@ from dpicl.leaderboards.model.rows import (
     title_of,
 )
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, recovery_text, seeds_text
+from dpicl.leaderboards.model.text import counted, epsilon_text, gathered, named, names_text, recovery_text, seeds_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
 

@@ -1,10 +1,13 @@
-"""Numbers as the board shows them."""
+"""Numbers and names as the board shows them, and notes: what is said of several things stands once."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+#: Things that a note names; of more it gives the number.
+MOST_NAMED = 6
 #: Above it the third decimal of an epsilon is not shown.
 _LARGE = 1e9
 
@@ -89,3 +92,18 @@ def confidence_text(confidence: float) -> str:
     if confidence == 1:
         return "no sampling error"
     return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"
+
+
+def gathered(notes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Of (what is said, of what): 'WHAT: a, b and c.', in the order in which it is said first."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for said, about in notes:
+        found[said].append(about)
+    return tuple(f"{said}: {named(about)}." for said, about in found.items())
+
+
+def named(things: Iterable[str], most: int = MOST_NAMED) -> str:
+    """'a', 'a and b', 'a, b, c, d, e, f and 3 more'."""
+    listed = list(dict.fromkeys(things))
+    more = len(listed) - most
+    return names_text([*listed[:most], f"{more} more"] if more > 0 else listed)

@@ -1,4 +1,4 @@
-"""What boards show of attacks: on the rows of a board, and of all attacks under a results folder."""
+"""Attacks as tables: on the rows of a board, and all of those under a results folder; one definition of the columns."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.attacks import (
     AttackBoard,
-    confidence_of,
     measure_name,
     measured_text,
     options_text,
     question_of,
-    rates_text,
     sizes_text,
     trials_text,
 )
@@ -27,15 +25,7 @@ from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.comparability import BASELINES, weights
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import bound_text, confidence_text, counted, epsilon_text, names_text
-from dpicl.tables.document import (
-    Block,
-    Column,
-    Part,
-    Table,
-    make_table,
-    notes,
-    words,
-)
+from dpicl.tables.document import Block, Column, Part, Table, make_table, notes, words
 
 _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task agnews --epsilon 1"
 _ENDS = (*BASELINES, *CONTROLS)
@@ -43,48 +33,56 @@ _ENDS = (*BASELINES, *CONTROLS)
 
 @dataclass(frozen=True)
 class Attacked:
-    """An attack of ours or of others on something. proved: the upper bound that it faces. on: what it was made on."""
+    """An attack of ours or of others on something. proved: the upper bound that it faces, None where nobody says it.
+    on: what it was made on."""
 
     label: str
     task: str
     epsilon: float
     attack: AttackResult | External
-    proved: float
+    proved: float | None
     on: str
     power: Power | None = None
 
     @property
-    def name(self) -> str:
-        return self.attack.attack + (" (external)" if isinstance(self.attack, External) else "")
-
-    @property
-    def audited(self) -> float | None:
-        if isinstance(self.attack, External):
-            return self.attack.audited
-        return None if self.attack.bound is None else self.attack.bound.epsilon
+    def ours(self) -> AttackResult | None:
+        return self.attack if isinstance(self.attack, AttackResult) else None
 
 
-def _confidence(one: Attacked) -> str:
-    attack = one.attack
-    return confidence_text(attack.confidence) if isinstance(attack, External) else confidence_of(attack)
+def _name(one: Attacked) -> str:
+    return one.attack.attack + ("" if one.ours else " (external)")
+
+
+def _audited(one: Attacked) -> float | None:
+    """The lower bound, where there is one."""
+    if isinstance(one.attack, External):
+        return one.attack.audited
+    return None if one.attack.bound is None else one.attack.bound.epsilon
+
+
+def _confidence(one: Attacked) -> str | None:
+    found = one.attack if isinstance(one.attack, External) else one.attack.bound
+    return None if found is None else confidence_text(found.confidence)
 
 
 def _trials(one: Attacked) -> str:
     return f"{one.attack.trials:,}" if isinstance(one.attack, External) else trials_text(one.attack)
 
 
-def _rates(one: Attacked) -> str | None:
-    return None if isinstance(one.attack, External) else rates_text(one.attack)
-
-
 def _measured(one: Attacked) -> str | None:
     """Every measure that says something, then counts."""
-    if isinstance(one.attack, External):
+    if one.ours is None:
         return None
-    shown = {name: measured_text(one.attack, name, one.power) for name in one.attack.measures}
+    shown = {name: measured_text(one.ours, name, one.power) for name in one.ours.measures}
     parts = [f"{measure_name(name)} {text}" for name, text in shown.items() if text != "–"]
-    parts += [f"{name} {count:,}" for name, count in one.attack.counts.items()]
+    parts += [f"{name} {count:,}" for name, count in one.ours.counts.items()]
     return "; ".join(parts) or None
+
+
+def _model(one: Attacked) -> str:
+    if isinstance(one.attack, External):
+        return f"{model_name(one.attack.model)}, {one.attack.suite}, version {one.attack.version}"
+    return f"{model_name(one.attack.manifest.model.name)} ({weights(one.attack)[:12] or 'no fingerprint'})"
 
 
 def _source(one: Attacked) -> str:
@@ -94,21 +92,22 @@ def _source(one: Attacked) -> str:
     return "; ".join(part for part in parts if part)
 
 
-_BOUND = (
+_COLUMNS = (
+    Column("row", "mechanism", attrgetter("label")),
+    Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
+    Column("task", "task", attrgetter("task")),
+    Column("attack", "attack", _name, wide=True),
     Column("access", "access", attrgetter("attack.access")),
     Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "upper bound, from the ledger of that run"),
-    Column("audited", "audited ε", attrgetter("audited"), bound_text, "lower bound that the attack proves"),
+    Column("audited", "audited ε", _audited, bound_text, "lower bound that the attack proves"),
     Column("confidence", "confidence", _confidence, help="of the audited ε, by itself"),
     Column("trials", "trials", _trials, wide=True),
     Column("measured", "measured", _measured, wide=True, optional=True),
+    Column("on", "made on", lambda one: one.on or None, wide=True, optional=True),
+    Column("records", "records", lambda one: one.ours and one.ours.subject.source, optional=True, page=True),
+    Column("model", "model", _model, wide=True, page=True),
+    Column("source", "source", _source, wide=True),
 )
-_LABEL = Column("row", "mechanism", attrgetter("label"))
-_TASK = Column("task", "task", attrgetter("task"))
-_EPSILON = Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text)
-_ATTACK = Column("attack", "attack", attrgetter("name"), wide=True)
-_RATES = Column("rates", "TPR, FPR", _rates, page=True)
-_ON = Column("on", "made on", attrgetter("on"), wide=True)
-_SOURCE = Column("source", "source", _source, wide=True)
 
 
 def on_rows(rows: Iterable[Row]) -> list[Attacked]:
@@ -123,12 +122,24 @@ def on_rows(rows: Iterable[Row]) -> list[Attacked]:
     return found
 
 
-def attacks_table(title: str, attacked: Sequence[Attacked], several_tasks: bool = False) -> Table:
-    """A line an attack on rows of a board."""
-    columns = [_LABEL, *([_TASK] if several_tasks else []), _EPSILON, _ATTACK, *_BOUND, _RATES, _ON, _SOURCE]
-    ours = [one.attack for one in attacked if isinstance(one.attack, AttackResult)]
-    noted = dict.fromkeys(note for one in ours for note in one.notes)
-    return make_table(title, columns, attacked, keep=3, heading=True, notes=tuple(noted))
+def attacks_table(title: str, attacked: Sequence[Attacked], heading: bool = True) -> Table:
+    """A line an attack, and what they and their controls say about their measures."""
+    said: dict[str, None] = {}
+    for one in (each for each in attacked if each.ours is not None):
+        assert one.ours is not None
+        exact = [f"exact: {ATTAINED}"] if one.ours.attack in (EXACT, GROUP) else []
+        noted = (f"{measure_name(name)}: {found.note}" for name, found in one.ours.measures.items() if found.note)
+        power = [str(one.power)] if one.power is not None else []
+        said |= dict.fromkeys((*exact, *power, *one.ours.notes, *noted))
+    return make_table(
+        title,
+        _COLUMNS,
+        attacked,
+        kind=lambda one: "end" if one.label in _ENDS else "",
+        keep=3,
+        heading=heading,
+        notes=tuple(said),
+    )
 
 
 def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
@@ -147,19 +158,11 @@ def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
     return blocks
 
 
-def share_text(row: Row | None) -> str | None:
+def share_text(best: AttackResult | None) -> str | None:
     """Audited ε over the ε that was proved for the attacked run, as a percentage."""
-    best = None if row is None else row.audit.best
-    return None if best is None else _share(best)
-
-
-def _share(best: AttackResult) -> str | None:
-    if best.bound is None or not 0 < best.privacy.epsilon_proved < math.inf:
+    if best is None or best.bound is None or not 0 < best.privacy.epsilon_proved < math.inf:
         return None
     return f"{100 * best.bound.epsilon / best.privacy.epsilon_proved:.0f}%"
-
-
-# The board of all attacks.
 
 
 def attack_blocks(board: AttackBoard) -> list[Block]:
@@ -169,52 +172,22 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
         return [*blocks, words(_NOTHING)]
     blocks += [_summary(board.attacks)] if board.attacks else []
     for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
-        own = list(found)
+        own = _of_attack(list(found), board.powers)
         title = name + (f" ({question})" if question else "")
-        blocks.append(Part((_of_attack(title, own, board.powers),), f"{title}: {counted(len(own))}"))
+        blocks.append(Part((attacks_table(title, own, heading=False),), f"{title}: {counted(len(own))}"))
     if board.external:
-        external = [Attacked(one.label, one.task, one.epsilon, one, math.nan, "") for one in board.external]
-        suite = Column("suite", "suite", lambda one: f"{one.attack.suite}, version {one.attack.version}", wide=True)
-        model = Column("model", "model", lambda one: model_name(one.attack.model), wide=True)
-        shown = [column for column in _BOUND if column.key not in ("proved", "measured")]
-        columns = [_LABEL, suite, _TASK, _EPSILON, model, _ATTACK, *shown, _SOURCE]
-        blocks.append(make_table("External evaluations", columns, external, heading=True))
+        external = [Attacked(one.label, one.task, one.epsilon, one, None, "") for one in board.external]
+        blocks.append(attacks_table("External evaluations", external))
     return blocks
 
 
-def _model(one: Attacked) -> str:
-    assert isinstance(one.attack, AttackResult)
-    return f"{model_name(one.attack.manifest.model.name)} ({weights(one.attack)[:12] or 'no fingerprint'})"
-
-
-def _of_attack(title: str, results: Sequence[AttackResult], known: Mapping[str, Power]) -> Table:
-    """The results of one attack, with what they and their controls say about their measures."""
-    items = [
-        Attacked(
-            one.subject.mechanism,
-            one.subject.task,
-            one.subject.epsilon,
-            one,
-            one.privacy.epsilon_proved,
-            f"{sizes_text(one)}, {options_text(one.subject.options)}",
-            known.get(one.id),
-        )
-        for one in results
-    ]
-    columns = (
-        *(_LABEL, _EPSILON, _TASK, *_BOUND, _ON, Column("source", "records", attrgetter("attack.subject.source"))),
-        Column("model", "model", _model, wide=True),
-        Column("settings", "settings", lambda one: options_text(one.attack.settings), wide=True, page=True),
-        Column("id", "id", attrgetter("attack.id"), page=True),
-    )
-    said = dict.fromkeys([f"exact: {ATTAINED}"] if results[0].attack in (EXACT, GROUP) else [])
+def _of_attack(results: Sequence[AttackResult], known: Mapping[str, Power]) -> list[Attacked]:
+    found = []
     for one in results:
-        noted = (f"{measure_name(name)}: {found.note}" for name, found in one.measures.items() if found.note)
-        power = [str(known[one.id])] if one.id in known else []
-        said |= dict.fromkeys((*power, *one.notes, *noted))
-    return make_table(
-        title, columns, items, kind=lambda one: "end" if one.label in _ENDS else "", keep=2, notes=tuple(said)
-    )
+        subject, on = one.subject, f"{sizes_text(one)}, {options_text(one.subject.options)}"
+        proved = one.privacy.epsilon_proved
+        found.append(Attacked(subject.mechanism, subject.task, subject.epsilon, one, proved, on, known.get(one.id)))
+    return found
 
 
 def _summary(attacks: Sequence[AttackResult]) -> Table:
@@ -232,7 +205,7 @@ def _summary(attacks: Sequence[AttackResult]) -> Table:
         ),
         Column("audited", "largest audited ε", lambda i: i[3] and i[3].bound.epsilon, bound_text, "a lower bound"),
         Column("proved", "proved ε of that run", lambda i: i[3] and i[3].privacy.epsilon_proved, epsilon_text),
-        Column("share", "share", lambda i: i[3] and _share(i[3]), help="the first over the second"),
+        Column("share", "share", lambda item: share_text(item[3]), help="the first over the second"),
         Column("by", "by", lambda i: i[3] and f"{attack_name(i[3])} on {i[3].subject.task}", wide=True),
     )
     return make_table(

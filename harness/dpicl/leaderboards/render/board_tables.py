@@ -13,7 +13,6 @@ from dpicl.core.printable import visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
-from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
@@ -21,6 +20,7 @@ from dpicl.leaderboards.model.text import (
     bound_text,
     counted,
     epsilon_text,
+    named,
     names_text,
     recovery_text,
     score_text,
@@ -355,6 +355,10 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         row = best(claim)
         return None if row is None else f"{row.audit.best_name} on {row.task}"
 
+    def share(claim: Claim) -> str | None:
+        row = best(claim)
+        return None if row is None else share_text(row.audit.best)
+
     def refuted(claim: Claim) -> int:
         return sum(bool(row.audit.flag) for row in claim[2])
 
@@ -365,7 +369,7 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
                epsilon_text, CLAIMED.help),
         Column("proved", "proved ε", lambda c: max(r.proved for r in c[2]), epsilon_text, PROVED.help),
         Column("audited", "audited ε", lambda c: (row := best(c)) and row.audit.epsilon, bound_text, AUDITED.help),
-        Column("share", "share", lambda c: share_text(best(c)), help="audited ε over the ε proved for that run"),
+        Column("share", "share", share, help="audited ε over the ε proved for that run"),
         Column("attack", "by", attack, wide=True),
         Column("refuted", "refuted", lambda c: refuted(c) or None, "{} rows".format,
                "rows whose audited ε exceeds their proved ε", optional=True),

@@ -49,7 +49,6 @@ COSTS: Mapping[str, Callable[[Row], Number]] = {
 RANKS: Mapping[str, Callable[[Row], Number]] = {
     "rank": lambda row: None if row.rank is None else row.rank.low,
     "rank_high": lambda row: None if row.rank is None else row.rank.high,
-    "recovery_over_public": attrgetter("over_public"),
 }
 _NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **RANKS, **SCORES, **COSTS}
 
@@ -195,15 +194,6 @@ ROWS = (
         attrgetter("recovery_interval"),
         interval_text,
         "of the recovery, over seeds and test records that the row and the reference baselines share",
-        optional=True,
-        page=True,
-    ),
-    Column(
-        "recovery_over_public",
-        "over public",
-        attrgetter("over_public"),
-        recovery_text,
-        "(score − public_demonstrations) / (real demonstrations − public_demonstrations)",
         optional=True,
         page=True,
     ),

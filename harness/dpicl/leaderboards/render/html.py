@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
@@ -236,6 +236,14 @@ def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
     first, board = next(iter(boards.items()))
     if board.sections:
         blocks += _answer(board, Addresses(board, f"./{first}/"))
+    blocks.append(suites_table(suites_json(boards), lambda one: {0: f"./{one['suite']}/index.html"}))
+    return page.render("Private in-context learning", blocks, here="index.html", nav=links)
+
+
+def suites_table(
+    lines: Sequence[Mapping[str, Any]], links: Callable[[Any], Mapping[int, str]] = lambda one: {}
+) -> Table:
+    """The lines of `suites_json`."""
     columns = (
         Column("suite", "suite", itemgetter("suite")),
         Column("version", "version", itemgetter("version")),
@@ -245,12 +253,7 @@ def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
         Column("rows", "rows", itemgetter("rows")),
         Column("best", "best", lambda one: one["answers"][0]["text"] if one["answers"] else None, wide=True),
     )
-
-    def address(one: Mapping[str, Any]) -> dict[int, str]:
-        return {0: f"./{one['suite']}/index.html"}
-
-    blocks.append(make_table("All suites", columns, suites_json(boards), links=address, heading=True))
-    return page.render("Private in-context learning", blocks, here="index.html", nav=links)
+    return make_table("All suites", columns, lines, links=links, heading=True)
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def mechanism_blocks(board: Board, label: str, places: Addresses, mechanisms: Ma
                 f"In doubt on {row.task} at ε = {epsilon_text(row.epsilon)}: {d}." for d in row.audit.doubts
             )
         if attacked := on_rows(rows):
-            blocks.append(attacks_table(f"Attacks on {label}", attacked, several_tasks=True))
+            blocks.append(attacks_table(f"Attacks on {label}", attacked))
     return blocks
 
 

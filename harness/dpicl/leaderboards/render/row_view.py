@@ -44,9 +44,8 @@ from dpicl.tables.document import (
     words,
 )
 
-#: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others. Fewer
-#: where the table of its task is so long that these tables would be most of the site.
-MOST_RIVALS, FEW_RIVALS, LONG_TABLE = 40, 10, 200
+#: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others.
+MOST_RIVALS = 20
 #: Test records whose released answers the page shows of a row; result files hold them all.
 MOST_ANSWERS = 30
 #: The packages whose versions the page shows; result files hold them all.
@@ -116,8 +115,7 @@ def _remarks(row: Row) -> Iterator[str]:
 
 def _beside(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Block]:
     """The rows of its task that a row stands beside, best first."""
-    most = FEW_RIVALS if len(pairs.table.in_order) > LONG_TABLE else MOST_RIVALS
-    nearest = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:most]
+    nearest = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:MOST_RIVALS]
     nearest.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
     if not nearest:
         return []
