@@ -4,10 +4,10 @@
 
 A plug-in sleeps for a second in each release, so a cell is a second of work and hardly any computing. Every engine runs
 `CELLS` of them with one worker on this machine (Ray: a local cluster of one core).
-`shares`: what it takes longer than the cells say that they took, from the begin of the first cell to the last result on
+`share`: what it takes longer than the cells say that they took, from the begin of the first cell to the last result on
 disk; starting processes comes before and is given as `start_seconds`. Promised: at most 0.05.
 `parent_cpu_seconds`: of computing in the process that hands out the cells, a cell (inline: all that is computed).
-`reference_seconds` is the work, `ours_seconds` the slowest engine; they agree when every engine did every cell once.
+`agreement`: whether every engine did every cell once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks._report import main, report
+from benchmarks._report import main, table
 from dpicl.engines.local import make_engine
 from dpicl.engines.worker import Job
 from dpicl.plan.selection import select
@@ -71,10 +71,7 @@ ENGINES: dict[str, dict[str, Any]] = {"inline": {}, "local": {}, "ray": {"addres
 
 def run() -> dict[str, Any]:
     """All engines, one after the other."""
-    shares: dict[str, float] = {}
-    starts: dict[str, float] = {}
-    parents: dict[str, float] = {}
-    done: dict[str, int] = {}
+    rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["DPICL_CACHE"] = str(folder / "cache")
@@ -82,15 +79,20 @@ def run() -> dict[str, Any]:
         (folder / "suite.yaml").write_text(SUITE)
         for engine, settings in ENGINES.items():
             before = time.process_time()
-            work, whole, starts[engine], done[engine] = _run(folder, engine, settings)
-            parents[engine] = round((time.process_time() - before) / CELLS, 4)
-            shares[engine] = round(whole / work - 1, 4)
-    slowest = max(shares.values())
-    agreement = all(number == CELLS for number in done.values())
-    return report(
-        "scheduling", CELLS * (1 + slowest), float(CELLS), agreement, shares=shares, start_seconds=starts, done=done,
-        parent_cpu_seconds=parents, promised_share=PROMISED_SHARE, cells=CELLS,
-    )  # fmt: skip
+            work, whole, start, done = _run(folder, engine, settings)
+            parent = round((time.process_time() - before) / CELLS, 4)
+            share = round(whole / work - 1, 4)
+            rows.append(
+                {"engine": engine, "share": share, "start_seconds": start, "parent_cpu_seconds": parent, "done": done}
+            )
+    agreement = all(row["done"] == CELLS for row in rows)
+    return {
+        "name": "scheduling",
+        "cells": CELLS,
+        "promised_share": PROMISED_SHARE,
+        "agreement": agreement,
+        "rows": rows,
+    }
 
 
 def _run(folder: Path, name: str, settings: dict[str, Any]) -> tuple[float, float, float, int]:
@@ -111,4 +113,4 @@ def _run(folder: Path, name: str, settings: dict[str, Any]) -> tuple[float, floa
 
 
 if __name__ == "__main__":
-    sys.exit(main(run, __doc__))
+    sys.exit(main(run, __doc__, lambda result: table(result["rows"])))

@@ -9,9 +9,8 @@ epsilon, so that all pairs of them are compared. The two reference baselines com
 mechanism is run; every other result is a copy of it under another cell (whose id the project's own code computes), with
 outcomes of its own. So the files are as large as real ones, and `plan` and `run` find them.
 
-Every command runs in a process of its own, twice where its second run may use what the first one kept. CPU seconds are
-of user and system mode, which other work on the machine changes little; wall clock stands beside them. "linear": CPU
-seconds a cell of the largest sweep over those of the one before it.
+Every command runs in a process of its own. CPU seconds are of user and system mode, which other work on the machine
+changes little; wall clock stands beside them.
 """
 
 from __future__ import annotations
@@ -118,12 +117,9 @@ def measured(folder: Path, selection: Selection) -> Iterator[tuple[str, dict[str
     of = [str(folder / "sweep.yaml"), "--results", str(folder / "results")]
     commands = {
         "plan": ["plan", *of],
-        "plan again": ["plan", *of],
         "resume": ["run", *of],
         "board": ["board", *of, "--no-submissions"],
-        "board again": ["board", *of, "--no-submissions"],
         "html": ["board", *of, "--no-submissions", "--html", str(folder / "site")],
-        "html again": ["board", *of, "--no-submissions", "--html", str(folder / "site")],
     }
     for name, command in commands.items():
         yield name, _dpicl(command, folder)
@@ -162,22 +158,7 @@ def run(shapes: Sequence[str], cells: Sequence[int], keep: Path | None) -> dict[
                 rows = len({(cell.task, cell.label, cell.epsilon) for cell in selection.cells})
                 about = {"shape": shape, "cells": len(selection.cells), "rows": rows}
                 sweeps.append({**about, **dict(measured(folder, selection))})
-    return {"name": "sweep", "linear": growth(sweeps), "sweeps": sweeps}
-
-
-def growth(sweeps: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Shape -> command -> CPU seconds a cell of its largest sweep over those of the one before."""
-    found: dict[str, dict[str, float]] = {}
-    for shape in dict.fromkeys(sweep["shape"] for sweep in sweeps):
-        *_, before, largest = [{"cells": 0}, *(sweep for sweep in sweeps if sweep["shape"] == shape)]
-        names = [name for name in before if isinstance(before[name], dict) and "cpu_seconds" in before[name]]
-        found[shape] = {
-            name: round(
-                largest[name]["cpu_seconds"] / largest["cells"] / (before[name]["cpu_seconds"] / before["cells"]), 2
-            )
-            for name in names
-        }
-    return found
+    return {"name": "sweep", "sweeps": sweeps}
 
 
 def describe(result: dict[str, Any]) -> str:

@@ -7,8 +7,7 @@ of 16 prompts), voting with a fresh sample for every query, and an evaluation af
 
 utilisation: tokens read in a second x 2 x the parameters without embeddings, over the best rate of a product of
 matrices of the same dtype, measured in the same run. A token that is read once and used again counts once.
-shares: of those seconds, by kind of operator, from a second run that clocks each; "other" is what is not in a pass:
-Python, lm-eval, encoding, embeddings. plain: a forward pass of transformers itself over PLAIN prompts, with the same
+plain: a forward pass of transformers itself over PLAIN prompts, with the same
 model, dtype and threads in the same run, in tokens a second; of_plain: the cell's rate over it.
 Seconds are those of the release and the evaluation, without loading and calibration.
 """
@@ -89,14 +88,12 @@ def run(rounds: int) -> dict[str, Any]:
     assert isinstance(model, TransformersLM)
     parameters = model.identity.parameters - model.vocab_size * int(model.model.config.hidden_size)
     rates, plain = [matrix_rate(model.model.dtype)], [plain_rate(model)]
-    found, shares = dict[str, list[dict[str, Any]]](), dict[str, dict[str, float]]()
+    found = dict[str, list[dict[str, Any]]]()
     for _ in range(rounds):
         for name in CELLS:
             found.setdefault(name, []).append(_cell(name))
         rates.append(matrix_rate(model.model.dtype))
         plain.append(plain_rate(model))
-    for name, turns in found.items():
-        shares[name] = _shares(_cell(name, clocked=True)["kinds"], turns[-1]["seconds"])
     rate = max(rates)
     cells = {}
     for name, turns in found.items():
@@ -106,7 +103,6 @@ def run(rounds: int) -> dict[str, Any]:
             "utilisation": round(speed * 2 * parameters / rate, 3),
             "of_plain": round(speed / max(plain), 2),
             "seconds": [round(turn["seconds"], 2) for turn in turns],
-            "shares": shares[name],
         }
     return {
         "name": "utilisation",
@@ -118,35 +114,22 @@ def run(rounds: int) -> dict[str, Any]:
     }
 
 
-def _shares(kinds: dict[str, float], seconds: float) -> dict[str, float]:
-    """What part of the seconds of a cell each kind of operator takes."""
-    shares = {kind: round(taken / seconds, 3) for kind, taken in sorted(kinds.items(), key=lambda each: -each[1])}
-    return {**shares, "other": round(1 - sum(shares.values()), 3)}
-
-
-def _cell(name: str, clocked: bool = False) -> dict[str, Any]:
-    """Runs one cell. Returns its tokens, and the seconds of its release and evaluation.
-
-    clocked: also the seconds by kind of operator, which takes longer.
-    """
+def _cell(name: str) -> dict[str, Any]:
+    """Runs one cell. Returns its tokens, and the seconds of its release and evaluation."""
     mechanism, options, documents = CELLS[name]
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder) / "utilisation.yaml"
         suite.write_text(SUITE.format(mechanism=mechanism, options=json.dumps(options), documents=documents))
         arguments = ["run", str(suite), "--results", f"{folder}/results", "--engine", "inline"]
-        paths = f"{ROOT}/harness{os.pathsep}{ROOT}"
-        environment = {**os.environ, "PYTHONPATH": paths, "DPICL_CACHE": f"{folder}/cache"}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}/harness", "DPICL_CACHE": f"{folder}/cache"}
         _link_models(Path(folder) / "cache")
-        noted = f"from benchmarks._kinds import noted; sys.exit(noted(main, '{folder}/kinds.json'))"
-        script = f"import sys; from dpicl.program import main; {noted if clocked else 'sys.exit(main())'}"
         subprocess.run(
-            [sys.executable, "-c", script, *arguments], cwd=ROOT, env=environment, check=True, capture_output=True
+            [sys.executable, "-m", "dpicl", *arguments], cwd=ROOT, env=environment, check=True, capture_output=True
         )
         (path,) = (each for each in Path(folder, "results").rglob("*.json") if mechanism in each.parts)
         cost = json.loads(path.read_text())["cost"]
-        kinds = json.loads(Path(folder, "kinds.json").read_text()) if clocked else {}
     seconds = cost["seconds"]["release"] + cost["seconds"]["evaluate"]
-    return {"tokens": cost["tokens_read"], "seconds": seconds, "kinds": kinds}
+    return {"tokens": cost["tokens_read"], "seconds": seconds}
 
 
 def _link_models(cache: Path) -> None:
@@ -158,13 +141,12 @@ def _link_models(cache: Path) -> None:
 
 
 def describe(result: dict[str, Any]) -> str:
-    """Two lines for each cell."""
-    lines = []
-    for name, cell in result["cells"].items():
-        speed = f"{cell['tokens_per_second']} tokens a second ({cell['of_plain']} of a plain pass)"
-        lines.append(f"{name}: {speed}, utilisation {cell['utilisation']}")
-        lines.append("  " + ", ".join(f"{kind} {share:.1%}" for kind, share in cell["shares"].items()))
-    return "\n".join(lines)
+    """A line for each cell."""
+    return "\n".join(
+        f"{name}: {cell['tokens_per_second']} tokens a second ({cell['of_plain']} of a plain pass),"
+        f" utilisation {cell['utilisation']}"
+        for name, cell in result["cells"].items()
+    )
 
 
 if __name__ == "__main__":

@@ -5,15 +5,9 @@ import math
 import pytest
 
 from dpicl.attacks.results import Estimate
+from dpicl.attacks.table import estimate_text, measure_name, options_text, trials_text
 from dpicl.core.printable import visible
-from dpicl.leaderboards.model.attacks import (
-    against_row,
-    differing_options,
-    estimate_text,
-    measure_name,
-    options_text,
-    trials_text,
-)
+from dpicl.leaderboards.model.attacks import against_row, differing_options
 from dpicl.leaderboards.model.metrics import metric_name, task_kind
 from dpicl.leaderboards.model.text import (
     bound_text,

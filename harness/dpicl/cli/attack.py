@@ -13,7 +13,7 @@ from dpicl.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSettings, 
 from dpicl.attacks.power import CONTROLS, powers
 from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import AttackResult
-from dpicl.cli.attack_table import headline, shown_results
+from dpicl.attacks.table import attacks_table, estimate_text, measure_name, of_results
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count, duration, message
@@ -25,6 +25,7 @@ from dpicl.mechanism.options import option_types, shared_out
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.plan.suite import OptionChange
 from dpicl.run.workbench import Workbench
+from dpicl.tables.document import Block, notes
 
 Skipped = dict[str, str]
 
@@ -33,8 +34,8 @@ Skipped = dict[str, str]
 def attack(
     name: Annotated[str, p.Flag(metavar="NAME")],
     *,
-    task: p.Task | None = None,
-    mechanism: p.Rows = (),
+    task: p.Task,
+    mechanism: p.Rows,
     epsilon: p.SomeEpsilons = (),
     model: p.Model = "embedded",
     source: p.SourceName = "auto",
@@ -48,7 +49,6 @@ def attack(
     shots: p.Shots | None = None,
     settings: Annotated[p.Options | None, p.Flag(name="--set")] = None,
     no_ends: bool = False,
-    show: bool = False,
 ) -> Answer:
     """Runs an attack on mechanisms and on controls that show its power; results that exist stay.
 
@@ -61,7 +61,6 @@ def attack(
     shots: released demonstrations (default: the attack's own number).
     settings: option of the attack (see `dpicl list attacks`); may be repeated.
     no_ends: leave out zero-shot and the controls that show its power.
-    show: only show the results that are there.
     """
     plugins, folder = p.as_list(plugins), Path(results)
     names, epsilons = list(dict.fromkeys(p.as_list(mechanism))), p.as_list(epsilon)
@@ -72,10 +71,6 @@ def attack(
     if strange := [key for key in own if "." in key]:
         raise UsageError(f"--set {strange[0]} names another attack; write --set {strange[0].rpartition('.')[2]}=VALUE.")
     made_of = attack_of(registered.cls, own)
-    if show:
-        return _answer(name, folder, _stored(folder, name, task, names, epsilons), {}, 0)
-    if not names or task is None:
-        raise UsageError("Name a task and a mechanism, for example --task dbpedia --mechanism tang --epsilon 1.")
     if others is not None and not made_of.membership:
         raise UsageError(f"The attack {name} compares no members with others; leave --others out.")
     known = load_mechanisms(plugins) | broken_mechanisms()
@@ -160,28 +155,9 @@ def _made(
         results.append(result)
         made += 1
         seconds = duration(sum(result.cost.seconds.values()))
-        message(f"[{number}/{len(jobs)}] {job}: {headline(result)} in {seconds}")
+        measure, estimate = next(iter(result.measures.items()))
+        message(f"[{number}/{len(jobs)}] {job}: {measure_name(measure)} {estimate_text(estimate)} in {seconds}")
     return results, made, failed
-
-
-def _stored(
-    folder: Path, name: str, task: str | None, mechanisms: Sequence[str], epsilons: Sequence[float]
-) -> list[AttackResult]:
-    """The results of this attack that fit the flags which were given."""
-    found, damaged = store.load_attacks(folder)
-    for each in damaged:
-        message(f"dpicl: {each.path} is ignored: {each.reason}.")
-    kept = [
-        result
-        for result in found
-        if result.attack == name
-        and task in (None, result.subject.task)
-        and (not mechanisms or result.subject.mechanism in mechanisms)
-        and (not epsilons or result.subject.epsilon in epsilons)
-    ]
-    if not kept:
-        raise UsageError(f"There is no such result of {name} under {folder}; run it first.")
-    return sorted(kept, key=lambda r: (r.subject.model, r.subject.task, r.subject.epsilon, r.subject.mechanism))
 
 
 def _answer(
@@ -196,5 +172,11 @@ def _answer(
         }
         for each in results
     ]
-    shown = [*shown_results(results, known), f"{count(len(results), 'result')} in {folder / store.ATTACKS}"]
+    refuted = [
+        f"{result.subject.mechanism}: the proved epsilon is refuted; look at it with `dpicl check`."
+        for result in results
+        if result.bound and result.bound.epsilon > result.privacy.epsilon_proved
+    ]
+    where = f"{count(len(results), 'result')} in {folder / store.ATTACKS}"
+    shown: list[Block | str] = [attacks_table(name, of_results(results, known)), *notes(refuted, "flag"), where]
     return Answer({"attack": name, "made": made, "skipped": skipped, "results": rows}, shown, code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +18,16 @@ from dpicl.attacks.audit import check as check_audit
 from dpicl.attacks.audit_runs import AuditSettings, Question
 from dpicl.attacks.exact_audit import exact_audit, reason_against
 from dpicl.attacks.exact_runs import Asked, Deal, ExactJob
-from dpicl.attacks.results import ATTAINED, AttackResult, Attempt
+from dpicl.attacks.results import AttackResult, Attempt
+from dpicl.attacks.table import attacks_table, of_results
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
-from dpicl.core.messages import count, message, rounded_down, rounded_up
+from dpicl.core.messages import message
 from dpicl.core.paths import DEFAULT_RESULTS
-from dpicl.core.vocabulary import Report, model_name, silent
+from dpicl.core.vocabulary import Report, silent
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
@@ -36,38 +36,25 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.selection import Selection, select, selection_of
 from dpicl.plan.suite import Changes, make_suite
 from dpicl.run.workbench import Workbench
-from dpicl.tables.document import Block, notes, text_table
+from dpicl.tables.document import notes
 
 #: The suite of cells that one mechanism makes up.
 _SUITE = "python"
 #: Test records that an exact audit asks as queries, unless it is told otherwise.
 _ASKED_RECORDS = 100
-_EXACT_COLUMNS = (
-    "mechanism",
-    "task",
-    "target ε",
-    "Q",
-    "proved",
-    "audited",
-    "share",
-    "of the bound",
-    "label only",
-    "copies",
-)
 
 
 def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
     """A row an audit, what the columns mean, and which proved epsilon is refuted."""
     documents = [result.model_dump(mode="json") for result in found]
-    blocks = _exact_blocks(found) if given.get("exact") else _sampled_blocks(found)
-    said = dict.fromkeys([*(note for result in found for note in result.notes), *found.notes])
     refuted = [
         f"FAILED: {own.mechanism} on {own.task} at epsilon = {own.epsilon:g}: {reason}; the mechanism does not do what"
         f" its events say. `dpicl check {own.mechanism}` looks for the reason."
         for own, reason in ((result.subject, failure(result)) for result in found)
         if reason
     ]
-    return Answer(documents, [*blocks, *notes(said), *notes(refuted, "flag")], found.code)
+    table = attacks_table("exact audit" if given.get("exact") else "sampled audit", of_results(found.items, {}))
+    return Answer(documents, [table, *notes(found.notes), *notes(refuted, "flag")], found.code)
 
 
 @p.verb("dpicl audit voting --task agnews --epsilon 1 --question lookup", answer=_answer)
@@ -242,61 +229,3 @@ def _rows(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Ce
         if key not in first or cell.seed < first[key].seed:
             first[key] = cell
     return list(first.values()), skipped
-
-
-def _exact_blocks(found: Audits) -> list[Block]:
-    meaning = (
-        f"audited: {ATTAINED}, without sampling error (of several copies: beside what group privacy proves); share: of"
-        " what is proved; of the bound: root mean square over releases of how far the canary moves one, as a share of"
-        " the move (sum) or range (choice) that is paid for; label only: the same where only the winner of every vote"
-        " is seen."
-    )
-    return [text_table(_EXACT_COLUMNS, map(_exact_row, found), keep=3), *notes([meaning])]
-
-
-def _exact_row(result: AttackResult) -> list[str]:
-    own, bound, proved = result.subject, result.bound, result.privacy.epsilon_proved
-    if bound is None:
-        ends = (result.measures.get(name) for name in ("group_epsilon", "group_bound"))
-        audited, proved = (math.inf if end is None else end.value for end in ends)
-    else:
-        audited = bound.epsilon
-    share, winner = result.details.get("share_of_bound"), result.details.get("label_only")
-    mean = share.get("root_mean_square") if isinstance(share, dict) else None
-    return [
-        own.mechanism,
-        own.task,
-        f"{own.epsilon:g}",
-        "any" if result.privacy.queries is None else str(result.privacy.queries),
-        rounded_up(proved),
-        rounded_down(audited),
-        f"{audited / proved:.3f}" if proved else "-",
-        f"{mean:.3f}" if isinstance(mean, float) else "-",
-        rounded_down(winner) if isinstance(winner, float) else "-",
-        str(result.settings.get("copies", 1)),
-    ]
-
-
-def _sampled_blocks(found: Audits) -> list[Block]:
-    columns = ("target ε", "claimed", "proved", "audited", "TPR", "FPR")
-    first = found[0]
-    assert first.bound is not None and first.bound.decision is not None
-    own, options = first.subject, " ".join(f"{name}={value}" for name, value in first.subject.options.items())
-    title = (
-        f"{own.mechanism} on {own.task} ({own.source}), {first.access}, {model_name(own.model)},"
-        f" {count(own.members, 'record')}, δ = {own.delta:g}; {options}"
-    )
-    meaning = (
-        f"audited: a lower bound at {first.bound.confidence:.0%} confidence over samples and noise; of"
-        f" {count(first.settings['runs'], 'run')} on each side {first.bound.decision.trials_in} judged, and the others"
-        " chose the rule."
-    )
-    return [text_table(columns, map(_sampled_row, found), title), *notes([meaning])]
-
-
-def _sampled_row(result: AttackResult) -> list[str]:
-    bound, privacy = result.bound, result.privacy
-    assert bound is not None and bound.decision is not None
-    claimed = "-" if privacy.epsilon_claimed is None else rounded_up(privacy.epsilon_claimed)
-    numbers = rounded_up(privacy.epsilon_proved), rounded_down(bound.epsilon)
-    return [f"{result.subject.epsilon:g}", claimed, *numbers, f"{bound.decision.tpr:.3f}", f"{bound.decision.fpr:.3f}"]

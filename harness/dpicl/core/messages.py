@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from dpicl.core.printable import printable, shortened
+
+#: Above it the third decimal of an epsilon is not shown.
+_LARGE = 1e9
 
 
 def message(text: str) -> None:
@@ -49,3 +53,33 @@ def _rounded(bound: float, digits: int, way: str) -> str:
 def count(number: int, noun: str) -> str:
     """'1 cell', '3 cells'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def epsilon_text(epsilon: float | None) -> str:
+    """'0', '1', '0.998', '∞', or '–' when nothing was stated. Rounded up at the third decimal, as a bound must be."""
+    return _third_decimal(epsilon, lambda value: math.ceil(value - 1e-9))
+
+
+def bound_text(epsilon: float | None) -> str:
+    """A lower bound: as `epsilon_text`, but rounded down at the third decimal."""
+    return _third_decimal(epsilon, lambda value: math.floor(value + 1e-9))
+
+
+def _third_decimal(epsilon: float | None, rounded: Callable[[float], int]) -> str:
+    if epsilon is None:
+        return "–"
+    if math.isinf(epsilon):
+        return "∞"
+    return f"{rounded(epsilon * 1000) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
+
+
+def queries_words(queries: int | None) -> str:
+    """'any number of queries', '1 query', '30 queries'."""
+    return "any number of queries" if queries is None else f"{queries:,} " + ("query" if queries == 1 else "queries")
+
+
+def confidence_text(confidence: float) -> str:
+    """'95%', '97.5%', '98.3%'. Rounded down, as a promise must be; at 1 nothing was sampled."""
+    if confidence == 1:
+        return "no sampling error"
+    return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"

@@ -12,7 +12,7 @@ largest |t| of all pairs (Tukey 1953; with unequal variances Hayter 1984), at 1 
 tables. *better*: the interval excludes 0; *equivalent*: it lies inside the margin (two one-sided tests, Schuirmann
 1987); *inconclusive* else, with the largest difference that is not excluded. There is no step-down: where "better" was
 found of a pair, "equivalent" may still be wrong of it, so no pair leaves the family. Cells of two releases
-(`paired_tests`): Holm's step-down. benchmarks/rank_coverage.py and regression_power.py measure the errors.
+(`paired_tests`): Holm's step-down. benchmarks/rank_coverage.py measures the errors.
 Effects of seeds are taken to be about normal: a failure at rare seeds, of which none was run, is seen by nobody.
 """
 

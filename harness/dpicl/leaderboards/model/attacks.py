@@ -1,68 +1,23 @@
 """Attacks: the board of every attack result and external evaluation under a results folder, whether a suite has a row
-for it or not, and their numbers in words."""
+for it or not."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dpicl.attacks.power import NO_POWER, Power, powers
-from dpicl.attacks.results import AttackResult, Estimate, External
+from dpicl.attacks.power import Power, powers
+from dpicl.attacks.results import AttackResult, External
+from dpicl.attacks.table import sizes_text
 from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
-from dpicl.leaderboards.model.text import counted, queries_words
+from dpicl.leaderboards.model.text import counted
 
 Options = Mapping[str, Any]
 
 #: Stands for the default of an option where the mechanism is not known here.
 _DEFAULT = "its default"
-_CAPITALS = {"auc": "AUC", "rouge": "ROUGE", "tpr": "TPR", "fpr": "FPR", "pii": "PII"}
-_RATE = re.compile(r"tpr_at_fpr_(0\.\d+)")
-
-
-def measure_name(name: str) -> str:
-    """'auc' is 'AUC', 'tpr_at_fpr_0.001' is 'TPR at 0.1% FPR', and underscores are spaces."""
-    if match := _RATE.fullmatch(name):
-        return f"TPR at {100 * float(match[1]):g}% FPR"
-    return " ".join(_CAPITALS.get(word, word) for word in name.split("_"))
-
-
-def estimate_text(estimate: Estimate | None) -> str:
-    """'0.61 [0.48, 0.73]', '0.61' without an interval, '–' for nothing."""
-    if estimate is None:
-        return "–"
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:z.2f}"
-    return f"{estimate.value:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"
-
-
-def measured_text(result: AttackResult, name: str, power: Power | None) -> str:
-    """As `estimate_text`; 'no power here' where neither the attack nor its control is told from guessing."""
-    if power is not None and name in result.measures and power.hides(result):
-        return NO_POWER if name == power.measure else "–"
-    return estimate_text(result.measures.get(name))
-
-
-def trials_text(result: AttackResult) -> str:
-    """'50 + 50': runs with and without the record behind the bound; '64 canaries': those of an audit in one run."""
-    if result.bound is None:
-        return "–"
-    if decision := result.bound.decision:
-        return f"{decision.trials_in:,} + {decision.trials_out:,}"
-    candidates = result.details.get("candidates")
-    return f"{candidates:,} canaries" if isinstance(candidates, int) else "–"
-
-
-def sizes_text(result: AttackResult) -> str:
-    """'16 records, 1 query': what was attacked."""
-    return f"{counted(result.subject.members, 'record')}, {queries_words(result.privacy.queries)}"
-
-
-def options_text(options: Options, none: str = "defaults") -> str:
-    """'slots = 4, tokens = 8'. none: stands where there is no option."""
-    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or none
 
 
 def differing_options(attacked: Options, own: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:

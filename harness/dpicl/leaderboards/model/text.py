@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+
+from dpicl.core.messages import bound_text as bound_text
+from dpicl.core.messages import confidence_text as confidence_text
+from dpicl.core.messages import epsilon_text as epsilon_text
+from dpicl.core.messages import queries_words as queries_words
 
 #: Things that a note names; of more it gives the number.
 MOST_NAMED = 6
-#: Above it the third decimal of an epsilon is not shown.
-_LARGE = 1e9
-
-
-def epsilon_text(epsilon: float | None) -> str:
-    """'0', '1', '0.998', '∞', or '–' when nothing was stated. Rounded up at the third decimal, as a bound must be."""
-    return _third_decimal(epsilon, lambda value: math.ceil(value - 1e-9))
-
-
-def bound_text(epsilon: float | None) -> str:
-    """A lower bound: as `epsilon_text`, but rounded down at the third decimal."""
-    return _third_decimal(epsilon, lambda value: math.floor(value + 1e-9))
-
-
-def _third_decimal(epsilon: float | None, rounded: Callable[[float], int]) -> str:
-    if epsilon is None:
-        return "–"
-    if math.isinf(epsilon):
-        return "∞"
-    return f"{rounded(epsilon * 1000) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
 
 
 def score_text(score: float) -> str:
@@ -71,11 +55,6 @@ def seeds_text(seeds: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
 
 
-def queries_words(queries: int | None) -> str:
-    """'any number of queries', '1 query', '30 queries'."""
-    return "any number of queries" if queries is None else f"{queries:,} " + ("query" if queries == 1 else "queries")
-
-
 def names_text(names: Iterable[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     listed = list(names)
@@ -85,13 +64,6 @@ def names_text(names: Iterable[str]) -> str:
 def counted(number: int, noun: str = "result") -> str:
     """'1 result', '2 results'."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def confidence_text(confidence: float) -> str:
-    """'95%', '97.5%', '98.3%'. Rounded down, as a promise must be; at 1 nothing was sampled."""
-    if confidence == 1:
-        return "no sampling error"
-    return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"
 
 
 def gathered(notes: Iterable[tuple[str, str]]) -> tuple[str, ...]:

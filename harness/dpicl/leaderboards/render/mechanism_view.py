@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from dpicl.attacks.table import attacks_table
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board
@@ -14,7 +15,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import epsilon_text, names_text
 from dpicl.leaderboards.render.addresses import Addresses
-from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
+from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_columns, row_kind
 from dpicl.tables.document import (

@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from dpicl.attacks.table import attacks_table, options_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.rows import difference_columns
-from dpicl.leaderboards.model.attacks import options_text
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.metrics import metric_name
@@ -26,7 +26,7 @@ from dpicl.leaderboards.model.text import (
     score_text,
 )
 from dpicl.leaderboards.render.addresses import Addresses
-from dpicl.leaderboards.render.attacks_view import attacks_table, on_rows
+from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.columns import row_facts
 from dpicl.leaderboards.render.mechanism_view import submission_blocks
 from dpicl.results.schema import LedgerRow, Result

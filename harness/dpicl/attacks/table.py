@@ -1,0 +1,191 @@
+"""The table of attacks and audits that `dpicl attack`, `dpicl audit` and the boards show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from dpicl.attacks.power import CONTROLS, NO_POWER, Power
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate, External
+from dpicl.core.messages import bound_text, confidence_text, count, epsilon_text, queries_words
+from dpicl.core.vocabulary import model_name
+from dpicl.tables.document import Column, Table, make_table
+
+#: Between these is what an attack can find.
+ENDS = ("zero_shot", *CONTROLS)
+_OF_THE_BOUND = "how far the canary moves releases, as a share of what is paid for"
+_LABEL_ONLY = "audited ε where only the winner of every vote is seen"
+_EXACT = f"exact: {ATTAINED}; of the bound: {_OF_THE_BOUND}; label only: {_LABEL_ONLY}"
+_CAPITALS = {"auc": "AUC", "rouge": "ROUGE", "tpr": "TPR", "fpr": "FPR", "pii": "PII"}
+_RATE = re.compile(r"tpr_at_fpr_(0\.\d+)")
+
+
+def measure_name(name: str) -> str:
+    """'auc' is 'AUC', 'tpr_at_fpr_0.001' is 'TPR at 0.1% FPR', and underscores are spaces."""
+    if match := _RATE.fullmatch(name):
+        return f"TPR at {100 * float(match[1]):g}% FPR"
+    return " ".join(_CAPITALS.get(word, word) for word in name.split("_"))
+
+
+def estimate_text(estimate: Estimate | None) -> str:
+    """'0.61 [0.48, 0.73]', '0.61' without an interval, '–' for nothing."""
+    if estimate is None:
+        return "–"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:z.2f}"
+    return f"{estimate.value:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"
+
+
+def measured_text(result: AttackResult, name: str, power: Power | None) -> str:
+    """As `estimate_text`; 'no power here' where neither the attack nor its control is told from guessing."""
+    if power is not None and name in result.measures and power.hides(result):
+        return NO_POWER if name == power.measure else "–"
+    return estimate_text(result.measures.get(name))
+
+
+def trials_text(result: AttackResult) -> str:
+    """'50 + 50': runs with and without the record behind the bound; '64 canaries': those of an audit in one run."""
+    if result.bound is None:
+        return "–"
+    if decision := result.bound.decision:
+        return f"{decision.trials_in:,} + {decision.trials_out:,}"
+    candidates = result.details.get("candidates")
+    return f"{candidates:,} canaries" if isinstance(candidates, int) else "–"
+
+
+def sizes_text(result: AttackResult) -> str:
+    """'16 records, 1 query': what was attacked."""
+    return f"{count(result.subject.members, 'record')}, {queries_words(result.privacy.queries)}"
+
+
+def options_text(options: Mapping[str, Any], none: str = "defaults") -> str:
+    """'slots = 4, tokens = 8'. none: stands where there is no option."""
+    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or none
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """An attack of ours or of others on something. proved: the upper bound that it faces, None where nobody says it.
+    on: what it was made on."""
+
+    label: str
+    task: str
+    epsilon: float
+    attack: AttackResult | External
+    proved: float | None
+    on: str
+    power: Power | None = None
+
+    @property
+    def ours(self) -> AttackResult | None:
+        return self.attack if isinstance(self.attack, AttackResult) else None
+
+
+def _name(one: Attacked) -> str:
+    return one.attack.attack + ("" if one.ours else " (external)")
+
+
+def _audited(one: Attacked) -> float | None:
+    """The lower bound, where there is one."""
+    if isinstance(one.attack, External):
+        return one.attack.audited
+    return None if one.attack.bound is None else one.attack.bound.epsilon
+
+
+def _confidence(one: Attacked) -> str | None:
+    found = one.attack if isinstance(one.attack, External) else one.attack.bound
+    return None if found is None else confidence_text(found.confidence)
+
+
+def _trials(one: Attacked) -> str:
+    return f"{one.attack.trials:,}" if isinstance(one.attack, External) else trials_text(one.attack)
+
+
+def _measured(one: Attacked) -> str | None:
+    """Every measure that says something, then counts."""
+    if one.ours is None:
+        return None
+    shown = {name: measured_text(one.ours, name, one.power) for name in one.ours.measures}
+    parts = [f"{measure_name(name)} {text}" for name, text in shown.items() if text != "–"]
+    parts += [f"{name} {count:,}" for name, count in one.ours.counts.items()]
+    return "; ".join(parts) or None
+
+
+def _model(one: Attacked) -> str:
+    if isinstance(one.attack, External):
+        return f"{model_name(one.attack.model)}, {one.attack.suite}, version {one.attack.version}"
+    model = one.attack.manifest.model
+    weights = model.sha256 or model.revision or ""
+    return f"{model_name(model.name)} ({weights[:12] or 'no fingerprint'})"
+
+
+def _source(one: Attacked) -> str:
+    if isinstance(one.attack, AttackResult):
+        return one.attack.id
+    parts = [f"{one.attack.authors}, {one.attack.date}: {one.attack.reference}", one.attack.code, one.attack.note]
+    return "; ".join(part for part in parts if part)
+
+
+def _share_of_bound(one: Attacked) -> float | None:
+    """Root mean square over the releases of an exact audit."""
+    found = None if one.ours is None else one.ours.details.get("share_of_bound")
+    mean = found.get("root_mean_square") if isinstance(found, dict) else None
+    return mean if isinstance(mean, float) else None
+
+
+def _label_only(one: Attacked) -> float | None:
+    found = None if one.ours is None else one.ours.details.get("label_only")
+    return found if isinstance(found, float) else None
+
+
+_COLUMNS = (
+    Column("row", "mechanism", attrgetter("label")),
+    Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
+    Column("task", "task", attrgetter("task")),
+    Column("attack", "attack", _name, wide=True),
+    Column("access", "access", attrgetter("attack.access")),
+    Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "upper bound, from the ledger of that run"),
+    Column("audited", "audited ε", _audited, bound_text, "lower bound that the attack proves"),
+    Column("confidence", "confidence", _confidence, help="of the audited ε, by itself"),
+    Column("trials", "trials", _trials, wide=True),
+    Column("share_of_bound", "of the bound", _share_of_bound, "{:.3f}".format, _OF_THE_BOUND, optional=True),
+    Column("label_only", "label only", _label_only, bound_text, _LABEL_ONLY, optional=True),
+    Column("measured", "measured", _measured, wide=True, optional=True),
+    Column("on", "made on", lambda one: one.on or None, wide=True, optional=True),
+    Column("records", "records", lambda one: one.ours and one.ours.subject.source, optional=True, page=True),
+    Column("model", "model", _model, wide=True, page=True),
+    Column("source", "source", _source, wide=True),
+)
+
+
+def of_results(results: Sequence[AttackResult], known: Mapping[str, Power]) -> list[Attacked]:
+    """With what they were made on. known: id of a result -> the power of its attack."""
+    found = []
+    for one in results:
+        subject, on = one.subject, f"{sizes_text(one)}, {options_text(one.subject.options)}"
+        proved = one.privacy.epsilon_proved
+        found.append(Attacked(subject.mechanism, subject.task, subject.epsilon, one, proved, on, known.get(one.id)))
+    return found
+
+
+def attacks_table(title: str, attacked: Sequence[Attacked], heading: bool = True) -> Table:
+    """A line an attack, and what they and their controls say about their measures."""
+    said: dict[str, None] = {}
+    for one in (each for each in attacked if each.ours is not None):
+        assert one.ours is not None
+        exact = [_EXACT] if one.ours.attack in (EXACT, GROUP) else []
+        noted = (f"{measure_name(name)}: {found.note}" for name, found in one.ours.measures.items() if found.note)
+        power = [str(one.power)] if one.power is not None else []
+        said |= dict.fromkeys((*exact, *power, *one.ours.notes, *noted))
+    return make_table(
+        title,
+        _COLUMNS,
+        attacked,
+        kind=lambda one: "end" if one.label in ENDS else "",
+        keep=3,
+        heading=heading,
+        notes=tuple(said),
+    )
