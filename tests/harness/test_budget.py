@@ -374,14 +374,6 @@ def test_a_full_disk_is_one_sentence_and_charges_nothing(private, monkeypatch):
     assert spent("tickets") == 1
 
 
-def test_the_first_charge_is_there_after_a_power_cut(private, monkeypatch):
-    """Every folder that was made for it is synced in the one above it."""
-    synced = []
-    monkeypatch.setattr(files, "sync_folder", lambda folder: synced.append(folder))
-    budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
-    assert synced[:2] == [private.parent.parent, private.parent]
-
-
 def test_releases_at_the_same_time_are_all_on_the_ledger(private):
     threads = [
         threading.Thread(target=budget.charge, args=(records(0, 3), ONE, ChargeTo("tickets"))) for _ in range(12)

@@ -5,11 +5,12 @@ import errno
 import os
 import secrets
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from dpicl.core.errors import PluginError
-from dpicl.core.files import put_whole
+from dpicl.core.files import held, put_whole
 from dpicl.core.messages import rounded_down, rounded_up
 from dpicl.core.plugins import module_of
 from dpicl.leaderboards.render import page
@@ -66,3 +67,15 @@ def test_a_bound_holds_as_it_is_shown(bound):
     assert float(rounded_down(bound)) <= bound <= float(rounded_up(bound))
     assert float(rounded_up(bound)) - float(rounded_down(bound)) <= bound / 999
     assert (rounded_down(0.0), rounded_down(float("inf"))) == ("0", "infinity")
+
+
+def test_a_lock_is_one_process_s_and_free_when_its_file_was_removed(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    with held(path) as first:
+        with held(path) as same:
+            assert (first, same) == (True, False)
+        path.unlink()
+        with held(path) as second:  # another file of that name
+            assert second
+    with held(path) as again:
+        assert again

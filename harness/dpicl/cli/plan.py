@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Unpack
 
@@ -26,7 +27,7 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Changes
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.tables.document import Block, Column, Table, make_table, notes, text_table
+from dpicl.tables.document import Block, Table, notes, text_table
 
 
 @verb("dpicl plan quick --epsilon 1")
@@ -207,27 +208,19 @@ def _plan_table(cells: Sequence[Cell], status: Mapping[str, str], costs: Mapping
     groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
+    named = {"model": "model", "task": "task", "source": "source", "label": "mechanism"}
+    named = {name: head for name, head in named.items() if name in ("task", "label") or _differ(cells, name)}
+    counted = {"present": "done", "stale": "stale"} if "stale" in status.values() else {"present": "done"}
+    rows = []
+    for own in groups.values():
+        first, found = own[0], Counter(status.get(cell.id) for cell in own)
+        epsilon = "∞" if math.isinf(first.epsilon) else f"{first.epsilon:g}"
+        tokens = sum(costs[cell.id].tokens for cell in own)
+        numbers = [len(own), *(found[each] for each in counted)]
+        names = [str(getattr(first, name)) for name in named]
+        rows.append([*names, epsilon, *map(str, numbers), f"{tokens / 1e6:.2f} M"])
+    return text_table([*named.values(), "ε", "cells", *counted.values(), "tokens"], rows, keep=len(named) + 1)
 
-    def number(wanted: str) -> Callable[[list[Cell]], int]:
-        return lambda own: sum(status.get(cell.id) == wanted for cell in own)
 
-    def differs(name: str) -> bool:
-        return len({getattr(cell, name) for cell in cells}) > 1
-
-    names = [("model", "model"), ("task", "task"), ("source", "source"), ("label", "mechanism")]
-    columns = [
-        Column(name, head, lambda own, name=name: getattr(own[0], name), wide=True)  # type: ignore[misc]
-        for name, head in names
-        if name in ("task", "label") or differs(name)
-    ]
-    named = len(columns) + 1
-    columns += [
-        Column("epsilon", "ε", lambda own: own[0].epsilon, lambda value: "∞" if math.isinf(value) else f"{value:g}"),
-        Column("cells", "cells", len),
-        Column("done", "done", number("present")),
-        *([Column("stale", "stale", number("stale"))] if "stale" in status.values() else []),
-        Column(
-            "tokens", "tokens", lambda own: sum(costs[cell.id].tokens for cell in own), lambda n: f"{n / 1e6:.2f} M"
-        ),
-    ]
-    return make_table("cells", columns, groups.values(), keep=named)
+def _differ(cells: Sequence[Cell], name: str) -> bool:
+    return len({getattr(cell, name) for cell in cells}) > 1

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and files that are read without waiting for a pipe or a device."""
+"""Files that appear whole or not at all, files that are read without waiting for a pipe or a device, and locks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from dpicl.core.errors import ResultError
 from dpicl.core.paths import private_folder
@@ -128,3 +131,19 @@ def own_folder() -> Path:
     make_folder(folder)
     folder.chmod(0o700)
     return folder
+
+
+@contextmanager
+def held(path: Path, wait: bool = False, private: bool = False) -> Iterator[bool]:
+    """Holds a lock file, which the operating system frees when its holder dies, however it dies (filelock, by flock).
+
+    Yields False, without it, when another process has it and ``wait`` is off. The holder may remove the file before it
+    lets go: another one of that name is another lock. private: a new one is its owner's alone to read. Raises OSError.
+    """
+    lock = FileLock(path, mode=0o600) if private else FileLock(path)
+    with suppress(Timeout):
+        lock.acquire(blocking=wait)
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from dpicl.core import json_text
 from dpicl.core.errors import ModelError
-from dpicl.core.locks import held
+from dpicl.core.files import held
 from dpicl.core.paths import models_folder
 from dpicl.models.weights import file_sha256, reason
 

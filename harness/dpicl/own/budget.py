@@ -22,10 +22,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dpicl.core.errors import BudgetExceeded, ResultError, UsageError, unknown
-from dpicl.core.files import own_folder
+from dpicl.core.errors import BudgetExceeded, ResultError, UsageError, require_known
+from dpicl.core.files import held, own_folder
 from dpicl.core.json_text import plain
-from dpicl.core.locks import held
 from dpicl.core.messages import count, rounded_up
 from dpicl.core.paths import private_folder, uncounted_budgets
 from dpicl.core.vocabulary import Record
@@ -84,10 +83,17 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
     """
     if release.free:
         return ()
-    hashes, known = _hashes(records)
+    texts = [record.text for record in records]
+    hashes, known = hashes_of(texts), hashes_of(texts, earlier=True)
     with _alone():
+        entry = Charge(
+            when=_now(),
+            what=plain(release.what),
+            event=to_json(release.event),
+            epsilon=release.epsilon,
+            delta=release.delta,
+        )
         ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), known, to)]
-        entry = _entry(release)
         charged = [ledger.charged(entry, hashes) for ledger in ledgers]
         if refused := next(filter(None, (_refusal(ledger, to.name or to.default) for ledger in charged)), ""):
             raise BudgetExceeded(refused)
@@ -104,7 +110,9 @@ def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bo
     Raises UsageError for a set that is not known and for a limit that rises unasked.
     """
     with _alone():
-        ledger = _known(name)
+        ledgers = {ledger.name: ledger for ledger in read_all()}
+        require_known("private set", [name], ledgers)
+        ledger = ledgers[name]
         at = delta or standing(ledger).delta
         if may_rise:
             ledger = ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
@@ -157,22 +165,6 @@ def document(ledger: PrivateLedger, stands: SetStanding) -> dict[str, Any]:
             for entry in ledger.entries
         ],
     }
-
-
-def _entry(release: NewRelease) -> Charge:
-    return Charge(
-        when=_now(),
-        what=plain(release.what),
-        event=to_json(release.event),
-        epsilon=release.epsilon,
-        delta=release.delta,
-    )
-
-
-def _hashes(records: Sequence[Record]) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Those that a ledger gets, and those by which one may know the records."""
-    texts = [record.text for record in records]
-    return hashes_of(texts), hashes_of(texts, earlier=True)
 
 
 def _chosen(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:
@@ -231,13 +223,6 @@ def _refusal(ledger: PrivateLedger, asked: str) -> str:
         f" {rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged; ask"
         f" for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left).{known}"
     )
-
-
-def _known(name: str) -> PrivateLedger:
-    there = {ledger.name: ledger for ledger in read_all()}
-    if name not in there:
-        raise unknown("private set", name, there)
-    return there[name]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ be read as results are never deleted: `set_aside` moves them into a folder `quar
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections import defaultdict
@@ -19,9 +20,7 @@ from typing import TypeVar
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError
-from dpicl.core.files import make_folder, put_whole, unwritable
-from dpicl.core.locks import held
-from dpicl.core.memory import no_collection
+from dpicl.core.files import held, make_folder, put_whole, unwritable
 from dpicl.core.paths import slug
 from dpicl.results.schema import Result, from_text, not_storable, to_text
 
@@ -192,3 +191,22 @@ def read_file(path: Path, parse: Callable[[str], T]) -> T | Damaged | None:
         return parse(text)
     except ValueError as error:
         return Damaged(path, str(error))
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keeps the garbage collector from walking, again and again, through objects that all stay: most of the time that
+    ten thousand results take to read. What is no part of a circle is freed as ever.
+
+    Afterwards these objects count as old: the two collections of young ones that would walk through all of them are
+    left out.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.freeze()
+            gc.unfreeze()  # into the oldest generation
+            gc.enable()

@@ -11,7 +11,6 @@ from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
 from dpicl.cli.selecting import selected
 from dpicl.core.errors import UsageError
-from dpicl.core.memory import no_collection
 from dpicl.core.messages import message
 from dpicl.leaderboards.api import BoardView, board_view, skip_reasons, submissions_of
 from dpicl.leaderboards.cli import all_boards
@@ -21,6 +20,7 @@ from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.page import refuse_among, web_address
 from dpicl.leaderboards.render.terminal import board_blocks
+from dpicl.results.store import no_collection
 from dpicl.tables.document import Block
 
 
