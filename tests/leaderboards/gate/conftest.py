@@ -15,9 +15,8 @@ import pytest
 
 from dpicl.core import git as project_git
 from dpicl.leaderboards.gate.case import Case, Request
-from dpicl.leaderboards.gate.checks import run_checks
 from dpicl.leaderboards.gate.contents import read_contents
-from dpicl.leaderboards.gate.examination import Examination, examine, known_suites
+from dpicl.leaderboards.gate.examination import Examination, examine, known_suites, run_checks
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from dpicl.core.printable import visible
-from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.contents import LARGEST_FILE, MOST_FILES, read_contents
 from dpicl.leaderboards.gate.findings import Finding
-from dpicl.leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
 from tests.leaderboards.gate.conftest import World
 
 CONTROL = "\x1b[2J\x07"

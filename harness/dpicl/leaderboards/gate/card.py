@@ -1,5 +1,6 @@
 """submission.yaml, the card of a submission, and reproduced.json, what a re-run of it found. Both are read strictly;
-a card and a README to fill in are written, and the gate refuses what still says TODO.
+a card and a README to fill in are written, and the gate refuses what still says TODO. Names must do no harm on any
+system.
 
 Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
 keys are errors with file and line.
@@ -7,9 +8,14 @@ keys are errors with file and line.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +27,6 @@ from dpicl.core.field_types import number
 from dpicl.core.files import write_whole
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import parse, read
-from dpicl.leaderboards.gate.names import is_name, shadows
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import lines, read_part
@@ -32,6 +37,11 @@ REPRODUCED = "reproduced.json"
 LONGEST = 2000
 #: What `dpicl submit --new` writes where an author must write something.
 PLACEHOLDER = "TODO"
+#: Names of teams and methods, which are folders and parts of a row's name on every system.
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+#: Files that Python, pytest and pip run because they are there.
+_RUN_UNASKED = ("sitecustomize", "usercustomize", "conftest", "setup")
 #: What a new card and README say.
 _NEW = {CARD: "new_card.txt", README: "new_readme.txt"}
 
@@ -159,6 +169,32 @@ def write_reproduced(path: Path, cells: Sequence[Reproduction]) -> None:
     kept = {(one.cell_id, one.by): one for one in (*read_reproduced(path), *cells)}
     document = {"schema_version": 1, "cells": [asdict(one) for one in kept.values()]}
     write_whole(path, lines(document) + "\n", path.parent)
+
+
+def is_name(name: str) -> bool:
+    """Whether it may name a team or a method."""
+    return _NAME.fullmatch(name) is not None and not is_reserved(name)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether Windows has a device of this name, so that no checkout there could hold the file."""
+    return _RESERVED.fullmatch(name) is not None
+
+
+def shadows(stem: str, folder: Path) -> bool:
+    """Whether STEM.py in a folder hides a module of Python or an installed package where the folder is on the path, or
+    is run by tools unasked. Imports nothing; what the folder holds does not count."""
+    if stem in sys.stdlib_module_names or stem in _RUN_UNASKED or stem.startswith("__"):
+        return True
+    sent = {os.path.realpath(folder), os.getcwd()}
+    places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
+    found = PathFinder.find_spec(stem, places)
+    return stem in _installed() or (found is not None and found.origin is not None)
+
+
+@cache
+def _installed() -> frozenset[str]:
+    return frozenset(packages_distributions())
 
 
 def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dpicl.leaderboards.gate.card import CARD, Card
-from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.folder import survey
+from dpicl.leaderboards.gate.contents import Contents, survey
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
