@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,8 @@ from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
 from dpicl.run.workbench import Skipped
-from tests.faults.harness import MAY_DIFFER
 from tests.harness.helpers import PLUGIN
+from tests.harness.mortal import Lab
 from tests.leaderboards.factory import make_result
 
 
@@ -143,94 +142,26 @@ def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_
     assert not multiprocessing.active_children()
 
 
-MORTAL = """\
-import os
-import signal
-from dataclasses import dataclass
-from pathlib import Path
-
-from dp_accounting import dp_event as dp
-
-from dpicl.mechanism.bases import Demonstration, DemonstrationMechanism
-
-
-@dataclass(frozen=True)
-class Mortal(DemonstrationMechanism):
-    name = "mortal"
-    knob = None
-    tag: int = 0
-    deaths: int = 0
-
-    def events(self, knob, sizes):
-        return dp.NoOpDpEvent()
-
-    def release(self, private, context):
-        log = Path(os.environ["MORTAL_LOG"])
-        with log.open("a") as file:
-            file.write(f"{self.tag}\\n")
-        if log.read_text().split().count(str(self.tag)) <= self.deaths:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return [Demonstration(f"text {self.tag}", label, 2) for label in context.shots]
-"""
-
-
-@pytest.fixture
-def mortal(own_cache, tmp_path, monkeypatch):
-    """mortal({tag: deaths}) -> (suite file, plug-in, log of releases): one quick cell for each tag."""
-
-    def make(deaths: dict[int, int]) -> tuple[Path, Path, Path]:
-        log, plugin, suite = tmp_path / "log", tmp_path / "mortal.py", tmp_path / "mortal.yaml"
-        plugin.write_text(MORTAL)
-        log.write_text("")
-        monkeypatch.setenv("MORTAL_LOG", str(log))
-        rows = "".join(
-            f"  - name: mortal\n    label: mortal{tag}\n    options: {{tag: {tag}, deaths: {number}}}\n"
-            for tag, number in deaths.items()
-        )
-        suite.write_text(
-            "name: mortal\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: [0]\nepsilons: [1]\ntasks: [agnews]\n"
-            f"test_records: 4\ntrain_records: 60\nmechanisms:\n{rows}"
-        )
-        return suite, plugin, log
-
-    return make
-
-
-def outcomes(folder: Path) -> dict[str, Any]:
-    """Label -> what a cell's result says, but for when and how fast."""
-    results, damaged = Store(folder, "mortal").load_all()
-    assert damaged == []
-    return {result.cell.label: result.model_dump(exclude=MAY_DIFFER) for result in results}
-
-
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_its_cell_one_more_try(dpicl, mortal, tmp_path):
-    suite, plugin, log = mortal({0: 0, 1: 1})
-    words = ["run", suite, "--plugin", plugin, "--json", "--results"]
-    answer = dpicl(*words, tmp_path / "local", "--engine", "local", "--workers", 1)
-    assert answer.code == 0, answer.err
-    assert answer.json["counts"] == {"done": 2, "present": 0, "skipped": 0, "failed": 0}
-    assert Counter(log.read_text().split()) == {"0": 1, "1": 2}
-    assert re.search(r"mortal1 .*SIGKILL.*2 of 3", answer.err)
-    assert not multiprocessing.active_children()
-    assert not [path for path in (tmp_path / "local").rglob("*") if path.suffix in (".tmp", ".lock")]
-    log.write_text("1\n")  # it has died already
-    assert dpicl(*words, tmp_path / "inline").code == 0
-    assert outcomes(tmp_path / "local") == outcomes(tmp_path / "inline")
-
-
-@pytest.mark.slow
-def test_a_cell_whose_workers_all_die_is_named_and_the_others_are_done(dpicl, mortal, tmp_path):
-    suite, plugin, log = mortal({0: 99, 1: 0, 2: 2, 3: 0})
-    words = ["run", suite, "--plugin", plugin, "--json", "--results", tmp_path / "results", "--engine", "local"]
-    answer = dpicl(*words, "--workers", 2)
+def test_a_worker_that_is_killed_costs_its_cell_a_further_try_and_no_other_cell(
+    dpicl, own_cache, tmp_path, monkeypatch
+):
+    lab = Lab(tmp_path, {0: 99, 1: 0, 2: 2, 3: 0})
+    monkeypatch.setenv("DPICL_TEST_LOG", str(lab.log))
+    answer = dpicl(*lab.words("local"), "--engine", "local", "--workers", 2)
     assert answer.code == 1
     assert answer.json["counts"] == {"done": 3, "present": 0, "skipped": 0, "failed": 1}
-    assert Counter(log.read_text().split()) == {"0": TRIES, "1": 1, "2": 3, "3": 1}
+    assert Counter(tag for tag, _ in lab.releases()) == {0: TRIES, 1: 1, 2: 3, 3: 1}
+    assert re.search(r"mortal2 .*SIGKILL.*2 of 3", answer.err)
     last = answer.err.strip().splitlines()[-1]
     assert "mortal0" in last and "--workers" in last
-    assert set(outcomes(tmp_path / "results")) == {"mortal1", "mortal2", "mortal3"}
     assert not multiprocessing.active_children()
+    assert not [path for path in (tmp_path / "local").rglob("*") if path.suffix in (".tmp", ".lock")]
+    done = ("--mechanism", "mortal2", "--mechanism", "mortal3")
+    assert dpicl(*lab.words("inline"), *done).code == 0  # it has died as often as it does
+    outcomes = lab.outcomes("local")
+    assert set(outcomes) == {"mortal1", "mortal2", "mortal3"}
+    assert lab.outcomes("inline") == {label: outcomes[label] for label in ("mortal2", "mortal3")}
 
 
 @pytest.mark.slow

@@ -99,17 +99,6 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
     assert ginc.pretrain(size, "small", tmp_path) < ginc.pretrain(replace(size, rate=1e-9), "small", tmp_path) - 0.5
 
 
-@pytest.mark.parametrize("damage", ["model.safetensors", "complete.json", "config.json"])
-def test_damaged_weights_are_trained_again(empty_cache: Path, damage: str) -> None:
-    folder = ginc.prepared("small")
-    before = weights(folder)
-    with (folder / damage).open("r+b") as file:
-        file.seek(20)
-        file.write(b"\0")
-    assert weights(ginc.prepared("small")) == before
-    assert ginc.intact(folder, ginc.FORMAT)
-
-
 def _train_slowly(pipe: Connection) -> None:
     def pretrain(size: ginc.Size, name: str, target: Path, device: str) -> None:
         (target / "model.safetensors").write_text("half")
