@@ -166,7 +166,7 @@ class Bench:
         return self._observed([self._prepared(how, self.mechanism)], how.at_once)[0]
 
     def run_at_once(self, hows: Sequence[Run]) -> list[Transcript]:
-        """Several runs in one process at the same time, as the cells of a suite; they take turns at the model. Each has
+        """Several runs that take turns at the model, so that what one keeps outside itself meets the others. Each has
         an instance of the mechanism of its own, and all have one footprint."""
         return self._observed([self._prepared(how, copy.copy(self.mechanism)) for how in hows], True)
 

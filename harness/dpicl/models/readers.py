@@ -140,16 +140,24 @@ def measure(model: TransformersLM) -> Measured:
 
 
 def _read_alone(model: TransformersLM) -> tuple[bool, str]:
-    """Whether no row changes a bit of another in passes of the model's sizes; and sha256 over what the rows gave."""
+    """Whether no row changes a bit of another in passes of the model's sizes; and sha256 over what the rows gave.
+
+    All layers read the watched rows by themselves and together. The many other passes go through the first layers alone
+    (`_first_layers`), and through the output layer: which kernels run, and in which shapes, depends on the kind of a
+    layer, and layers of a kind are alike in everything but the values of their weights. A layer in which the place of a
+    row or its neighbours matter is one of a kind that is among the first, and there it meets what is worse than any
+    values that a later layer could get: copies in all places, NaN, infinities and huge numbers.
+    """
     watched = _watched(model)
-    alone = torch.cat([_read(model, [row]) for row in watched], dim=1)
+    alone = _each_alone(model, watched)
     same = torch.equal(_read(model, watched), alone)
     known = {_NEXT, *model._opened([]), *(token for row in watched for token in row)}
     spoilt = next(token for token in range(model.vocab_size) if token not in known)
-    with _hostile(model.model, spoilt):
+    with _first_layers(model.model), _hostile(model.model, spoilt):
+        firsts = _each_alone(model, watched)
         for rows in _companies(model, watched, [spoilt]):
             kept = [at for at, row in enumerate(rows) if row in watched]
-            expected = alone[:, [watched.index(rows[at]) for at in kept]]
+            expected = firsts[:, [watched.index(rows[at]) for at in kept]]
             same = same and torch.equal(_read(model, rows)[:, kept], expected)
     return same, _digest(alone)
 
@@ -159,6 +167,49 @@ def _read(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
     decoder = model.decoder(rows)
     decoder.append(_NEXT)
     return torch.stack([model.next_token_log_probs(rows), decoder.log_probs])
+
+
+def _each_alone(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
+    """The same of rows that are read by themselves."""
+    return torch.cat([_read(model, [row]) for row in rows], dim=1)
+
+
+@contextmanager
+def _first_layers(model: Any) -> Iterator[None]:
+    """Inside this block the model ends after the layer, the second at least, with which each kind of layer was there.
+
+    A kind is: the types of a layer's modules, their settings, and shapes, number formats and alignment of the weights.
+    Nothing is left out of a model whose layers are not one list.
+    """
+    count = model.config.get_text_config(decoder=True).num_hidden_layers
+    found = [
+        (owner, name, child)
+        for owner in model.modules()
+        for name, child in owner.named_children()
+        if isinstance(child, torch.nn.ModuleList) and len(child) == count
+    ]
+    if len(found) != 1:
+        yield
+        return
+    owner, name, layers = found[0]
+    kinds = [_kind(layer) for layer in layers]
+    needed = max(2, *(1 + kinds.index(kind) for kind in kinds))
+    setattr(owner, name, torch.nn.ModuleList([*layers][:needed]))
+    try:
+        yield
+    finally:
+        setattr(owner, name, layers)
+
+
+def _kind(layer: torch.nn.Module) -> list[Any]:
+    settings = [
+        (type(module), name, value)
+        for module in layer.modules()
+        for name, value in {"": None, **vars(module)}.items()
+        if name != "layer_idx" and (value is None or isinstance(value, int | float | str))
+    ]
+    weights = [(each.shape, each.stride(), each.dtype, each.data_ptr() % 64) for each in layer.parameters()]
+    return [settings, weights]
 
 
 def _companies(model: TransformersLM, watched: Sequence[list[int]], spoilt: list[int]) -> Iterator[list[list[int]]]:

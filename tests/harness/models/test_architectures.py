@@ -290,3 +290,16 @@ def test_passes_that_move_a_row_are_noticed(change: Callable[..., Any], alone: b
     found = readers.measure(tiny)
     assert found.alone is alone
     assert not alone or found.body == [256]
+
+
+def test_many_passes_read_one_layer_of_each_kind_at_least(tiny_folder: Path) -> None:
+    """And all layers again afterwards; a kind differs in a setting, a shape or the place of weights in memory."""
+    whole = loaded(PACKED["llama"](num_hidden_layers=6), tiny_folder).model
+    with readers._first_layers(whole):
+        assert len(whole.model.layers) == 2
+    assert len(whole.model.layers) == 6
+    whole.model.layers[3].self_attn.scaling *= 2
+    norm = whole.model.layers[4].input_layernorm
+    norm.weight = torch.nn.Parameter(torch.ones(len(norm.weight) + 1)[1:], requires_grad=False)
+    with readers._first_layers(whole):
+        assert len(whole.model.layers) == 5
