@@ -76,11 +76,11 @@ class Answered:
 
 
 class Connection:
-    """A server as it is asked. repeated: how often requests were sent again so far."""
+    """A server as it is asked."""
 
     def __init__(self, settings: ServerSettings) -> None:
         settings.require_private()
-        self.settings, self.repeated = settings, 0
+        self.settings = settings
         self._secret = settings.secret()
         self._client = self.wait(self._opened())
         weakref.finalize(self, _close, os.getpid(), self._client).atexit = False
@@ -115,7 +115,6 @@ class Connection:
                 wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
                 if time.monotonic() + wait >= end or (once and not failure.busy):
                     raise Unanswered(str(failure)) from None
-            self.repeated += 1
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 

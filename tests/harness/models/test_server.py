@@ -1,9 +1,11 @@
-"""A model behind a real HTTP server gives what it gives in this process, whatever happens on the way."""
+"""A model behind a real HTTP server gives what it gives in this process, whatever happens on the way; no API key or
+password is shown, whatever a name or a server holds."""
 
 from __future__ import annotations
 
 import gc
 import gzip
+import json
 import math
 import time
 import warnings
@@ -16,7 +18,7 @@ import torch
 from dpicl import models
 from dpicl.core.errors import DpiclError, ModelError, PromptTooLong, UsageError
 from dpicl.core.together import together
-from dpicl.models import server_http
+from dpicl.models import server_http, server_probe
 from dpicl.models.base import ChatPrompt, LanguageModel
 from dpicl.models.server import ServerLM
 from dpicl.models.transformers import TransformersLM
@@ -25,12 +27,15 @@ from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer, Handler, says, status
 
 TEXTS = ("The film of the year", "School", "", "the team won the game in the city")
+KEY = "hunter2-hunter2-hunter2"
 SECRET = "Patient Zero lives at 12 Elm Street"
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_http, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(server_probe, "PATIENCE", 1.0)
+    monkeypatch.setenv("OUR_KEY", KEY)
 
 
 @pytest.fixture
@@ -52,11 +57,6 @@ def start() -> Iterator[Callable[..., FakeServer]]:
         each.server_close()
 
 
-@pytest.fixture
-def llama(start: Callable[..., FakeServer], sim: LanguageModel) -> FakeServer:
-    return start("llama.cpp", sim)
-
-
 def loaded(server: FakeServer, **how: object) -> ServerLM:
     model = models.load(server.name(**{"patience": 60, "timeout": 30, **how}))
     assert isinstance(model, ServerLM)
@@ -67,8 +67,8 @@ def close(one: torch.Tensor, other: torch.Tensor) -> None:
     torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
 
 
-def test_it_reads_as_the_same_model_does_in_this_process(llama: FakeServer, sim: LanguageModel) -> None:
-    model = loaded(llama)
+def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, sim: LanguageModel) -> None:
+    model = loaded(fake)
     assert (model.vocab_size, model.eos_token_id, model.max_length) == (sim.vocab_size, sim.eos_token_id, 4096)
     assert model.server is not None and model.server.vocabulary
     assert model.identity.batch_invariant is False
@@ -91,8 +91,8 @@ def test_it_reads_as_the_same_model_does_in_this_process(llama: FakeServer, sim:
     assert model.usage.tokens_read > 0
 
 
-def test_a_model_that_is_no_more_leaves_no_connection_open(llama: FakeServer) -> None:
-    model = loaded(llama)
+def test_a_model_that_is_no_more_leaves_no_connection_open(fake: FakeServer) -> None:
+    model = loaded(fake)
     client = model._connection._client
     assert not client.is_closed
     with warnings.catch_warnings(record=True) as caught:
@@ -108,16 +108,16 @@ def test_a_model_that_is_no_more_leaves_no_connection_open(llama: FakeServer) ->
     assert not caught
 
 
-def test_a_prompt_that_does_not_fit_is_not_sent(llama: FakeServer) -> None:
-    model = loaded(llama, context=20)
-    before = len(llama.seen)
+def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
+    model = loaded(fake, context=20)
+    before = len(fake.seen)
     with pytest.raises(PromptTooLong):
         model.next_token_log_probs([[5] * 20])
     with pytest.raises(PromptTooLong):
         model.generate([[5] * 15], 10)
     with pytest.raises(UsageError):
         model.generate([[5]], 10, temperature=1.0)
-    assert len(llama.seen) == before
+    assert len(fake.seen) == before
 
 
 def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: TransformersLM, tiny_folder) -> None:
@@ -206,24 +206,22 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_request_that_fails_is_sent_again_and_gives_the_same(
-    fault: str, llama: FakeServer, sim: LanguageModel
+    fault: str, fake: FakeServer, sim: LanguageModel
 ) -> None:
-    model = loaded(llama, timeout=3 if fault == "dripping" else 30)
+    model = loaded(fake, timeout=3 if fault == "dripping" else 30)
     prompts = [sim.encode(text) or [5] for text in TEXTS]
-    llama.faults.extend([FAULTS[fault], None, FAULTS[fault]])
+    fake.faults.extend([FAULTS[fault], None, FAULTS[fault]])
     close(model.next_token_log_probs(prompts), sim.next_token_log_probs(prompts))
-    assert not llama.faults
+    assert not fake.faults
     model.verify_unchanged()
 
 
-def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(llama: FakeServer, sim: LanguageModel) -> None:
-    model = loaded(llama, patience=0.3)
+def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(fake: FakeServer, sim: LanguageModel) -> None:
+    model = loaded(fake, patience=0.3)
     bad, good = sim.encode("the bad film"), sim.encode("the good film")
 
     for refuse in (status(400), status(500), fake_server.dropped):
-        llama.always = lambda handler, answer, refuse=refuse: (
-            refuse(handler, answer) if _sent(handler) == bad else False
-        )
+        fake.always = lambda handler, answer, refuse=refuse: refuse(handler, answer) if _sent(handler) == bad else False
         rows = model.next_token_log_probs([good, bad, good])
         assert rows[1].isnan().all()
         close(rows[::2], sim.next_token_log_probs([good, good]))
@@ -234,52 +232,49 @@ def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(llama: FakeS
             model.generate([bad], 3)
 
 
-def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(
-    llama: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OUR_KEY", "sk-very-secret")
-    model = loaded(llama, patience=0.3, key="OUR_KEY")
-    assert all(seen["Authorization"] == "Bearer sk-very-secret" for seen in llama.headers_seen)
-    llama.always = says(b'{"error": "sk-very-secret ' + SECRET.encode() + b'"}')
+def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) -> None:
+    model = loaded(fake, patience=0.3, key="OUR_KEY")
+    assert all(seen["Authorization"] == f"Bearer {KEY}" for seen in fake.headers_seen)
+    fake.always = says(json.dumps({"error": f"{KEY} {SECRET}"}).encode())
     with pytest.raises(ModelError) as caught:
         model.next_token_log_probs([model.encode(SECRET)])
-    for word in ("sk-very-secret", SECRET, "Elm"):
+    for word in (KEY, SECRET, "Elm"):
         assert_shown_nowhere(word, caught.value)
-    assert "sk-very-secret" not in repr(model.server) + repr(model.identity) + repr(vars(model))
+    assert KEY not in repr(model.server) + repr(model.identity) + repr(vars(model))
 
 
-def test_another_model_at_the_address_is_noticed(llama: FakeServer, sim: LanguageModel) -> None:
-    model = loaded(llama)
+def test_another_model_at_the_address_is_noticed(fake: FakeServer, sim: LanguageModel) -> None:
+    model = loaded(fake)
     prompt = sim.encode("the film")
     model.verify_unchanged()
     change = np.random.default_rng(0).normal(size=sim.vocab_size)
-    llama.faults.append(fake_server.dropped)  # it was restarted ...
-    llama.change = change  # ... with other weights
+    fake.faults.append(fake_server.dropped)  # it was restarted ...
+    fake.change = change  # ... with other weights
     with pytest.raises(ModelError, match="another"):
         model.next_token_log_probs([prompt])
     with pytest.raises(ModelError, match="another"):
         model.verify_unchanged()
-    llama.change = None
+    fake.change = None
     close(model.next_token_log_probs([prompt]), sim.next_token_log_probs([prompt]))
 
 
-def test_redirects_are_refused(llama: FakeServer, sim: LanguageModel, start) -> None:
-    model, elsewhere = loaded(llama), start("llama.cpp", sim)
-    llama.always = status(307, Location=elsewhere.url + "/completion")
+def test_redirects_are_refused(fake: FakeServer, sim: LanguageModel, start) -> None:
+    model, elsewhere = loaded(fake), start("llama.cpp", sim)
+    fake.always = status(307, Location=elsewhere.url + "/completion")
     with pytest.raises(ModelError, match="redirect"):
         model.next_token_log_probs([sim.encode("the film")])
     assert not elsewhere.paths
 
 
-def test_requests_of_all_jobs_share_a_bounded_window(llama: FakeServer, sim: LanguageModel) -> None:
-    model = loaded(llama, window=3)
-    llama.most_going = 0
-    llama.always = lambda handler, answer: bool(fake_server.time.sleep(0.01))
+def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, sim: LanguageModel) -> None:
+    model = loaded(fake, window=3)
+    fake.most_going = 0
+    fake.always = lambda handler, answer: bool(fake_server.time.sleep(0.01))
     prompts = [sim.encode(f"the film {word}") for word in ("a", "of", "team", "was", "one", "two")]
     found = together([lambda p=prompt: model.next_token_log_probs([p, p]) for prompt in prompts])
     for rows, prompt in zip(found, prompts, strict=True):
         close(rows, sim.next_token_log_probs([prompt, prompt]))
-    assert 1 < llama.most_going <= 3
+    assert 1 < fake.most_going <= 3
 
 
 @pytest.mark.parametrize(
@@ -297,32 +292,32 @@ def test_bad_addresses_are_refused_before_anything_is_sent(rest: str) -> None:
     assert "pw" not in str(caught.value)
 
 
-def test_a_named_server_is_found_in_the_environment(llama: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPICL_SERVER_MY_BOX", llama.name(window=2).removeprefix("server:"))
+def test_a_named_server_is_found_in_the_environment(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPICL_SERVER_MY_BOX", fake.name(window=2).removeprefix("server:"))
     assert models.load("server:my-box").identity.name == "server:my-box"
 
 
-def test_what_is_no_model_server_says_so(llama: FakeServer) -> None:
+def test_what_is_no_model_server_says_so(fake: FakeServer) -> None:
     with pytest.raises(DpiclError, match="tokenizer"):
-        models.load(llama.name(kind="vllm"))
+        models.load(fake.name(kind="vllm"))
     with pytest.raises(UsageError, match="fake"):
-        models.load(llama.name(model="other"))
-    llama.shutdown()
-    llama.server_close()
+        models.load(fake.name(model="other"))
+    fake.shutdown()
+    fake.server_close()
 
 
 def _sent(handler: Handler) -> object:
     return handler.sent.get("prompt")
 
 
-def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(llama: FakeServer, start, tiny, tiny_folder) -> None:
-    loaded(llama).next_token_log_probs([[5]])
-    assert all(body["cache_prompt"] is True for _, body in llama.seen)
-    llama.seen.clear()
-    model = loaded(llama, cache="no")
+def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeServer, start, tiny, tiny_folder) -> None:
+    loaded(fake).next_token_log_probs([[5]])
+    assert all(body["cache_prompt"] is True for _, body in fake.seen)
+    fake.seen.clear()
+    model = loaded(fake, cache="no")
     model.next_token_log_probs([[5]])
     model.verify_unchanged()
-    assert all(body["cache_prompt"] is False for _, body in llama.seen)
+    assert all(body["cache_prompt"] is False for _, body in fake.seen)
     assert model.server is not None and not model.server.cache
     vllm = start("vllm", tiny, top=20)
     loaded(vllm, tokenizer=tiny_folder, cache="no").next_token_log_probs([[5, 6], [5, 7]])
@@ -330,3 +325,125 @@ def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(llama: FakeSe
     assert len(set(salts)) == len(salts)
     with pytest.raises(UsageError, match="cache"):
         loaded(start("openai", tiny), tokenizer=tiny_folder, cache="no")
+
+
+# --- keys and passwords -----------------------------------------------------------------------------------------------
+
+
+def with_key(fake: FakeServer) -> ServerLM:
+    model = models.load(fake.name(patience=0.5, timeout=20, key="OUR_KEY"))
+    assert isinstance(model, ServerLM)
+    return model
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "http://user:hunter2@127.0.0.1/", "user:hunter2@127.0.0.1:80", "http:/user:hunter2@127.0.0.1/",
+        "https://user%3Ahunter2%40example.org/", "https://example.org/?api=hunter2", "https://example.org/?hunter2",
+        "https://example.org/#hunter2", "http://user:hunter2@[::1",
+    ],
+)  # fmt: skip
+def test_a_name_that_holds_a_password_is_refused_unseen(name: str, dpicl, sim_suite, tmp_path) -> None:
+    own = tmp_path / "suite.yaml"
+    own.write_text(sim_suite.read_text().replace("model: sim", f"model: {json.dumps('server:' + name)}"))
+    for words in (
+        ("plan", own), ("plan", sim_suite, "--model", f"server:{name}"), ("run", own, "--results", tmp_path / "results")
+    ):  # fmt: skip
+        answer = dpicl(*words)
+        assert answer.code == 2 and "Traceback" not in answer.err
+        assert "hunter2" not in answer.out + answer.err and answer.err.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_suite_file_sends_no_variable_to_an_address_of_its_own(dpicl, sim_suite, tmp_path) -> None:
+    own, address = tmp_path / "suite.yaml", "server:https://example.org/?key=AWS_SECRET_ACCESS_KEY"
+    for model in (json.dumps(address), "{server: 'https://example.org', key: AWS_SECRET_ACCESS_KEY}"):
+        own.write_text(sim_suite.read_text().replace("model: sim", f"model: {model}"))
+        answer = dpicl("plan", own)
+        assert answer.code == 2 and "AWS_SECRET_ACCESS_KEY" in answer.err and "--model" in answer.err
+    assert dpicl("plan", sim_suite, "--model", address).code == 0
+
+
+def test_a_key_in_place_of_its_variable_is_not_shown() -> None:
+    for given in ("gsk_hunter2", "sk-hunter2"):
+        with pytest.raises(DpiclError) as caught:
+            models.load(f"server:https://example.org/?key={given}")
+        assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_that_says_the_key_is_not_repeated(fake: FakeServer) -> None:
+    model = with_key(fake)
+    fake.always = says(json.dumps({"content": KEY}).encode())
+    with pytest.raises(ModelError, match="key") as caught:
+        model.generate([model.encode("the film")], 3)
+    assert KEY not in str(caught.value)
+    fake.always = None
+    fake.id = f"Bearer {KEY}"
+    with pytest.raises(ModelError, match="key") as caught:
+        with_key(fake)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["k3y", 'a"b\\c/d', KEY])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_keys_are_found_however_they_are_spelt(
+    key: str, escaped: bool, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_KEY", key)
+    model = with_key(fake)
+    spelt = "".join(f"\\u{ord(one):04x}" for one in key) if escaped else json.dumps(key)[1:-1]
+    fake.always = says(f'{{"content": "x", "it is {spelt}.": 1}}'.encode())
+    with pytest.raises(ModelError, match="another key") as caught:
+        model.generate([model.encode("the film")], 3)
+    assert key not in str(caught.value)
+
+
+def test_a_server_that_is_busy_can_do_as_much_as_before(fake: FakeServer) -> None:
+    calm = with_key(fake)
+    for before in range(6):
+        fake.faults.extend([None] * before + [status(429, Retry_After="0"), status(503)])
+        busy = with_key(fake)
+        assert busy.identity == calm.identity and busy.server == calm.server
+        assert not fake.faults
+
+
+def flood(handler: Handler, answer: bytes) -> bool:
+    """Ten million bytes of headers."""
+    handler.send_response(200)
+    for at in range(1000):
+        handler.send_header(f"X-{at}", "y" * 10_000)
+    handler.end_headers()
+    return True
+
+
+def one_line(handler: Handler, answer: bytes) -> bool:
+    """A header without an end."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 10_000_000)
+    handler.close_connection = True
+    return True
+
+
+def extended(handler: Handler, answer: bytes) -> bool:
+    """A chunk whose size has an extension without an end."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;" + b"x" * 10_000_000)
+    handler.close_connection = True
+    return True
+
+
+def longer(handler: Handler, answer: bytes) -> bool:
+    """Less than it promises."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n" + answer)
+    handler.close_connection = True
+    return True
+
+
+@pytest.mark.parametrize(
+    "fault", [flood, one_line, extended, longer, *(status(429, Retry_After=word) for word in ("1e9", "99999", "soon"))]
+)  # fmt: skip
+def test_a_server_that_never_answers_ends_in_one_sentence(fault, fake: FakeServer) -> None:
+    model = with_key(fake)
+    fake.always = fault
+    with pytest.raises(ModelError) as caught:
+        model.next_token_log_probs([[5]])
+    assert "\n" not in str(caught.value) and KEY not in str(caught.value)
