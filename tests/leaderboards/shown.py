@@ -7,7 +7,7 @@ from typing import Any
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.render.attacks_view import attack_blocks
-from dpicl.leaderboards.render.terminal import board_blocks
+from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.tables.console import to_text
 
 

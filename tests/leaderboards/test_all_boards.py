@@ -10,8 +10,6 @@ import datasets
 import pandas as pd
 import pytest
 
-from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render.html import suites_json
 from dpicl.results.store import Store
 from tests.harness.helpers import refuse
 from tests.leaderboards.factory import ends, make_result, shipped_options, write_shipped
@@ -42,13 +40,6 @@ def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_
     assert (answered["epsilon"], answered["tasks"], answered["verdict"]) == (1.0, ["agnews"], "the only row")
     assert [(one["label"], one["number"]) for one in answered["best"]] == [("tang", "0.600")]
     assert "2 results with other suite settings" in answer.err
-
-
-def test_tied_rows_are_one_line_an_epsilon():
-    results = [*ends(), *(make_result(f"row{n}", 0.6) for n in range(9))]
-    (line,) = suites_json({"quick": build_board(results)})
-    (answer,) = line["answers"]
-    assert answer["text"] == "ε = 1, agnews: row0 (0.600), row1 (0.600), row2 (0.600) and 6 more, 9 of 9 tied"
 
 
 def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_path):

@@ -2,15 +2,11 @@
 
 import re
 
-import pytest
-
 from dpicl.leaderboards.model.board import build_board, chosen
-from dpicl.leaderboards.render.columns import row_columns
 from dpicl.leaderboards.render.html import pages, suites_page
-from dpicl.tables.document import make_table, to_markdown
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.shown import render_terminal
-from tests.leaderboards.site_factory import HOSTILE, Page
+from tests.leaderboards.site_factory import Page
 
 SEEDS = 3
 TASKS = ("agnews", "trec", "dbpedia")
@@ -62,17 +58,6 @@ def test_the_first_screen_says_what_was_compared_and_what_is_best():
     assert "agnews: calibrated accuracy" in render_terminal(board) and "agnews: calibrated" not in text
 
 
-def test_a_task_without_headroom_ranks_nobody_and_the_screen_says_so():
-    found = [make_result("tang", 0.5, seed=seed) for seed in range(3)]
-    found += [make_result("public_demonstrations", 0.5, epsilon=0.0, seed=seed) for seed in range(3)]
-    found += [one for seed in range(3) for one in ends(zero_shot=0.4, real_data=0.5, seed=seed)]
-    found = [one.model_copy(update={"cell": one.cell.model_copy(update={"model": "sim"})}) for one in found]
-    found = [one.model_copy(update={"cell_id": one.cell.id}) for one in found]
-    said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
-    assert "The model is simulated: these numbers test the machinery" in said
-    assert "No headroom, so nobody is ranked: agnews." in said and "possible ranks" not in said
-
-
 def test_a_page_begins_with_the_answer_then_the_table_the_charts_and_the_claims():
     board = build_board(results())
     files = pages(board)
@@ -91,14 +76,3 @@ def test_a_page_begins_with_the_answer_then_the_table_the_charts_and_the_claims(
     first = Page(suites_page({"quick": board, "other": build_board(ends(suite="other"))}, []))
     assert "m02 (63%) better than all 2 others" in first.words and "./quick/mechanisms/m02.html" in first.links
     assert "./other/index.html" in first.links
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_table_is_the_same_in_every_output_and_its_texts_are_data(text):
-    rows = build_board([*ends(), make_result("tang", 0.6, label=text)]).sections[0].tables[0].in_order
-    table = make_table("rows", row_columns(), rows, keep=2)
-    lines = table.to_csv().splitlines()
-    assert lines[0].split(",")[:2] == ["row", "epsilon"] and not lines[2].startswith(("=", "+", "-", "@"))
-    markdown = to_markdown([table])
-    assert len(markdown.splitlines()) == 5
-    assert not re.search("[][<>\x1b\u202e]", re.sub("</?code>|<!-- -->", "", markdown))

@@ -29,11 +29,6 @@ def test_equal_rows_share_all_ranks_and_copies_never_differ() -> None:
     assert all(sets.difference(i, j).p == 1 for i, j in [(0, 1), (0, 2), (2, 1)])
 
 
-def test_lower_is_better_turns_the_order() -> None:
-    table = outcomes([0.9, 0.2])
-    assert rank_sets([table], lower_is_better=True).low.tolist() == [2, 1]
-
-
 def test_the_scale_and_the_order_of_rows_change_nothing() -> None:
     table = outcomes([0.7, 0.6, 0.5, 0.4])
     one, turned = rank_sets([table]), rank_sets([table[:, :, ::-1] / 10])

@@ -97,9 +97,3 @@ def test_board_gives_a_row_the_interval_over_the_documents_that_it_shares_with_b
     assert tuple(rows[1]["recovery_interval"]) == row.recovery_interval
     assert table.zero_shot.recovery_interval is None
     assert table.real_data.recovery_interval is None
-
-
-def test_a_recovery_that_is_not_given_has_no_interval():
-    table, rows = board_row(zero_shot=0.4, real_data=0.42)
-    assert table.rows[0].recovery is None
-    assert rows[1]["recovery_interval"] is None

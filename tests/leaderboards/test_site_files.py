@@ -8,11 +8,10 @@ import os
 import pytest
 
 from dpicl.core.errors import ResultError
-from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.addresses import mechanism_file, plain
-from dpicl.leaderboards.render.html import pages, write_all, write_html
+from dpicl.leaderboards.render.html import pages, write_html
 from dpicl.leaderboards.render.row_view import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, full_board, plain_results
@@ -96,21 +95,6 @@ def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monke
         page.write({"index.html": "new"}, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert (tmp_path / "index.html").read_text() == OLD
-
-
-def test_all_suites_are_listed_with_their_answers(tmp_path):
-    other = [*ends(suite="other"), make_result("pta", 0.7, suite="other"), make_result("esa", 0.5, suite="other")]
-    boards = {"quick": build_board(plain_results()), "other": build_board(other)}
-    assert write_all(boards, tmp_path, {}, {}, build_attacks([], []), {}) == tmp_path / "index.html"
-    found = Page((tmp_path / "index.html").read_text("utf-8"))
-    assert "ε = 1, agnews: tang (0.600) and prism (" in found.words
-    assert "ε = 1, agnews: pta (0.700) and esa (0.500), 2 of 2 tied" in found.words
-    assert {"./quick/index.html", "./other/index.html", "attacks/index.html"} <= set(found.links)
-    for link in found.links:
-        assert (tmp_path / link.partition("#")[0]).exists()
-    below = Page((tmp_path / "other" / "index.html").read_text("utf-8"))
-    for link in below.links:
-        assert (tmp_path / "other" / link.partition("#")[0]).exists()
 
 
 @pytest.mark.parametrize("name", ["index.html", "track.html"])

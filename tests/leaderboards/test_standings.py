@@ -22,24 +22,6 @@ def test_recovery_is_not_given_when_real_demonstrations_gain_almost_nothing(real
     assert recover(0.5, 0.4, real_data)[0] is None
 
 
-def test_recovery_needs_both_ends_on_every_seed_of_the_row():
-    results = [*ends(seed=0), make_result("real_demonstrations", 0.8, seed=1)]
-    results += [make_result("tang", 0.6, seed=0), make_result("tang", 0.8, seed=1)]
-    (row,) = only_table(results).rows
-    assert row.recovery is None
-    assert "zero_shot has no result for seed 1" in row.recovery_note
-
-
-def test_interval_holds_the_score_and_shrinks_with_more_documents():
-    few = only_table([*ends(documents=50), make_result("tang", 0.6, documents=50)]).rows[0]
-    many = only_table([*ends(documents=800), make_result("tang", 0.6, documents=800)]).rows[0]
-    assert few.low < 0.6 < few.high
-    assert many.low < 0.6 < many.high
-    # The normal interval of 50 documents is +-0.136, of 800 documents +-0.034.
-    assert few.high - few.low == pytest.approx(0.27, abs=0.05)
-    assert many.high - many.low == pytest.approx(0.068, abs=0.02)
-
-
 def ranks_of(ranking) -> dict[str, tuple[str | None, float | None]]:
     return {
         one.label: (one.rank and str(one.rank), one.recovery and pytest.approx(one.recovery))

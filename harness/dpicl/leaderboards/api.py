@@ -19,8 +19,8 @@ from dpicl.leaderboards.model.comparability import Admission, is_retired
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.leaderboards.render.columns import record
-from dpicl.leaderboards.render.terminal import board_blocks
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
 from dpicl.plan.presence import describe_completeness, find_skipped, select_current

@@ -17,9 +17,9 @@ from dpicl.leaderboards.cli import all_boards
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.page import refuse_among, web_address
-from dpicl.leaderboards.render.terminal import board_blocks
 from dpicl.results.store import no_collection
 from dpicl.tables.document import Block
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.ranks import between, compared
+import numpy as np
+
+from dpicl.evaluation.statistics import RankSets
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, named, names_text, queries_words
@@ -105,30 +106,39 @@ def _answer(
 ) -> BoardAnswer:
     """The answer for the rows of one level: where a language model is prompted by some of them, these are ranked, and
     the others are controls."""
-    told = [row for row in rows if compared(place, row.key)] or rows
+    told = [row for row in rows if any(_is_comparable(family, row) for family in place.families)] or rows
     prompting = [row for row in told if row.prompts] or told
-    best = sorted(_unbeaten(place, prompting), key=lambda row: -row.worth)
-    verdict = _verdict(len(best), len(prompting), between(place, [row.key for row in best]))
+    family = next((one for one in place.families if {row.key for row in prompting} <= one.places.keys()), None)
+    best = sorted(_unbeaten(family, prompting), key=lambda row: -row.worth)
     others = [*place.controls, *(row for row in told if row not in prompting)]
     above = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
+    verdict = _verdict(family, best, len(prompting))
     return BoardAnswer(epsilon, where, tasks, tuple(map(_best, best)), verdict, tuple(map(_best, above)))
 
 
-def _verdict(best: int, of: int, differences: Sequence[Difference]) -> str:
-    """What is said of the best rows of so many. differences: of all pairs of them."""
-    if best == 1:
-        return _ALONE if of == 1 else f"better than all {of - 1} others"
-    equivalent = differences and all(one.verdict == "equivalent" for one in differences)
-    return f"{best} of {of} {'equivalent' if equivalent else 'tied'}"
+def _is_comparable(family: RankSets, row: Row | Standing) -> bool:
+    """Whether it shares enough seeds with some other one."""
+    return row.key in family.places and bool(family.comparable[family.places[row.key]].any())
 
 
-def _unbeaten(place: TaskTable | Ranking, rows: Sequence[Row | Standing]) -> Sequence[Row | Standing]:
+def _unbeaten(family: RankSets | None, rows: Sequence[Row | Standing]) -> Sequence[Row | Standing]:
     """Those that none of the others is better than; all of them where there are no two to compare."""
-    family = next((one for one in place.families if {row.key for row in rows} <= one.places.keys()), None)
     if family is None or len(rows) < 2:
         return rows
     places = [family.places[row.key] for row in rows]
     return [row for row, at in zip(rows, places, strict=True) if not family.better[places, at].any()]
+
+
+def _verdict(family: RankSets | None, best: Sequence[Row | Standing], of: int) -> str:
+    """What is said of the best rows of so many."""
+    if len(best) == 1:
+        return _ALONE if of == 1 else f"better than all {of - 1} others"
+    equivalent = False
+    if family is not None:
+        pairs = np.ix_(*[[family.places[row.key] for row in best]] * 2)
+        known = family.comparable[pairs]
+        equivalent = bool(known.any() and family.equivalent[pairs][known].all())
+    return f"{len(best)} of {of} {'equivalent' if equivalent else 'tied'}"
 
 
 def _best(one: Row | Standing) -> Best:

@@ -111,13 +111,6 @@ def _places(ids: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [place[name] for name in wanted]
 
 
-def compared(where: TaskTable | Ranking, name: Hashable) -> bool:
-    """Whether a ranked row (by its key) or a standing (by label and ε) shares enough seeds with some other one to be
-    compared with it."""
-    own = [family for family in where.families if name in family.places]
-    return any(family.comparable[family.places[name]].any() for family in own)
-
-
 def _rank(family: RankSets | None, name: Hashable, rivals: int) -> Rank:
     """Without rank sets every rank is possible."""
     if family is None:
@@ -128,15 +121,6 @@ def _rank(family: RankSets | None, name: Hashable, rivals: int) -> Rank:
 
 def _turned(row: Row) -> bool:
     return row.lower_is_better(row.metric)
-
-
-def between(where: TaskTable | Ranking, names: Sequence[Hashable]) -> list[Difference]:
-    """The differences of all pairs of these rows of one level that can be compared."""
-    family = next((one for one in where.families if {*names} <= one.places.keys()), None)
-    if family is None:
-        return []
-    pairs = [(a, b) for at, a in enumerate(names) for b in names[:at]]
-    return [one for a, b in pairs if (one := family.difference(a, b)) is not None]
 
 
 class Pairs:

@@ -154,14 +154,6 @@ class Row:
         return score_text(self.score)
 
     @property
-    def recovery_sum(self) -> str:
-        """'(0.600 − 0.400) / (0.800 − 0.400)': how the recovery is computed; "" without one."""
-        if self.recovery is None or self.zero_shot is None or self.real_data is None:
-            return ""
-        score, zero_shot, real_data = map(score_text, (self.score, self.zero_shot, self.real_data))
-        return f"({score} − {zero_shot}) / ({real_data} − {zero_shot})"
-
-    @property
     def numbers(self) -> Mapping[str, float]:
         """Metrics and aggregates together."""
         return {**self.metrics, **self.aggregates}

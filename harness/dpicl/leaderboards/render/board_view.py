@@ -26,12 +26,29 @@ from dpicl.leaderboards.render.board_tables import (
     standings_table,
     submitted_table,
 )
-from dpicl.tables.console import width
+from dpicl.tables.console import to_text, width
 from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
 
 NOTHING = "There are no results yet; make some with: dpicl run quick"
 #: Characters of a note on the first screen, and how many it has.
 _LONGEST_NOTE, _NOTES = 220, 3
+#: Lines of the first screen; the command adds two.
+_SCREEN = 38
+
+
+def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon: float | None = None) -> list[Block]:
+    """The board. attacks: with every attack on its rows. full: every table of every task; else at most 40 lines, about
+    one ε (None: the one that is answered first)."""
+    blocks: list[Block] = []
+    if full or attacks:
+        blocks = [words(NOTHING)] if not board.sections else []
+        blocks += [one for section in board.sections for one in section_blocks(section, attacks=attacks)]
+        return blocks + notes(board.notes)
+    for most in range(19, 4, -1):
+        blocks = overview(board, epsilon, most)
+        if to_text(blocks, False).count("\n") <= _SCREEN:
+            break
+    return blocks
 
 
 def first_level(section: Section) -> float:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dpicl.attacks.table import attacks_table
 from dpicl.core.plugins import Registered
@@ -13,7 +12,7 @@ from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import epsilon_text, names_text
+from dpicl.leaderboards.model.text import names_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.board_tables import submitted_table
@@ -24,16 +23,18 @@ from dpicl.tables.document import (
     Facts,
     Heading,
     Link,
-    Table,
-    Words,
     make_table,
-    notes,
     words,
 )
 
 _ARXIV = re.compile(r"\b\d{4}\.\d{4,5}\b")
-#: Other names of a mechanism that its page links.
-MOST_SIBLINGS = 40
+#: What names a row there.
+_TASK = Column(
+    "task",
+    "task",
+    lambda row: row.task + ("" if row.mode == "proved" else " (paper accounting)"),
+    help="its link leads to what the row released and spent",
+)
 
 
 def mechanism_blocks(board: Board, label: str, places: Addresses, mechanisms: Mapping[str, Registered]) -> list[Block]:
@@ -44,40 +45,20 @@ def mechanism_blocks(board: Board, label: str, places: Addresses, mechanisms: Ma
     blocks: list[Block] = [Heading(label, 1)]
     if first.mechanism != label:
         blocks.append(words(f"A row of the mechanism {first.mechanism}."))
-    every = {row.label for section in board.sections for row in section.rows if row.mechanism == first.mechanism}
-    if siblings := sorted(every - {label})[:MOST_SIBLINGS]:
-        links = [one for name in siblings for one in (" ", Link(name, places.mechanism(name)))]
-        blocks.append(Words(("Other rows of the same mechanism:", *links)))
     if first.submission is not None:
         blocks += submission_blocks(first.submission, [row for _, rows in parts for row in rows])
     elif first.mechanism in mechanisms:
         blocks += _about(mechanisms[first.mechanism])
     for section, rows in parts:
         group = section.group
-        name = Column("task", "task", _task_of, help="its link leads to what the row released and spent")
         title = f"Rows in {group.suite}, version {group.version}, {model_name(group.model)}, {group.source} records"
         blocks += [
             Heading(title),
-            make_table(title, row_columns(first=name), rows, kind=row_kind, links=_linked(places)),
-            *_options(rows),
+            make_table(title, row_columns(first=_TASK), rows, kind=row_kind, links=lambda row: {0: places.page(row)}),
         ]
-        for row in rows:
-            refuted = [f"Refuted on {row.task} at ε = {epsilon_text(row.epsilon)}: {row.audit.flag}."]
-            blocks += [words(one, "note flag") for one in (refuted if row.audit.flag else [])]
-            blocks += notes(
-                f"In doubt on {row.task} at ε = {epsilon_text(row.epsilon)}: {d}." for d in row.audit.doubts
-            )
         if attacked := on_rows(rows):
             blocks.append(attacks_table(f"Attacks on {label}", attacked))
     return blocks
-
-
-def _task_of(row: Row) -> str:
-    return row.task + ("" if row.mode == "proved" else " (paper accounting)")
-
-
-def _linked(places: Addresses) -> Callable[[Row], dict[int, str]]:
-    return lambda row: {0: places.page(row)}
 
 
 def _about(registered: Registered) -> Iterator[Block]:
@@ -96,16 +77,6 @@ def _about(registered: Registered) -> Iterator[Block]:
     for number in _ARXIV.findall(cls.source or ""):
         facts[f"arXiv {number}"] = Link(number, f"https://arxiv.org/abs/{number}", untrusted=True)
     yield Facts({**facts, "code": registered.origin})
-
-
-def _options(rows: Sequence[Row]) -> list[Table]:
-    """The value of every option on every task."""
-    by_task = {row.task: row.results[0].cell.options for row in rows}
-    names = sorted({name for own in by_task.values() for name in own})
-    columns = [Column("option", "option", str)]
-    texts = {task: {name: json.dumps(value) for name, value in own.items()} for task, own in by_task.items()}
-    columns += [Column(task, task, own.get) for task, own in texts.items()]
-    return [make_table("Options", columns, names, sortable=False, heading=True)] if names else []
 
 
 def submission_blocks(submission: Submission, rows: Sequence[Row]) -> list[Block]:

@@ -84,7 +84,6 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> l
 
 def _facts(group: Group, row: Row) -> dict[str, str | Link]:
     first, shown = row.results[0], row_facts(row)
-    recovery = shown["recovery"] + (f" = {row.recovery_sum}" if row.recovery_sum else "")
     return {
         "model": model_name(group.model),
         "records": group.source,
@@ -93,7 +92,6 @@ def _facts(group: Group, row: Row) -> dict[str, str | Link]:
         "options": options_text(first.cell.options, none="none"),
         "knob": str(first.privacy.knob) if first.privacy.knob else "none",
         **shown,
-        "recovery": recovery,
         "privacy": f"ε = {shown['proved ε']} proved, δ = {first.privacy.delta:g}",
         "accounting": row.mode,
         "covers": queries_words(row.queries),
