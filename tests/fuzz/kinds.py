@@ -27,8 +27,8 @@ from dpicl.data.reading import read_records
 from dpicl.data.task import Record, Task
 from dpicl.data.task_file import read_task_file
 from dpicl.leaderboards.gate.card import read_card, read_reproduced
-from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.own import budget

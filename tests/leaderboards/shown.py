@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board
+from dpicl.leaderboards.model.evidence import AttackBoard
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.tables.console import to_text

@@ -90,18 +90,6 @@ def test_terminal_says_who_is_best_then_the_tables():
     assert said.startswith("1 0.600 ") and "50%" in said and "0.99 1.7 any" in said
 
 
-def test_terminal_is_plain_aligned_and_narrow_when_it_is_no_terminal():
-    label = "a_row_with_a_name_that_is_much_longer_than_any_table_can_hold_in_its_first_column"
-    results = [*ends(), make_result("tang", 0.6, label=label), make_result("tang", 0.5, label="x")]
-    text = render_terminal(build_board(results), color=False)
-    assert "\x1b" not in text
-    assert max(map(len, text.splitlines())) <= 110
-    table = text[text.index("agnews: calibrated accuracy, ") :]
-    rows = [line for line in table.splitlines() if "% " in line and "95%" not in line]
-    assert len(rows) == 2 and len({line.index("%") for line in rows}) == 1
-    assert "\x1b[" in render_terminal(build_board(results), color=True)
-
-
 def answering(task="samsum", **more):
     """The reference baselines and an answer mechanism on a text task with six metrics."""
     text = {
@@ -111,15 +99,6 @@ def answering(task="samsum", **more):
     }
     own = {"queries": 30, "per_query": 0.214, "claimed": 10.939, "aggregates": {"genre_distance": 0.25}, **more}
     return [*ends(**text), make_result("esa", 0.6, **text, **own), make_result("tang", 0.5, **text)]
-
-
-def test_terminal_has_per_query_epsilon(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "110")
-    text = render_terminal(build_board([*answering(), *answering(task="xsum")]), color=False)
-    for task in ("samsum", "xsum"):
-        own = text[text.index(f"{task}: ROUGE-L") :].partition("other metrics")[0]
-        esa, tang = (" ".join(word for row in parts_of(own, name) for word in row) for name in ("esa", "tang"))
-        assert "0.99 10.939 0.214 30" in esa and "0.99 – – any" in tang
 
 
 def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped(monkeypatch):

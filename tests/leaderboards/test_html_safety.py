@@ -10,8 +10,8 @@ from functools import cache
 
 import pytest
 
-from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.html import attacks_page, board_table, pages, suites_page
 from dpicl.leaderboards.render.page import web_address

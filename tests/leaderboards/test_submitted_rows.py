@@ -76,11 +76,6 @@ def test_what_was_reported_and_reproduced_stands_beside_what_was_measured():
     assert "A. Author 0.700 0.810 seed 0: 0.650" in said
 
 
-def test_names_of_strangers_cannot_move_the_cursor():
-    text = shown(submitted(authors=("\x1b[2J\u202eevil",), footnote="\x07"))
-    assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
-
-
 def test_the_loader_gives_what_passes_and_a_sentence_for_the_rest(world: World):  # noqa: F811
     suites = known_suites([world.suite])
     found, problems = load_submissions(world.root, suites)

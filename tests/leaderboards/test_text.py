@@ -6,8 +6,7 @@ import pytest
 
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.table import estimate_text, measure_name, options_text, trials_text
-from dpicl.core.printable import visible
-from dpicl.leaderboards.model.attacks import against_row, differing_options
+from dpicl.leaderboards.model.evidence import against_row, differing_options
 from dpicl.leaderboards.model.metrics import metric_name, task_kind
 from dpicl.leaderboards.model.text import (
     bound_text,
@@ -71,12 +70,6 @@ def test_only_options_that_differ_are_named_and_a_missing_one_has_its_default():
     attack = make_attack(options={"slots": 4}, members=8, queries=1)
     assert against_row(attack, {}, {}) == "8 records, 1 query, slots = 4 (row: its default)"
     assert options_text({}) == "defaults"
-
-
-def test_only_strange_characters_are_written_out():
-    assert visible("Größe: 5 € – «日本語» 🎬") == "Größe: 5 € – «日本語» 🎬"
-    assert visible("a\nb\tc") == "a b c"
-    assert visible("a\u200bb\u2066") == "a⟨U+200B⟩b⟨U+2066⟩"
 
 
 def test_every_event_of_the_ledger_has_words():

@@ -14,7 +14,7 @@ from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import Estimate
 from dpicl.core.plugins import Registered
 from dpicl.data.task import Task
-from dpicl.leaderboards.model.attacks import build_attacks
+from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page
 from dpicl.run.workbench import Workbench

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import paired_tests
 from dpicl.leaderboards.compare.releases import Settings, compare
 from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
 
@@ -44,21 +43,6 @@ def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
     assert mirror.verdict == "improvement"
     assert mirror.difference == pytest.approx(-cell.difference)
     assert mirror.test.adjusted == pytest.approx(cell.test.adjusted)
-
-
-def test_one_seed_is_tested_over_its_documents():
-    (cell,) = both([scored(ones(100, 150))], [scored(ones(90, 150))]).cells
-    assert cell.verdict == "regression" and 2 / 2**10 <= cell.test.p < 0.01
-    values = np.linspace(0.2, 0.8, 40)
-    assert both([scored(values)], [scored(values - 0.1)]).cells[0].verdict == "regression"
-
-
-def test_seeds_that_are_copies_count_once():
-    """A mechanism without randomness gives the same outcomes at every seed: no more evidence than one of them."""
-    base = [scored(ones(100, 150), "zero_shot", seed=seed) for seed in range(3)]
-    candidate = [scored(ones(96, 150), "zero_shot", seed=seed) for seed in range(3)]
-    (cell,) = both(base, candidate).cells
-    assert cell.test.p == pytest.approx(2 / 2**4) and cell.verdict == "inconclusive"
 
 
 def test_a_seed_that_moves_all_documents_is_no_property_of_the_model():
@@ -231,12 +215,3 @@ def test_filters_choose_and_unknown_names_are_errors():
         both(results, [scored(ones(20, 40), "prism")])
     with pytest.raises(UsageError, match="Unknown epsilon"):
         both(results, results, epsilons=(2.0,))
-
-
-def test_cells_learn_from_each_other_how_much_seeds_move_them():
-    """Twelve cells alike: together they say that seeds move little, and a loss that none shows alone is found."""
-    generator = np.random.default_rng(3)
-    tables = [generator.choice([-1.0, 0.0, 1.0], p=[0.17, 0.75, 0.08], size=(3, 150)) for _ in range(12)]
-    alone = [paired_tests([table])[0].p for table in tables]
-    together = [test.p for test in paired_tests(tables)]
-    assert np.median(together) < np.median(alone) / 2

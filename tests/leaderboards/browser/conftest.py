@@ -10,8 +10,8 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.html import attacks_page, pages
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external

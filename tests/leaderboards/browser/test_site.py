@@ -170,21 +170,6 @@ def test_the_dark_theme_of_the_system_is_followed(site, open_page):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_downloads_rows_and_mechanisms_are_where_links_lead(site, open_page):
-    browser = open_page(site / "index.html")
-    for name in ("CSV", "JSON"):
-        link = browser.find_element(By.LINK_TEXT, name)
-        assert link.get_attribute("download") is not None
-        assert (site / f"board.{name.lower()}").stat().st_size > 1000
-        assert link.get_attribute("href").endswith(f"board.{name.lower()}")
-    element(browser, "section.task[data-task='trec'] tbody th a").click()
-    assert element(browser, "h1").text == "zero_shot at ε = 0 on trec"
-    browser.find_element(By.LINK_TEXT, "zero_shot").click()
-    assert element(browser, "h1").text == "zero_shot"
-    browser.find_element(By.LINK_TEXT, "Board").click()
-    assert shown(browser, ROWS)
-
-
 def test_the_keyboard_alone_is_enough(site, open_page):
     browser = open_page(site / "index.html")
 

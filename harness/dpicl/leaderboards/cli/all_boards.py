@@ -16,8 +16,8 @@ from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.data.task import list_tasks
 from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, standing, state_of
-from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
 from dpicl.leaderboards.render.as_json import attacks_json

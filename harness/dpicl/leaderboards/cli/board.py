@@ -14,8 +14,8 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
 from dpicl.leaderboards.api import BoardView, board_view, skip_reasons, submissions_of
 from dpicl.leaderboards.cli import all_boards
-from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import chosen
+from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.leaderboards.render.html import write_html

@@ -8,10 +8,10 @@ from typing import Any
 from dpicl.attacks.power import Power
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.attacks.table import trials_text
-from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
+from dpicl.leaderboards.model.evidence import AttackBoard
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking
 from dpicl.results.schema import finite

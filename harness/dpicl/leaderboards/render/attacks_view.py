@@ -10,8 +10,8 @@ from operator import itemgetter
 
 from dpicl.attacks.results import AttackResult
 from dpicl.attacks.table import ENDS, Attacked, attacks_table, of_results
-from dpicl.leaderboards.model.attacks import AttackBoard, question_of
 from dpicl.leaderboards.model.audits import attack_name
+from dpicl.leaderboards.model.evidence import AttackBoard, question_of
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import bound_text, counted, epsilon_text, names_text
 from dpicl.tables.document import Block, Column, Part, Table, make_table, notes, words

@@ -16,8 +16,8 @@ from typing import Any
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.answers import overall
-from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.evidence import AttackBoard
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
