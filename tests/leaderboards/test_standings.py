@@ -111,4 +111,4 @@ def test_paper_accounting_is_apart_and_never_ranked():
     assert [(row.score, row.proved, row.claimed) for row in table.paper] == [(0.7, 0.37, 1.0)]
     assert table.paper[0].recovery == pytest.approx(0.75)
     (ranked,) = [one for one in section.rankings[0].standings if one.rank]
-    assert ranked.score == pytest.approx(0.5)
+    assert ranked.recovery == pytest.approx(0.25)

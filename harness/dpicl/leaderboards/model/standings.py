@@ -122,18 +122,16 @@ class TaskTable:
 
 @dataclass
 class Standing:
-    """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
+    """A mechanism at one epsilon over all common tasks. recovery: its mean, None where there is no common task.
 
-    score: None too where lower is better on some of the tasks and not on others. proved: the largest over all of its
-    tasks. seeds: those behind the means (without one: all). signs: of its marks. rank: its rank set by mean recovery.
-    queries: Q on these tasks, each once.
+    proved: the largest over all of its tasks. seeds: those behind the mean (without one: all). signs: of its marks.
+    rank: its rank set by mean recovery. queries: Q on these tasks, each once.
     """
 
     label: str
     epsilon: float
     proved: float
     recovery: float | None
-    score: float | None
     seeds: tuple[int, ...]
     submitted: bool = False
     signs: str = ""
@@ -307,17 +305,15 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
 
 
 def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Sequence[str]) -> Standing:
-    """Means over the common tasks, where the row has a recovery on each of them; rank sets come later."""
+    """The mean over the common tasks, where the row has a recovery on each of them; rank sets come later."""
     whole = all(task in rows and (rows[task].is_baseline or rows[task].recovery is not None) for task in common)
     own = [rows[task] for task in common] if whole else []
     recoveries = [row.recovery for row in own if row.recovery is not None]
-    comparable = len({row.lower_is_better(row.metric) for row in own}) == 1  # else their mean score has no direction
     return Standing(
         label=label,
         epsilon=epsilon,
         proved=max(row.proved for row in rows.values()),
         recovery=fmean(recoveries) if own and len(recoveries) == len(own) else None,
-        score=fmean(row.score for row in own) if comparable else None,
         seeds=tuple(sorted({seed for row in own or rows.values() for seed in row.seeds})),
         submitted=any(row.submission is not None for row in rows.values()),
         queries=tuple(dict.fromkeys(row.queries for row in rows.values())),

@@ -255,7 +255,6 @@ _STANDINGS = (
     Column("rank", "rank", lambda one: one.rank and (one.rank.low, str(one.rank)), itemgetter(1), _RANK),
     Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "the largest over all of its tasks and seeds"),
     Column("recovery", "recovery", attrgetter("recovery"), recovery_text, _MEAN, "high"),
-    Column("score", "score", attrgetter("score"), score_text, "mean of the main metric over the common tasks"),
     Column("seeds", "seeds", lambda one: len(one.seeds), help="how many random seeds are behind the means"),
 )
 
