@@ -16,7 +16,6 @@ from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.rows import difference_columns
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.comparability import Group
-from dpicl.leaderboards.model.evidence import options_text
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
