@@ -107,10 +107,10 @@ class Decision(Part):
 class LowerBound(Part):
     """What the attack proves about epsilon at the stated confidence; 1: nothing was sampled ('exact').
 
-    epsilon: the audited epsilon at `delta`. method: 'gaussian' (the release is a composition of Gaussian releases, so a
-    lower bound on mu is one on epsilon), 'rates' (ln((TPR - delta)/FPR), true of every mechanism) or 'one run' (how
-    many guesses about records in by fair coins are right, true of every mechanism: dpicl.attacks.one_run), or
-    'exact' (the two output distributions themselves: dpicl.attacks.exact_audit).
+    epsilon: the audited epsilon at `delta`. method: 'rates' (ln((TPR - delta)/FPR), true of every mechanism), 'one run'
+    (how many guesses about records in by fair coins are right, true of every mechanism: dpicl.attacks.one_run) or
+    'exact' (the two output distributions themselves: dpicl.attacks.exact_audit). 'gaussian', a bound on mu of a
+    composition of Gaussian releases, is of sampled white-box audits, which earlier versions made.
     mu: lower bound on the Gaussian-DP parameter. decision: None where no single rule stands behind the bound.
     """
 
