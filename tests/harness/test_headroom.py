@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.plan.headroom import measure_headroom
+from dpicl.plan.headroom import headrooms, measure_headroom
 from dpicl.results.schema import Documents
 from tests.leaderboards.factory import make_result
 
@@ -63,9 +63,17 @@ def test_development_seeds_and_matched_length_come_first():
     assert (found.real_row, found.gain) == ("real_matched", 0.25)
 
 
-def test_without_a_common_seed_there_is_none():
+def test_without_a_common_seed_there_is_none_and_tasks_stay_apart():
     public, real = results("public_demonstrations", {0: [0, 1]}), results("real_demonstrations", {1: [1, 1]})
     assert measure_headroom([*public, *real]) == {}
+    both = [*public, *results("real_demonstrations", {0: [1, 1]})]
+    other = [
+        one
+        for name in ("public_demonstrations", "real_demonstrations")
+        for one in results(name, {0: [1, 1]}, task="trec")
+    ]
+    found = [(one.task, one.gain) for one in headrooms([*both, *other]) if one.metric == METRIC]
+    assert found == [("agnews", 0.5), ("trec", 0.0)]
 
 
 def test_where_released_texts_are_scored_zero_shot_is_the_public_end():

@@ -22,6 +22,7 @@ from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
+from dpicl.plan.headroom import Headroom, headrooms
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Changes
@@ -67,6 +68,8 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     costs = Costs(results, selection.mechanisms)
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
+    there = {cell.id for cell in found.there}
+    gains = headrooms(result for result in results if result.cell_id in there)
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,
@@ -76,6 +79,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         "missing": len(found.missing) - len(left_out),
         "tokens": sum(estimates[cell.id].tokens for cell in missing),
         "seconds": None if None in seconds else sum(value for value in seconds if value is not None),
+        "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
         "cells": [
             {
                 **cell_json(cell),
@@ -90,6 +94,9 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     }
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document)]
+    shown += [text_table(_HEADROOM, map(_headroom_row, gains), "Headroom, from public to real demonstrations")] * bool(
+        gains
+    )
     shown += [f"Skipped: {row} on {', '.join(tasks)}: {why}" for row, tasks, why in _reasons(selection.cells, left_out)]
     if found.stale:
         shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
@@ -109,6 +116,18 @@ def _totals(plan: Mapping[str, Any]) -> str:
         which = " with the stale ones" if plan["stale"] else ""
         cost = f" ({plan['tokens'] / 1e6:,.3g} million tokens{which}, {time} in one process)"
     return f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']} to do{cost}."
+
+
+_HEADROOM = ("model", "task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards")
+
+
+def _headroom_row(one: Headroom) -> list[str]:
+    return [
+        *(one.model, one.task, one.metric, str(one.shots), f"{one.public:.3f} to {one.real:.3f}"),
+        f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})",
+        f"{len(one.seeds)} × {one.documents}{', development' * one.development}",
+        "yes" if one.rewards else "no",
+    ]
 
 
 def untuned(selection: Selection) -> str:

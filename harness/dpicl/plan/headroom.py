@@ -74,6 +74,15 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
     return {}
 
 
+def headrooms(results: Iterable[Result]) -> list[Headroom]:
+    """Of every task and model, source of records and number of shots, all metrics, in the order of the results."""
+    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for result in results:
+        cell = result.cell
+        groups[cell.task, cell.task_version, cell.model, cell.source, cell.shots].append(result)
+    return [one for own in groups.values() for one in measure_headroom(own).values()]
+
+
 def _writes_texts(task: str) -> bool:
     """Whether released texts themselves are scored."""
     return task in task_folders() and load_config(task)["metadata"]["kind"] == "json"
