@@ -53,8 +53,8 @@ leaderboard: setup
 	$(DPICL) board quick --html site
 	@echo
 	@echo "The page is $(CURDIR)/site/index.html; open it in a browser, no server is needed."
-	@echo "Next: '$(DPICL) board field' shows committed results on real records, 'make site' all of them,"
-	@echo "      '$(DPICL) plan classification --source synthetic' what a larger suite would run,"
+	@echo "Next: '$(DPICL) board ginc' shows committed results, 'make site' all of them,"
+	@echo "      '$(DPICL) plan open' what a larger suite would run,"
 	@echo "      '$(DPICL) list mechanisms' what can be compared, README.md how to add a mechanism."
 
 # The site of all suites, from the committed results; needs neither data nor a model.
@@ -65,7 +65,7 @@ site: setup
 # documentation in build/docs. It fails where a link leads nowhere or the navigation lacks a page.
 docs: setup
 	$(PY) docs/command_line.py
-	$(DPICL) plot classification --task agnews --task dbpedia --out docs/figures/privacy-utility.svg
+	$(DPICL) plot ginc --out docs/figures/privacy-utility.svg
 	@$(PIP) --no-build-isolation --editable '.[docs]'
 	$(PY) -m mkdocs build --strict --quiet
 

@@ -195,7 +195,7 @@ def test_list_names_what_there_is(dpicl, kind):
         "tasks": {"agnews", "dbpedia", "trec", "mit_g", "mit_d"},
         "mechanisms": {"zero_shot", "real_demonstrations", "tang", "pta", "prism"},
         "models": {"embedded", "sim"},
-        "suites": {"quick", "classification"},
+        "suites": {"quick", "ginc"},
     }[kind]
     assert expected <= names
     text = dpicl("list", kind).out

@@ -78,24 +78,24 @@ def test_models_and_notions_of_privacy_have_tables_of_their_own() -> None:
 
 @pytest.mark.parametrize("flags", [["--detect", "3"], ["--detect", "0.1", "--power", "80"], ["--power", "0.9"]])
 def test_bad_numbers_are_refused(flags: list[str], dpicl) -> None:
-    refuse(dpicl("plan", "classification", "--results", RESULTS, *flags), flags[-2])
+    refuse(dpicl("plan", "generation", "--results", RESULTS, *flags), flags[-2])
 
 
 def test_the_command_says_it_for_committed_results(dpicl) -> None:
-    words = ("--detect", "0.1", "--task", "trec")
-    said = dpicl("plan", "classification", "--results", RESULTS, *words, "--json").json
-    assert {table["task"] for table in said["tables"]} == {"trec"}
+    words = ("--detect", "0.1", "--task", "samsum")
+    said = dpicl("plan", "generation", "--results", RESULTS, *words, "--json").json
+    assert {table["task"] for table in said["tables"]} == {"samsum"}
     assert all(table["now"]["seeds"] == 3 for table in said["tables"])
-    shown = dpicl("plan", "classification", "--results", RESULTS, *words)
-    assert shown.code == 0 and "3 × 150" in shown.out
+    shown = dpicl("plan", "generation", "--results", RESULTS, *words)
+    assert shown.code == 0 and "3 × 20" in shown.out
 
 
 def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -> None:
-    words = ("--detect", "0.1", "--task", "agnews_codes", "--epsilon", "1")
-    (table,) = dpicl("plan", "field", "--results", RESULTS, *words, "--json").json["tables"]
+    words = ("--detect", "0.1", "--seed", "0,1", "--epsilon", "1")
+    (table,) = dpicl("plan", "ginc", "--results", RESULTS, *words, "--json").json["tables"]
     assert table["now"]["detects"] > 1
-    shown = dpicl("plan", "field", "--results", RESULTS, *words).out
-    assert "3 × 100  none" in shown and "MDE: what the results at hand find" in shown
+    shown = dpicl("plan", "ginc", "--results", RESULTS, *words).out
+    assert "2 × 100  none" in shown and "MDE: what the results at hand find" in shown
 
 
 def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpicl, monkeypatch) -> None:
@@ -106,7 +106,7 @@ def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpic
     shown = dpicl(*asked)
     assert shown.code == 0 and "costs" in shown.out and max(map(len, shown.out.split("\n\n")[0].splitlines())) <= 80
     tables = dpicl(*asked, "--json").json["tables"]
-    assert {(table["task"], table["source"]) for table in tables} >= {("trec", "local"), ("ginc", "synthetic")}
+    assert {(table["task"], table["source"]) for table in tables} >= {("trec", "local"), ("agnews", "local")}
     without = {"mit_d", "samsum"}
     assert not without & {table["task"] for table in tables}
     assert all(task in shown.err for task in without)
@@ -118,5 +118,5 @@ def test_results_of_two_sources_have_tables_of_their_own() -> None:
 
 
 def test_results_of_other_settings_are_named_where_nothing_is_left(dpicl) -> None:
-    run = dpicl("plan", "field", "--results", RESULTS, "--model", "sim", "--detect", "0.1")
+    run = dpicl("plan", "generation", "--results", RESULTS, "--model", "sim", "--detect", "0.1")
     assert run.code == 2 and "results with other suite settings, model or options left out." in run.err

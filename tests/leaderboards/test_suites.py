@@ -7,7 +7,7 @@ from dpicl.plan.suite import load_suite
 
 
 def test_the_suites_ship():
-    assert {"quick", "classification", "generation", "wikimovies"} <= shipped_suites().keys()
+    assert {"quick", "open", "generation", "ginc", "record"} <= shipped_suites().keys()
 
 
 @pytest.mark.parametrize("name", sorted(shipped_suites()))

@@ -17,7 +17,7 @@ from dpicl.results.store import Store
 from tests.leaderboards.factory import make_result
 
 RESULTS = Path(__file__).parents[3] / "results"
-SUITES = ("classification", "generation", "wikimovies")
+SUITES = ("ginc", "generation", "open")
 GAUSSIAN = {"event": "gaussian", "noise_multiplier": 1.5}
 
 

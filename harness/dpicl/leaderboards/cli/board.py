@@ -75,7 +75,7 @@ def _shown(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
     yield f"Next: {command} --full, --attacks or --html site; {selection.command('compare ROW ROW --suite')}"
 
 
-@p.verb("dpicl board field --task agnews --epsilon 1 --html site", answer=_answer)
+@p.verb("dpicl board ginc --epsilon 1 --html site", answer=_answer)
 def board(
     suite: p.SuiteName,
     *,

@@ -1,6 +1,6 @@
 """`dpicl compare`: which of two rows of a board is better, and did a release make anything worse?
 
-Two rows (`dpicl compare tang pta --suite field`) are compared as the rank sets of their board are; two folders of
+Two rows (`dpicl compare tang pta --suite ginc`) are compared as the rank sets of their board are; two folders of
 results are two releases of one model, cell by cell.
 """
 
@@ -45,7 +45,7 @@ def _answer(found: RowComparison | ReleasesCompared, given: Mapping[str, Any]) -
 
 
 @p.verb(
-    "dpicl compare tang pta --suite field --epsilon 1",
+    "dpicl compare tang pta --suite ginc --epsilon 1",
     answer=_answer,
 )
 def compare(

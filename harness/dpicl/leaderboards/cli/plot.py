@@ -27,7 +27,7 @@ def _figure(given: Any) -> Path:
     return path
 
 
-@verb("dpicl plot classification --task agnews --task dbpedia --out figure.pdf")
+@verb("dpicl plot ginc --out figure.pdf")
 def plot(
     suite: SuiteName,
     *,
