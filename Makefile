@@ -1,7 +1,7 @@
 # Needs make and a Python of at least 3.11 with pip. Everything goes into .venv.
 #   PYTHON=/path/to/python    the Python that .venv is made from (default: the first good one on PATH)
 #   PIP_FLAGS="..."           passed to every pip install, for example an index of CPU-only builds of torch
-#   SITE_FLAGS="--repository https://..."  for a site that is hosted
+#   SITE_FLAGS="--url https://... --repository https://..."  for a site that is hosted
 #   DPICL_DATA=/path/to/data  real data sets; without it the synthetic corpora are used
 
 VENV := .venv

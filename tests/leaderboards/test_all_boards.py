@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from xml.etree import ElementTree
 
 import datasets
 import pandas as pd
@@ -56,15 +57,23 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
         assert len(list(csv.DictReader(file))) == 6
 
 
-def test_a_hosted_site_links_its_repository_on_every_page(dpicl, results_folder, tmp_path):
-    site, repository = tmp_path / "site", "https://example.org/code"
-    hosted = ("--html", site, "--repository", repository)
+def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_folder, tmp_path):
+    site, url, repository = tmp_path / "site", "https://example.org/board", "https://example.org/code"
+    hosted = ("--html", site, "--url", f"{url}/", "--repository", repository)
     assert dpicl("board", "all", "--results", results_folder, "--no-submissions", *hosted).code == 0
+    places = ElementTree.parse(site / "sitemap.xml").iter("{http://www.sitemaps.org/schemas/sitemap/0.9}loc")
+    pages = {page.relative_to(site).as_posix().removesuffix("index.html") for page in site.rglob("*.html")}
+    assert {place.text.removeprefix(f"{url}/") for place in places} == pages
+    atom = "{http://www.w3.org/2005/Atom}"
+    entries = ElementTree.parse(site / "feed.xml").findall(f"{atom}entry")
+    assert len(entries) == 6
+    for entry in entries:
+        assert (site / entry.find(f"{atom}id").text.removeprefix(f"{url}/")).is_file()
     for page in site.rglob("*.html"):
         assert {repository, f"{repository}/blob/HEAD/LICENSE"} <= {*Page(page.read_text("utf-8")).links}
     for command in (("quick", *hosted), ("all", *hosted[2:])):
-        refuse(dpicl("board", *command, "--results", results_folder), "--repository")
-    refuse(dpicl("board", "all", "--html", site, "--repository", "javascript:alert(1)"), "https://")
+        refuse(dpicl("board", *command, "--results", results_folder), "--url")
+    refuse(dpicl("board", "all", "--html", site, "--url", "javascript:alert(1)"), "https://")
 
 
 def test_the_site_has_all_results_as_one_table_with_a_card(dpicl, results_folder, tmp_path, monkeypatch):

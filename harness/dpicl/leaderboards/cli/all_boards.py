@@ -43,6 +43,7 @@ def all_suites(
     given: OfResults,
     submissions: Sequence[Submission],
     html: Path | None,
+    url: str | None = None,
     repository: str | None = None,
 ) -> Answer:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
@@ -68,7 +69,7 @@ def all_suites(
     page = None
     if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, html, mechanisms, skipped, every, former, repository)
+        page = write_all(found, html, mechanisms, skipped, every, former, url, repository)
     lines = suites_json(found)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
     return Answer({"suites": lines, "page": page}, [suites_table(lines), end])

@@ -86,6 +86,7 @@ def board(
     full: bool = False,
     retired: bool = False,
     html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
+    url: Address = None,
     repository: Address = None,
     **given: Unpack[OfBoard],
 ) -> BoardView | Answer:
@@ -100,12 +101,13 @@ def board(
     full: show every table of every task, not the answer alone.
     retired: the board of results of retired versions of the suite.
     html: also write the board as a site, DIR/index.html.
+    url: where the site of all suites will stand; it gets a site map and a feed of changes.
     repository: of this benchmark; every page of the site of all suites links it, its documentation and its licence.
     """
     folder = _path(html)
     refuse_among([p.folder_of(given)], folder)
-    if repository and (suite != all_boards.ALL or folder is None):
-        raise UsageError("--repository belongs to `dpicl board all --html DIR`.")
+    if (url or repository) and (suite != all_boards.ALL or folder is None):
+        raise UsageError("--url and --repository belong to `dpicl board all --html DIR`.")
     with no_collection():  # what a board is made of stays until the command ends
         if suite in (all_boards.ALL, all_boards.ATTACKS):
             chosen_rows = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon, "--attacks": attacks}
@@ -114,7 +116,7 @@ def board(
             if suite == all_boards.ATTACKS:
                 return all_boards.every_attack(given, folder)
             own = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
-            return all_boards.all_suites(given, own, folder, repository)
+            return all_boards.all_suites(given, own, folder, url, repository)
         made = view(suite, given, retired)
         tasks, rows = p.as_list(task), p.as_list(mechanism)
         skipped = skip_reasons(made.selection, made.kept)

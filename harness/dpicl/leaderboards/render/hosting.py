@@ -1,17 +1,22 @@
-"""The results of a site as one table, a row a cell, with a data card."""
+"""What a hosted site has besides its pages: the results as one table with a data card, a site map and a feed."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
+from xml.etree.ElementTree import Element, SubElement, tostring
 
+from dpicl.core.messages import epsilon_text
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.render.addresses import row_id
 from dpicl.results.schema import Result
 
+#: Entries of a feed: the newest rows.
+MOST_ENTRIES: Final = 100
 _LICENCE = "https://www.apache.org/licenses/LICENSE-2.0"
 
 #: Column of the table -> (its croissant type, what it is, its value).
@@ -116,3 +121,32 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
         ],
         "recordSet": [{"@type": "cr:RecordSet", "@id": "results", "name": "results", "field": fields}],
     }
+
+
+def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str) -> dict[str, str | bytes]:
+    """`sitemap.xml` of the pages, and `feed.xml`, an Atom feed of the newest rows. pages: below ``url``."""
+    sitemap = Element("urlset", xmlns="http://www.sitemaps.org/schemas/sitemap/0.9")
+    for name in sorted(pages):
+        SubElement(SubElement(sitemap, "url"), "loc").text = f"{url}/{name.removesuffix('index.html')}"
+    rows = [
+        (max(result.created for result in row.results), name, section, row)
+        for name, board in boards.items()
+        for section in board.sections
+        for row in section.rows
+    ]
+    newest = sorted(rows, key=lambda one: one[0], reverse=True)[:MOST_ENTRIES]
+    feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
+    _describe(feed, "Private in-context learning: rows of the boards", f"{url}/", newest[0][0])
+    SubElement(SubElement(feed, "author"), "name").text = "dpicl-bench"
+    SubElement(feed, "link", rel="self", href=f"{url}/feed.xml")
+    for updated, name, section, row in newest:
+        title = f"{row.label} on {row.task} at ε = {epsilon_text(row.epsilon)}, {name}: {row.score:.3f}"
+        _describe(SubElement(feed, "entry"), title, f"{url}/{name}/rows/{row_id(section, row)}.html", updated)
+    roots = {"sitemap.xml": sitemap, "feed.xml": feed}
+    return {name: tostring(root, "utf-8", xml_declaration=True) for name, root in roots.items()}
+
+
+def _describe(element: Element, title: str, address: str, updated: str) -> None:
+    for name, text in (("title", title), ("id", address), ("updated", updated)):
+        SubElement(element, name).text = text
+    SubElement(element, "link", href=address)

@@ -92,22 +92,27 @@ def write_all(
     skipped: Mapping[str, Sequence[Skipped]],
     attacks: AttackBoard,
     retired: Mapping[str, Board],
+    url: str | None = None,
     repository: str | None = None,
 ) -> Path:
     """Writes the first page, the site of each suite in a folder of its name, the page of all attacks and the data.
 
     boards, skipped: by the suite's name, which is the name of its folder. retired: boards of earlier versions, whose
-    results are part of the data. repository: address that every page links, with the documentation, the citation and
-    the licence there.
+    results are part of the data. url: of the site, for a site map and a feed. repository: address that every page
+    links, with the documentation, the citation and the licence there.
     Raises ResultError when it cannot.
     """
     folder = Path(folder)
     beside = [(name, f"{repository}{path}") for name, path in _BESIDE] if repository else []
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]
+    written = ["index.html", "attacks/index.html"]
     for name, board in boards.items():
-        page.write(pages(board, mechanisms, skipped.get(name, ()), links), folder / name)
+        own = pages(board, mechanisms, skipped.get(name, ()), links)
+        written += [f"{name}/{file}" for file in own if file.endswith(".html")]
+        page.write(own, folder / name)
     data = hosting.data_files(boards, retired)
-    first = [("All attacks", "attacks/index.html"), *_DATA, *beside]
+    data |= hosting.crawler_files(boards, written, url) if url else {}
+    first = [("All attacks", "attacks/index.html"), *_DATA, *([("Changes (Atom)", "feed.xml")] if url else []), *beside]
     shared: dict[str, str | bytes] = {
         "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
         "index.html": suites_page(boards, first),
