@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -109,7 +110,8 @@ def _of_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[
     proved = group_bound(runs.calibration.event, delta, copies)
     worlds = runs.group(copies)
     shown = group_epsilon(worlds, delta, min(proved, 2 * copies * upper))
-    shown = max(shown, group_epsilon(worlds, delta, 1.1 * shown))  # on a grid that is as fine as it may be
+    with suppress(OverflowError):  # a finer grid shows more, where its cells are not too many
+        shown = max(shown, group_epsilon(worlds, delta, 1.1 * shown))
     found = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
     if math.isfinite(proved):
         found["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")

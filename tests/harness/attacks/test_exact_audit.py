@@ -17,6 +17,7 @@ from dpicl.attacks.exact_groups import _weights
 from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text
 from dpicl.core.errors import UsageError
+from dpicl.privacy import slack
 from dpicl.privacy.primitives import GaussianSum, project_sub_simplex
 from dpicl.results.schema import to_text
 from tests.harness.parrot import Parrot
@@ -88,6 +89,18 @@ def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies
     assert 0.98 * epsilon_of_mu(copies * mu, 1e-5) <= shown <= epsilon_of_mu(copies * mu, 1e-5) <= proved
     assert shown > copies * one.bound.epsilon  # at the same delta group privacy gives more than k epsilon
     assert attack_from_text(to_text(group)) == group and failure(group) is None
+
+
+def test_a_grid_that_would_be_too_fine_leaves_what_the_first_one_shows(own_cache, monkeypatch) -> None:
+    """As on GINC, where a canary moves PRISM's choices little beside what two of them may."""
+    task, options = ROWS["embedding_centroids"]
+
+    def shown() -> float:
+        return audited("embedding_centroids", task, options=options, copies=2).measures["group_epsilon"].value
+
+    finest = shown()
+    monkeypatch.setattr(slack, "MOST_CELLS", 6600)  # the first grid has 5,854 cells here, the finer one 6,923
+    assert 0.95 * finest < shown() <= finest
 
 
 def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows(own_cache) -> None:
