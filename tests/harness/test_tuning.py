@@ -107,6 +107,8 @@ def test_a_task_whose_own_records_are_synthetic_tunes_for_itself_on_development_
     write_choice(path, choose_settings(suite, made, results, "dpicl tune small"))
     after = load_suite(path)
     assert after.chosen("pta_large", "shared_facts") == {"alpha": 1.5, "top_k": 100}
+    (said,) = describe_tuning(after, results_of(after, {}))
+    assert said.endswith("On shared_facts these are the rows' own train records, and ε does not cover the choice.")
     assert after.chosen("pta", "trec") == {"alpha": 1, "top_k": 100}
     small = apply_changes(after, Changes(mechanisms=("pta_large",)), MECHANISMS)
     assert small.untuned == [] and small.chosen("pta_large", "shared_facts") == {"alpha": 1.5, "top_k": 100}
@@ -242,6 +244,10 @@ def test_tune_refuses_before_it_runs_what_it_could_not_finish(dpicl, tmp_path, m
     path.write_text(TEXT)
     other = dpicl("tune", path, "--task", "dbpedia", "--results", tmp_path / "results")
     assert other.code == 2 and "agnews, shared_facts, trec" in other.err
+    path.write_text(TEXT.replace("source: local", "source: synthetic"))
+    limited = dpicl("tune", path, "--task", "shared_facts", "--limit", "5", "--results", tmp_path / "results")
+    assert limited.code == 2 and "leave --limit out" in limited.err
+    path.write_text(TEXT)
     (tmp_path / "suite.tuned.yaml").mkdir()
     for command in ("tune", "plan"):
         folder = dpicl(command, path, "--results", tmp_path / "results")
@@ -271,7 +277,7 @@ def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
     after = load_suite(path)
     assert describe_tuning(after, results_of(after, {}))[0].startswith(
-        "Tuned: pta (6 settings a row, on public development"
+        "Tuned: pta (6 settings a row, on public records"
     )
     assert describe_tuning(after, results_of(suite, {})) == []
 

@@ -136,6 +136,9 @@ def untuned(selection: Selection) -> str:
     if not (rows := [row for row in selection.suite.untuned if row in selected]):
         return ""
     command = replace(selection, changes=Changes()).command("tune")
+    sources = {cell.task: cell.source for cell in selection.cells if cell.label in rows}
+    if set(sources.values()) == {"synthetic"}:  # which a task tunes on where it is named
+        command += f" --task {','.join(sources)}"
     named = ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
     return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({named})."
 

@@ -86,6 +86,10 @@ def tune(
     require_known(f"task of {name}", tasks, load_suite(path).tasks)
     own = select(name, folder, files, Changes(tasks=tasks, mechanisms=as_list(mechanism), test_records=test_records))
     facts = task_facts()
+    if test_records is not None and (alone := [t for t in tasks if facts[t](own.suite.source).source == "synthetic"]):
+        raise UsageError(
+            f"{alone[0]} is tuned on as many test records as its rows have, none of them theirs; leave --limit out."
+        )
     made = tuning_suite(
         own.suite, {task: facts[task](own.suite.source) for task in own.suite.tasks}, own.mechanisms, tasks, shots
     )

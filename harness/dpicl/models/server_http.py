@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from queue import SimpleQueue
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import httpx
 import orjson
@@ -159,13 +160,14 @@ class Connection:
             raise Refused(f"it answers {status}")
         try:
             answer = orjson.loads(content)
-            if self._secret and orjson.dumps(self._secret)[1:-1] in orjson.dumps(answer):  # whatever was escaped
+            said = orjson.dumps(answer).decode()  # whatever was escaped
+            if self._secret and orjson.dumps(self._secret).decode()[1:-1] in said + unquote(said):
                 raise ModelError(
                     f"The model server {url} answers with the API key itself, which results would show; use another"
                     " key, or none where none is needed."
                 )
             return call.read(answer)
-        except (ValueError, RecursionError):  # orjson's own errors are ValueErrors
+        except (ValueError, TypeError, RecursionError):  # orjson reads deeper nests than it writes: a TypeError
             raise _Failed("its answer is damaged, or is not what was asked for") from None
 
     async def _sent(self, call: Call) -> tuple[int, float, bytes]:

@@ -4,8 +4,9 @@ Every tuned row of a suite lists the same number of settings (suite_rows.SETTING
 own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on public records that no row
 is scored on: the project's synthetic stand-ins for a task's real records. A row runs on the first task that its
 mechanism does (classes for most, free answers for the rest), and its best setting, by the mean score over seeds, is the
-row's on every task, epsilon and seed. A task whose own records are the synthetic ones tunes its rows for itself, on its
-development records, where it is named.
+row's on every task, epsilon and seed. A task whose own records are the synthetic ones tunes its rows for itself where
+it is named: on its development test records, with its own train records as the private ones. Their epsilon is for fixed
+options then, and does not cover the choice, as boards say.
 """
 
 from __future__ import annotations
@@ -180,11 +181,14 @@ def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
     cells = [result.cell for result in results]
     rows = {
-        cell.label
+        (cell.label, cell.task)
         for cell in cells
         if (options := suite.chosen(cell.label, cell.task)) and options.items() <= cell.options.items()
     }
-    if not rows:
+    if not rows or suite.tuned is None:
         return []
-    how = f"{count(SETTINGS, 'setting')} a row, on public development records"
-    return [f"Tuned: {', '.join(sorted(rows))} ({how}; SUITE.tuned.yaml has the scores)."]
+    named = ", ".join(sorted({label for label, _ in rows}))
+    said = f"Tuned: {named} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
+    own = {name for name, tuned in suite.tuned.tasks.items() if tuned.own} & {task for _, task in rows}
+    uncharged = f" On {', '.join(sorted(own))} these are the rows' own train records, and ε does not cover the choice."
+    return [said + (uncharged if own else "")]

@@ -35,8 +35,8 @@ from dpicl.results.store import Store
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
-#: The suites that come first, where they have results: the run of record, and the one before it.
-OF_RECORD = ("record", "ginc", "v1")
+#: The suites that come first, where they have results: the finished run, the run of record, and the one before it.
+OF_RECORD = ("ginc", "record", "v1")
 
 
 def all_suites(

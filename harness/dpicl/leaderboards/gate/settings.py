@@ -40,8 +40,8 @@ def suite_check(case: Case) -> Outcome:
     if suite is None:
         return Outcome([f"{case.contents.name}: {unknown('suite', card.suite, case.request.suites)}"])
     if not results:
-        command = f"dpicl run {card.suite} --mechanism M --results {case.contents.name}/results"
-        return Outcome([f"There is no result; make some with `{command}`."])
+        command = f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
+        return Outcome([f"There is no result; make some with `{command}`, where FOLDER is the submission."])
     if case.is_retired and not case.is_frozen:
         problem = (
             f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
