@@ -69,10 +69,10 @@ def audit(
     queries: Asked = "own",
     copies: Annotated[p.Count, p.Flag(metavar="K")] = 1,
     test_records: p.Limit | None = None,
-    question: Question = "inquiry",
-    runs: Annotated[p.Count, Field(ge=8)] = 200,
+    question: Question | None = None,
+    runs: Annotated[p.Count, Field(ge=8)] | None = None,
     records: Annotated[p.Count, Field(ge=2)] | None = None,
-    confidence: Annotated[Number, Field(ge=0.5, lt=1), p.Flag(metavar="C")] = 0.95,
+    confidence: Annotated[Number, Field(ge=0.5, lt=1), p.Flag(metavar="C")] | None = None,
     delta: p.Delta = 1e-5,
     model: p.Model = "embedded",
     source: p.SourceName = "auto",
@@ -108,8 +108,9 @@ def audit(
     given |= {"--copies": copies > 1, "--limit": test_records is not None}
     if not exact and (alone := [flag for flag, is_given in given.items() if is_given]):
         raise UsageError(f"{alone[0]} goes with --exact; add --exact, or leave it out.")
-    if exact and records is not None:
-        raise UsageError("An exact audit is one of the row's own records; leave --records out.")
+    sampled = {"--question": question, "--runs": runs, "--records": records, "--confidence": confidence}
+    if exact and (alone := [flag for flag, value in sampled.items() if value is not None]):
+        raise UsageError(f"An exact audit has no runs, and the row's own records and queries; leave {alone[0]} out.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     kept = _Kept(None if results is None else Path(results), progress)
@@ -128,7 +129,7 @@ def audit(
     assert owner is not None and task is not None
     own = {**owner.options, **p.options_of(owner.name, options)}
     if not exact:
-        settings = AuditSettings(question, runs, records, confidence, delta, seed)
+        settings = AuditSettings(question or "inquiry", runs or 200, records, confidence or 0.95, delta, seed)
         return _sampled(owner, own, task, source, model, settings, epsilons, kept)
     row = {
         "name": _SUITE,

@@ -197,6 +197,8 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         ("--exact", "voting", "--task", "agnews"),
         ("--exact", "--suite", "quick", "--option", "slots=2"),
         ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--records", "8"),
+        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--runs", "200"),
+        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--question", "inquiry"),
         ("voting", "--task", "agnews", "--epsilon", "1", "--copies", "2"),
         ("--exact", "--suite", "quick", "--mechanism", "voting"),
         ("--exact", "nothing_so_called", "--task", "agnews", "--epsilon", "1"),
