@@ -125,10 +125,10 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
     assert ROUNDING.why in own.words and NOT_CHECKED.why in own.words
 
 
-def test_committed_results_from_before_it_was_measured_are_marked():
+def test_committed_results_were_read_alone_and_are_not_marked():
     folder = Path(__file__).resolve().parents[2] / "results" / "open"
     found = [from_text(path.read_text("utf-8")) for path in folder.glob("*/tang/agnews/*.json")]
-    assert {(one.manifest.model.batch_invariant, up_to_rounding(one)) for one in found} == {(True, False), (None, True)}
+    assert {(one.manifest.model.batch_invariant, up_to_rounding(one)) for one in found} == {(True, False)}
 
 
 def options(result: Result, **own: object) -> Result:
