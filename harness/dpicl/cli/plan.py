@@ -68,8 +68,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     costs = Costs(results, selection.mechanisms)
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
-    there = {cell.id for cell in found.there}
-    gains = headrooms(result for result in results if result.cell_id in there)
+    gains = headrooms(result for result in results if status.get(result.cell_id) == "present")
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,
@@ -94,9 +93,8 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     }
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document)]
-    shown += [text_table(_HEADROOM, map(_headroom_row, gains), "Headroom, from public to real demonstrations")] * bool(
-        gains
-    )
+    if gains:
+        shown.append(text_table(_HEADROOM, map(_headroom_row, gains), "Headroom, from public to real demonstrations"))
     shown += [f"Skipped: {row} on {', '.join(tasks)}: {why}" for row, tasks, why in _reasons(selection.cells, left_out)]
     if found.stale:
         shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")

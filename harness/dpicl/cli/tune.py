@@ -85,14 +85,13 @@ def tune(
     require_writable(path)
     require_known(f"task of {name}", tasks, load_suite(path).tasks)
     own = select(name, folder, files, Changes(tasks=tasks, mechanisms=as_list(mechanism), test_records=test_records))
-    facts = task_facts()
-    if test_records is not None and (alone := [t for t in tasks if facts[t](own.suite.source).source == "synthetic"]):
+    known = task_facts()
+    facts = {task: known[task](own.suite.source) for task in own.suite.tasks}
+    if test_records is not None and (alone := [task for task in tasks if facts[task].source == "synthetic"]):
         raise UsageError(
             f"{alone[0]} is tuned on as many test records as its rows have, none of them theirs; leave --limit out."
         )
-    made = tuning_suite(
-        own.suite, {task: facts[task](own.suite.source) for task in own.suite.tasks}, own.mechanisms, tasks, shots
-    )
+    made = tuning_suite(own.suite, facts, own.mechanisms, tasks, shots)
     selection = selection_of(made, own.mechanisms, folder, asked=name)
     finished = run_selection(selection, tuple(files), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:
