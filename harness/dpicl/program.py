@@ -24,8 +24,7 @@ INTERRUPTED = 130
 
 #: What is to be known when a command is stopped by Ctrl-C or SIGTERM.
 _AFTER_STOP = {
-    "run": "; finished cells are kept, and the same command goes on from there",
-    **dict.fromkeys(("release", "answer"), "; if the budget had been charged, it stays so (`dpicl budget` shows it)"),
+    "run": "finished cells are kept, and the same command goes on from there",
 }
 #: A verb | where its function is | what it does.
 _VERBS = """
@@ -102,8 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DpiclError as error:
         message(f"dpicl: {one_line(error)}")
         return BAD_USE
-    except KeyboardInterrupt:
-        message(f"dpicl: stopped{_AFTER_STOP.get(argv[0], '') if argv else ''}.")
+    except KeyboardInterrupt as stop:
+        notes = [*getattr(stop, "__notes__", ()), *(_AFTER_STOP[verb] for verb in argv[:1] if verb in _AFTER_STOP)]
+        message(f"dpicl: {'; '.join(['stopped', *notes])}.")
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()

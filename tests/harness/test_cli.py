@@ -71,6 +71,13 @@ def test_help_needs_no_heavy_library():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_plan_names_the_selected_rows_that_are_not_tuned(dpicl, sim_suite, tmp_path):
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(sim_suite.read_text() + "  - {name: pta, tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}}\n")
+    assert dpicl("plan", suite, "--json").json["untuned"] == ["pta"]
+    assert dpicl("plan", suite, "--mechanism", "tang", "--json").json["untuned"] == []
+
+
 def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
     folder = ("--results", tmp_path / "results")
     before = dpicl("plan", sim_suite, *folder, "--json").json

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpicl as package
+from dpicl import models
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import DpiclError, ModelError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
@@ -323,13 +324,18 @@ def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
     assert card._json({"Rückgabe": "a\u202eb"}) == '{"Rückgabe": "a\\u202eb"}'
 
 
-def test_a_release_that_is_stopped_says_that_its_charge_stays(dpicl, desk, monkeypatch):
+@pytest.mark.parametrize(
+    ("where", "charged"), [((models, "load"), 0), ((release_job, "charge"), 0), ((formats.PrivateRelease, "save"), 1)]
+)
+def test_a_release_that_is_stopped_says_whether_its_charge_stays(dpicl, desk, monkeypatch, where, charged):
     def stopped(*given, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(formats, "released_text", stopped)
+    monkeypatch.setattr(*where, stopped)
     answer = release(dpicl)
-    assert answer.code == 130 and "stays" in answer.err and not list(desk.glob("demos*"))
+    assert answer.code == 130 and not list(desk.glob("demos*"))
+    assert ("nothing was charged" in answer.err) is (where == (models, "load"))
+    assert len(package.budget()) == charged
 
 
 # --- a model that changes

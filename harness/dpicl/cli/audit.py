@@ -23,10 +23,10 @@ from dpicl.attacks.table import attacks_table, of_results
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
-from dpicl.core.errors import UsageError
+from dpicl.core.errors import UsageError, require_known
 from dpicl.core.field_types import Number
 from dpicl.core.messages import message
-from dpicl.core.paths import DEFAULT_RESULTS
+from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.vocabulary import Report, silent
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
@@ -34,7 +34,7 @@ from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.selection import Selection, select, selection_of
-from dpicl.plan.suite import Changes, make_suite
+from dpicl.plan.suite import Changes, load_suite, make_suite
 from dpicl.run.workbench import Workbench
 from dpicl.tables.document import notes
 
@@ -65,18 +65,18 @@ def audit(
     epsilon: p.SomeEpsilons = (),
     exact: bool = False,
     suite: p.SuiteName | None = None,
-    other_records: Deal = "alone",
-    queries: Asked = "own",
-    copies: Annotated[p.Count, p.Flag(metavar="K")] = 1,
+    other_records: Deal | None = None,
+    queries: Asked | None = None,
+    copies: Annotated[p.Count, p.Flag(metavar="K")] | None = None,
     test_records: p.Limit | None = None,
     question: Question | None = None,
     runs: Annotated[p.Count, Field(ge=8)] | None = None,
     records: Annotated[p.Count, Field(ge=2)] | None = None,
     confidence: Annotated[Number, Field(ge=0.5, lt=1), p.Flag(metavar="C")] | None = None,
-    delta: p.Delta = 1e-5,
-    model: p.Model = "embedded",
-    source: p.SourceName = "auto",
-    seed: p.Seed = 0,
+    delta: p.Delta | None = None,
+    model: p.Model | None = None,
+    source: p.SourceName | None = None,
+    seed: p.Seed | None = None,
     results: p.Results | None = None,
     options: p.Options | None = None,
     plugins: p.Plugins = (),
@@ -104,22 +104,27 @@ def audit(
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    given = {"--suite": suite is not None, "--queries": queries != "own", "--other-records": other_records != "alone"}
-    given |= {"--copies": copies > 1, "--limit": test_records is not None}
-    if not exact and (alone := [flag for flag, is_given in given.items() if is_given]):
-        raise UsageError(f"{alone[0]} goes with --exact; add --exact, or leave it out.")
-    sampled = {"--question": question, "--runs": runs, "--records": records, "--confidence": confidence}
-    if exact and (alone := [flag for flag, value in sampled.items() if value is not None]):
-        raise UsageError(f"An exact audit has no runs, and the row's own records and queries; leave {alone[0]} out.")
+    of_exact = {"--suite": suite, "--other-records": other_records, "--queries": queries, "--copies": copies}
+    of_exact |= {"--limit": test_records}
+    of_sampled = {"--question": question, "--runs": runs, "--records": records, "--confidence": confidence}
+    of_rows = {"--delta": delta, "--model": model, "--source": source, "--seed": seed, "--limit": test_records}
+    of_rows["--option"] = str(options) if options else None
+    if not exact:
+        _refuse(of_exact, "{} goes with --exact; add --exact, or leave it out.")
+    else:
+        _refuse(of_sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
+    if suite is not None:
+        _refuse(of_rows, "Rows of a suite are audited with their own settings; leave {} out, or --suite.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     kept = _Kept(None if results is None else Path(results), progress)
     folder, files = Path(results or DEFAULT_RESULTS), p.as_list(plugins)
-    epsilons, adversary = list(dict.fromkeys(p.as_list(epsilon))), (other_records, queries, copies)
+    epsilons = list(dict.fromkeys(p.as_list(epsilon)))
+    adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
-        if options:
-            raise UsageError("Rows of a suite are audited with their own options; leave --option out, or --suite.")
         names = [] if mechanism is None else [str(mechanism)]
+        rows = load_suite(find_suite(str(suite))).mechanisms
+        require_known(f"row of {suite}", names, {name for row in rows for name in (row.row, row.name)})
         changes = Changes(tasks=[task] if task else [], mechanisms=names, epsilons=epsilons)
         return _exact(select(str(suite), folder, files, changes), adversary, kept)
     owner = None if mechanism is None else given_mechanism(mechanism, files)
@@ -128,6 +133,7 @@ def audit(
         raise UsageError(f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite.")
     assert owner is not None and task is not None
     own = {**owner.options, **p.options_of(owner.name, options)}
+    delta, model, source, seed = delta or 1e-5, model or "embedded", source or "auto", seed or 0
     if not exact:
         settings = AuditSettings(question or "inquiry", runs or 200, records, confidence or 0.95, delta, seed)
         return _sampled(owner, own, task, source, model, settings, epsilons, kept)
@@ -146,6 +152,12 @@ def audit(
     }
     files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
     return _exact(selection_of(make_suite(row), load_mechanisms(files), folder), adversary, kept)
+
+
+def _refuse(given: Mapping[str, object], sentence: str) -> None:
+    """Raises UsageError with the sentence about the first flag that is given, if one is."""
+    if flags := [flag for flag, value in given.items() if value is not None]:
+        raise UsageError(sentence.format(flags[0]))
 
 
 @dataclass(frozen=True)

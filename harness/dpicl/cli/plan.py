@@ -78,6 +78,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         "missing": len(found.missing) - len(left_out),
         "tokens": sum(estimates[cell.id].tokens for cell in missing),
         "seconds": None if None in seconds else sum(value for value in seconds if value is not None),
+        "untuned": untuned_rows(selection),
         "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
         "cells": [
             {
@@ -128,10 +129,15 @@ def _headroom_row(one: Headroom) -> list[str]:
     ]
 
 
-def untuned(selection: Selection) -> str:
-    """A sentence about the selected rows that `dpicl tune` has yet to choose options for; '' where there are none."""
+def untuned_rows(selection: Selection) -> list[str]:
+    """The selected rows that `dpicl tune` has yet to choose options for."""
     selected = {cell.label for cell in selection.cells}
-    if not (rows := [row for row in selection.suite.untuned if row in selected]):
+    return [row for row in selection.suite.untuned if row in selected]
+
+
+def untuned(selection: Selection) -> str:
+    """A sentence about `untuned_rows`; '' where there are none."""
+    if not (rows := untuned_rows(selection)):
         return ""
     command = replace(selection, changes=Changes()).command("tune")
     sources = {cell.task: cell.source for cell in selection.cells if cell.label in rows}
@@ -200,7 +206,7 @@ def _size_row(table: sizing.Table) -> list[str]:
         *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
         f"{now.seeds} × {now.documents}",
         f"{now.detects:.3f}" if now.detects < 1 else "none",
-        f"{needed.seeds} × {needed.documents}" if needed else "more than 100 seeds",
+        f"{needed.seeds} × {needed.documents}" if needed else f"more than {sizing.SEEDS[-1]} × {sizing.DOCUMENTS[-1]}",
         duration(needed.seconds) if needed else "",
     ]
 

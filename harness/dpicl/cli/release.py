@@ -31,7 +31,7 @@ from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.own.budget import ChargeTo, SetStanding, read_standings
 from dpicl.own.card import NOT_MEASURED, describe_proof
-from dpicl.own.job import ReleaseJob
+from dpicl.own.job import STAYS, ReleaseJob
 from dpicl.own.records import OwnRecords, queries_of, query_of
 from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, try_places
 from dpicl.own.state import answers_from, public_task, read_state, require_same
@@ -231,6 +231,9 @@ def _saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") 
             output.emit([made.text(format)])
             output.emit_json(made.card)
         raise UnsavedRelease(f"{error} What was released, and paid for, is not lost.", made) from error
+    except KeyboardInterrupt as stop:
+        stop.add_note(STAYS)
+        raise
     return made
 
 

@@ -31,6 +31,9 @@ from dpicl.plan.expand import sizes_of
 from dpicl.releasing.release import Charger, NewRelease, release
 from dpicl.run.pipeline import manifest_of
 
+#: What is said where a release is stopped that was charged.
+STAYS = "what was charged stays on the budget (`dpicl budget` shows it)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseJob:
@@ -92,6 +95,15 @@ class ReleaseJob:
     def run(self) -> PrivateRelease:
         """Loads records and model, and releases. The place of the output, and with secure noise the whole release but
         without a record, are tried before anything is charged: what fails then says why; later it costs its epsilon."""
+        paid: list[NewRelease] = []
+        try:
+            return self._made(paid)
+        except KeyboardInterrupt as stop:
+            stop.add_note(STAYS if paid else "nothing was charged")
+            raise
+
+    def _made(self, paid: list[NewRelease]) -> PrivateRelease:
+        """paid: gets what is charged, before it is."""
         secure = self.config.secure
         utility: Utility | None = None
         if self.out is not None:
@@ -117,6 +129,7 @@ class ReleaseJob:
 
         def pay(new: NewRelease) -> tuple[str, ...]:
             self.tell(f"charging epsilon = {rounded_up(new.epsilon)} at delta = {new.delta:g}")
+            paid.append(new)
             names = charge(task.train, new, self.payer)
             self.tell(f"charged to {', '.join(map(repr, names)) or 'no private set'}; releasing")
             return names

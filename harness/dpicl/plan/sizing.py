@@ -20,9 +20,9 @@ from dpicl.core.errors import UsageError
 from dpicl.evaluation.statistics import Components, alpha_of_pair, components
 from dpicl.results.schema import Result
 
-#: Sizes that are tried. More seeds than this cost more than any suite is worth.
-SEEDS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
-DOCUMENTS = (25, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 2000, 5000)
+#: Sizes that are tried.
+SEEDS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
+DOCUMENTS = (25, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 2000, 5000, 10_000)
 #: What the rows of a table share: model, task, source of records, notion of privacy, epsilon.
 Shared = tuple[str, str, str, str, float]
 

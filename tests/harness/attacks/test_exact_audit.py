@@ -201,6 +201,13 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--question", "inquiry"),
         ("voting", "--task", "agnews", "--epsilon", "1", "--copies", "2"),
         ("--exact", "--suite", "quick", "--mechanism", "voting"),
+        ("--exact", "--suite", "quick", "--delta", "1e-5"),
+        ("--exact", "--suite", "quick", "--seed", "0"),
+        ("--exact", "--suite", "quick", "--model", "sim"),
+        ("--exact", "--suite", "quick", "--source", "auto"),
+        ("--exact", "--suite", "quick", "--limit", "5"),
+        ("voting", "--exact", "--suite", "quick"),
+        ("voting", "--task", "agnews", "--epsilon", "1", "--other-records", "alone"),
         ("--exact", "nothing_so_called", "--task", "agnews", "--epsilon", "1"),
     ],
 )
