@@ -61,10 +61,9 @@ leaderboard: setup
 site: setup
 	$(DPICL) board all --html site $(SITE_FLAGS)
 
-# What docs/ holds that is made (the page of the command line, the figure of the committed results), and the site of the
-# documentation in build/docs. It fails where a link leads nowhere or the navigation lacks a page.
+# The figure of the committed results, and the site of the documentation in build/docs, whose reference is made from the
+# code. It fails where a link leads nowhere or the navigation lacks a page.
 docs: setup
-	$(PY) docs/command_line.py
 	$(DPICL) plot ginc --out docs/figures/privacy-utility.svg
 	@$(PIP) --no-build-isolation --editable '.[docs]'
 	$(PY) -m mkdocs build --strict --quiet

@@ -1,55 +1,32 @@
-"""Writes docs/command-line.md from the verbs of `dpicl` (`make docs`)."""
+"""A hook of mkdocs: fills command-line.md with the verbs of `dpicl`, from their annotations and VERBS."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 from dpicl.api.verbs import Verb, parameters
 from dpicl.cli.commands import CONFIG, JSON, load
 from dpicl.program import VERBS
 
-PAGE = Path(__file__).with_name("command-line.md")
 SHARED = 3  #: a flag that so many commands have, in the same words, is explained once
 
-HEAD = """# The command line
 
-<!-- Written by docs/command_line.py (`make docs`). To change it, edit the annotations and VERBS in the code. -->
-
-| command | does |
-|---|---|
-{commands}
-
-The commands share a few rules:
-
-* `--json` prints one JSON document on stdout; messages and progress go to stderr. JSON has no infinity, so an
-  infinite number is the text `"Infinity"`.
-* `--config FILE.yaml` holds parameters by the names of their flags (`epsilon: [1, 8]`); flags that are given win.
-* Exit codes: 0 done; 1 a check failed (a regression, a refuted proof, a refused submission, something that `doctor`
-  misses); 2 bad use, with one sentence on stderr that says what to do; 130 stopped with Ctrl-C or SIGTERM.
-  A traceback is a bug: please report it.
-* Unknown commands, flags, names, options and keys are errors with the closest known one. Nothing is ignored.
-* `SUITE` is a path, or the bare name of a suite that ships with the package (`dpicl list suites`). The
-  [quickstart](quickstart.md) describes suites, environment variables, and what a run does.
-* `dpicl --install-completion` completes commands, flags and names in your shell.
-* The same functions are the [Python API](python.md): `dpicl.board("quick", task="agnews")` is
-  `dpicl board quick --task agnews`.
-
-| flags of several commands | meaning |
-|---|---|
-{shared}
-"""
+def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
+    """The text of a page; that of the command line ends in what this module makes."""
+    return markdown + reference() if page.file.src_uri == "command-line.md" else markdown
 
 
-def page() -> str:
-    """The whole page."""
+def reference() -> str:
+    """A table of the commands, one of the flags that several have, and a section for each command."""
     rows = {name: list(_rows(name)) for name in VERBS}
     counts = Counter(row for own in rows.values() for row in own)
     shared = {row for row, count in counts.items() if count >= SHARED}
     names = [f"| [`dpicl {name}`](#{name.replace(' ', '-')}) | {_cell(does)} |" for name, (_, does) in VERBS.items()]
-    head = HEAD.format(commands="\n".join(names), shared="\n".join(sorted(_line(row) for row in shared if row[1])))
-    return head + "".join(_section(name, own, shared) for name, own in rows.items())
+    head = ["", "| command | does |", "|---|---|", *names, "", "| flags of several commands | meaning |", "|---|---|"]
+    flags = sorted(_line(row) for row in shared if row[1])
+    return "\n".join([*head, *flags, *(_section(name, own, shared) for name, own in rows.items())])
 
 
 def _section(name: str, rows: list[tuple[str, str]], shared: set[tuple[str, str]]) -> str:
@@ -79,7 +56,3 @@ def _line(row: tuple[str, str]) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -11,6 +11,7 @@ import glob
 import importlib.util
 import inspect
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ import dpicl as package
 from dpicl import models
 from dpicl.attacks.store import load_attacks
 from dpicl.data import config as task_config
-from dpicl.program import main
+from dpicl.program import VERBS, main
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -35,10 +36,7 @@ PAGES = [
     *sorted(DOCS.rglob("*.md")),
     *sorted(ROOT.glob("leaderboards/submissions/**/*.md")),
 ]
-#: command-line.md is generated, and its examples run with the tests of the commands.
-TYPED = [
-    page for page in PAGES if page.name not in ("CHANGELOG.md", "command-line.md") and "submissions" not in page.parts
-]
+TYPED = [page for page in PAGES if page.name != "CHANGELOG.md" and "submissions" not in page.parts]
 EXAMPLES = {"ballots": "README.md", "vote": "docs/add-a-mechanism.md"}
 
 PROGRAMS = r"dpicl|make|python -m|printf|\(echo|cp|git|ray|docker|lm_eval|llama-server"
@@ -267,6 +265,17 @@ def test_the_site_of_the_documentation_builds(tmp_path):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "epsilon_proved" in (tmp_path / "site" / "files.html").read_text("utf-8")
+    assert '<h2 id="publish-wandb">' in (tmp_path / "site" / "command-line.html").read_text("utf-8")
+
+
+def test_the_reference_has_every_command_with_its_flags():
+    """Its examples run with the tests of the commands."""
+    text = runpy.run_path(str(DOCS / "command_line.py"))["reference"]()
+    sections = dict(re.findall(r"^## ([^\n]+)\n\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert sections.keys() == VERBS.keys()
+    assert [name for name, section in sections.items() if f"`dpicl {name}" not in section] == []
+    assert "| `--epsilon E` | proved epsilon of this release (required) |" in sections["release"]
+    assert "| `--epsilon E` | target epsilon; may be repeated (or A,B) |" in text.partition("\n## ")[0]
 
 
 def example(name: str) -> str:

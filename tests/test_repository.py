@@ -2,7 +2,6 @@
 
 import os
 import re
-import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -55,11 +54,6 @@ def test_running_installs_nothing_that_only_tests_need(tmp_path):
     assert running and testing[: len(running)] == running
     assert not any("[dev]" in line for line in running) and "[dev]" in testing[-1]
     assert all("--constraint constraints.txt" in line for line in testing)
-
-
-def test_the_page_of_the_command_line_is_current():
-    made = runpy.run_path(str(ROOT / "docs" / "command_line.py"))["page"]()
-    assert made == (ROOT / "docs" / "command-line.md").read_text("utf-8"), "run `make docs`"
 
 
 def test_the_gate_is_executable_and_runs_checks_and_tests():
