@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpicl.attacks.audited import audit_of, bound_at
 from dpicl.attacks.exact_pairs import epsilon_of_mu
-from dpicl.leaderboards.model.audits import CONFIDENCE, audit_of, bound_at
+from dpicl.attacks.limits import CONFIDENCE
 from tests.leaderboards.attack_factory import make_attack, make_external, rule
 
 DELTA = 1e-5

@@ -1,9 +1,15 @@
-"""The suites that ship: readable, and with the reference baselines of the scale."""
+"""The suites that ship: readable, with the reference baselines of the scale, and results that can be compared."""
+
+from pathlib import Path
 
 import pytest
 
 from dpicl.core.paths import shipped_suites
+from dpicl.leaderboards.compare.reading import read_side
+from dpicl.leaderboards.compare.releases import compare
 from dpicl.plan.suite import load_suite
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_the_suites_ship():
@@ -25,3 +31,11 @@ def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collecti
     assert len(answering) == 4
     shared = ("slots", "examples_per_slot", "record_tokens", "sampling_seed", "partition")
     assert len({tuple(entry.options.get(name) for name in shared) for entry in answering}) == 1
+
+
+@pytest.mark.parametrize("name", sorted(one.name for one in RESULTS.iterdir() if one.name != "attacks"))
+def test_committed_results_can_be_compared_with_themselves(name):
+    sides = [read_side(side, RESULTS / name) for side in ("base", "candidate")]
+    found = compare(*sides)
+    assert found.tested and not found.unmatched and not found.regressed
+    assert {cell.difference for cell in found.cells} == {0}

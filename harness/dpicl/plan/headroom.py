@@ -26,9 +26,10 @@ class Headroom:
     """Of one metric on one task with one model.
 
     public, real: mean scores over the same seeds and test records. gain: real - public, or the other way where lower is
-    better; low, high: its 95% interval, with seeds and test records as samples (of one seed: test records alone).
-    development: whether it was measured on seeds and test records of its own; else on those of the rows. real_row,
-    public_row: the rows that it is the difference of: real demonstrations of matched length, where a suite has them.
+    better; low, high: its 95% interval inside [-1, 1], with seeds and test records as samples (of one seed: test
+    records alone). development: whether it was measured on seeds and test records of its own; else on those of the
+    rows. real_row, public_row: the rows that it is the difference of: real demonstrations of matched length, where a
+    suite has them.
     """
 
     task: str
@@ -123,8 +124,8 @@ def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom |
         public=float(public.mean()),
         real=float(real.mean()),
         gain=gain,
-        low=gain - half,
-        high=gain + half,
+        low=max(gain - half, -1.0),
+        high=min(gain + half, 1.0),
         seeds=tuple(pair[0].cell.seed for pair in pairs),
         documents=len(shared),
         development=first.cell.development,

@@ -170,6 +170,20 @@ def test_documents_in_another_order_are_the_same_documents():
     assert cell.test.p == 1.0
 
 
+def test_of_several_models_and_versions_of_a_task_each_has_its_own_partner():
+    def made(right, year=2027, **cell):
+        return with_cell(scored(ones(right, 40), created=f"{year}-01-02T03:04:05+00:00"), **{"task_version": 2, **cell})
+
+    candidate = [made(20), made(30, model="hf:a"), made(5, development=True, seed=9)]
+    found = both([made(10, 2026, task_version=1), *candidate], candidate)
+    assert {(cell.key.model, cell.key.development, cell.base) for cell in found.cells} == {
+        ("embedded", False, 0.5),
+        ("hf:a", False, 0.75),
+        ("embedded", True, 0.125),
+    }
+    assert not found.unmatched
+
+
 def test_the_same_seed_twice_and_mixed_models_are_refused():
     result = scored(ones(20, 40))
     with pytest.raises(UsageError, match=r"base holds tang on agnews.* twice .of 2026-01-02"):

@@ -121,11 +121,13 @@ def _write(path: Path, text: str) -> None:
 
 
 def _names_rows(base: str, candidate: str, suite: Any) -> bool:
-    """Whether the two are rows: a suite is named, or neither is a path."""
+    """Whether the two are rows: a suite is named, or neither is a path. Raises UsageError for one row twice."""
+    paths = [text for text in (base, candidate) if Path(text).exists() or "/" in text or text.endswith(".json")]
+    if base == candidate and (suite or not paths):
+        raise UsageError(f"'{base}' is one row twice; name two rows, or two ε of one, such as tang@1 tang@8.")
     if suite:
         return True
-    paths = [text for text in (base, candidate) if Path(text).exists() or "/" in text or text.endswith(".json")]
-    if len(paths) == 1 and base != candidate:
+    if len(paths) == 1:
         (name,) = {base, candidate} - {*paths}
         raise UsageError(f"{paths[0]} is a path and '{name}' is none; give two result folders, or two rows of a board.")
     return not paths

@@ -54,6 +54,15 @@ class Side:
             )
         return replace(self, results=results)
 
+    def newest(self) -> Side:
+        """The results of the newest version of every task of a suite."""
+
+        def task(result: Result) -> tuple[str, str]:
+            return result.suite.name, result.cell.task
+
+        versions = {task(one): one.cell.task_version for one in sorted(self.results, key=lambda one: one.created)}
+        return replace(self, results=tuple(one for one in self.results if one.cell.task_version == versions[task(one)]))
+
 
 def read_side(name: str, path: Path) -> Side:
     """The results of a file or folder. Raises ResultError for a path without results, and for a damaged result."""

@@ -1,6 +1,7 @@
 """Two releases of a model, cell by cell: regression, improvement, equivalent, or inconclusive (docs/releases.md).
 
-A cell is task x row x epsilon, and its seeds and documents are paired. Results that were made under different
+A cell is task x row x epsilon, and its seeds and documents are paired; development seeds, on records of their own, are
+cells of their own. Of several versions of a task a side has the newest. Results that were made under different
 conditions are refused, with the condition that differs. Cells are tested together
 (`dpicl.evaluation.statistics.paired_tests`): a change counts when Holm's adjusted p-value is at most alpha and the
 change at least `min_effect`; a cell is equivalent where changes of that size are excluded at alpha / (number of tested
@@ -19,12 +20,13 @@ from typing import Literal
 import numpy as np
 
 from dpicl.core.errors import UsageError, require_known
+from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.reading import Side
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of
-from dpicl.leaderboards.model.text import counted, epsilon_text, named
+from dpicl.leaderboards.model.text import counted, named
 from dpicl.results.schema import Result
 
 #: A regression: the base is better, an improvement: the candidate is.
@@ -35,7 +37,7 @@ _SLACK = 1 + 1e-9
 #: Share of the target that a proved epsilon reaches when noise is calibrated to it.
 _CALIBRATED = 0.98
 
-#: What the results of a side were made with; one side has one model, with one set of weights and one dtype.
+#: What the results of a side were made with; a model of a side has one name, one set of weights and one dtype.
 _MADE_WITH: Mapping[str, Callable[[Result], str]] = {
     "model": lambda r: r.cell.model,
     "model name": lambda r: r.manifest.model.name,
@@ -51,18 +53,26 @@ _MADE_WITH: Mapping[str, Callable[[Result], str]] = {
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """A cell of the comparison. suite: '' where each side holds one suite, whatever its name. mode: of accounting."""
+    """A cell of the comparison. suite, model: '' where each side holds one, whatever its name. mode: of accounting.
+    development: whether it is of the seeds that headroom is measured on."""
 
     task: str
     label: str
     epsilon: float
     mode: str
     suite: str = ""
+    model: str = ""
+    development: bool = False
+
+    @property
+    def row(self) -> str:
+        """The label, and what else tells it from other rows of a side: 'zero_shot (development)'."""
+        more = [*filter(None, (self.suite, self.model)), *(["development"] if self.development else [])]
+        return self.label + (f" ({', '.join(more)})" if more else "")
 
     def __str__(self) -> str:
         mode = "" if self.mode == "proved" else f", {self.mode} accounting"
-        suite = f" (suite {self.suite})" if self.suite else ""
-        return f"{self.label} on {self.task} at ε = {epsilon_text(self.epsilon)}{mode}{suite}"
+        return f"{self.row} on {self.task} at ε = {epsilon_text(self.epsilon)}{mode}"
 
 
 @dataclass(frozen=True)
@@ -212,10 +222,10 @@ def compare(
 ) -> Comparison:
     """Compares two sides. wanted: which results, as of `Side.chosen`.
 
-    Raises UsageError for a side of several models, a seed that is there twice, sides with nothing in common, results
-    made under different conditions, and an unknown metric.
+    Raises UsageError for a model with several weights, a seed that is there twice, sides with nothing in common,
+    results made under different conditions, and an unknown metric.
     """
-    base, candidate = (side.chosen(**wanted) for side in (base, candidate))  # type: ignore[arg-type]
+    base, candidate = (side.chosen(**wanted).newest() for side in (base, candidate))  # type: ignore[arg-type]
     pairs, unmatched = _paired(base, candidate, settings.metric)
     _check_metric(pairs, settings.metric)
     gains = [pair.gains for pair in pairs]
@@ -230,8 +240,10 @@ def compare(
 
 def _paired(base: Side, candidate: Side, metric: str | None) -> tuple[list[_Pair], list[Unmatched]]:
     """(cells to compare, results without a partner)."""
-    several = any(len({result.suite.name for result in side.results}) > 1 for side in (base, candidate))
-    ours, theirs = (_by_seed(side, several) for side in (base, candidate))
+    sides = (base, candidate)
+    suites = any(len({one.suite.name for one in side.results}) > 1 for side in sides)
+    models = any(len({one.cell.model for one in side.results}) > 1 for side in sides)
+    ours, theirs = (_by_seed(side, suites, models) for side in sides)
     pairs, unmatched = [], []
     for key in sorted({*ours, *theirs}):
         here, there = ours.get(key, {}), theirs.get(key, {})
@@ -250,19 +262,24 @@ def _paired(base: Side, candidate: Side, metric: str | None) -> tuple[list[_Pair
     return pairs, unmatched
 
 
-def _by_seed(side: Side, several: bool) -> dict[Key, dict[int, Result]]:
-    """Key -> seed -> result. Raises UsageError where a side mixes models, weights or dtypes, or has a seed twice."""
-    for name, kinds in (("model", "models"), ("model name", "models"), ("weights", "weights"), ("dtype", "dtypes")):
-        values = sorted({_MADE_WITH[name](result) for result in side.results})
-        if len(values) > 1:
-            raise UsageError(
-                f"{side.path} holds results of {len(values)} {kinds} ({named(visible(one, 60) for one in values)}), and"
-                f" a side of a comparison is one release; give the folder of one of them as {side.name.upper()}."
-            )
+def _by_seed(side: Side, suites: bool, models: bool) -> dict[Key, dict[int, Result]]:
+    """Key -> seed -> result. suites, models: whether a side has several. Raises UsageError where a side has a model
+    with several names, weights or dtypes, or a seed twice."""
+    for model in sorted({result.cell.model for result in side.results}):
+        own = [result for result in side.results if result.cell.model == model]
+        for name, kinds in (("model name", "models"), ("weights", "weights"), ("dtype", "dtypes")):
+            values = sorted({_MADE_WITH[name](result) for result in own})
+            if len(values) > 1:
+                raise UsageError(
+                    f"{side.path} holds results of {len(values)} {kinds} ({named(visible(one, 60) for one in values)})"
+                    " under one name, and a side of a comparison is one release; give the folder of one of them as"
+                    f" {side.name.upper()}."
+                )
     found: dict[Key, dict[int, Result]] = defaultdict(dict)
     for result in side.results:
-        cell = result.cell
-        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.mode, result.suite.name if several else "")]
+        cell, suite = result.cell, result.suite.name if suites else ""
+        model = cell.model if models else ""
+        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.mode, suite, model, cell.development)]
         if first := seeds.get(cell.seed):
             raise UsageError(
                 f"{side.path} holds {cell} twice (of {first.created} and {result.created}); give a folder that"

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.releases import CellVerdict, Comparison, Unmatched
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.text import (
     MOST_NAMED,
     counted,
-    epsilon_text,
     gathered,
     named,
     names_text,
@@ -39,7 +39,7 @@ def _detectable(cell: CellVerdict) -> str | None:
 
 _CELLS = (
     Column("task", "task", attrgetter("key.task"), lambda task: visible(task, 120)),
-    Column("row", "mechanism", lambda cell: cell.key.label + (f" ({cell.key.suite})" if cell.key.suite else "")),
+    Column("row", "mechanism", attrgetter("key.row")),
     Column(
         "epsilon",
         "ε",

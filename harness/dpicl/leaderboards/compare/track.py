@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpicl.core.errors import UsageError
+from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.intervals import bootstrap_interval
@@ -25,7 +26,7 @@ from dpicl.leaderboards.compare.releases import DEFAULTS
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
-from dpicl.leaderboards.model.text import counted, epsilon_text, gathered
+from dpicl.leaderboards.model.text import counted, gathered
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, make_table, notes, words
 
@@ -110,15 +111,23 @@ class Point:
 
 @dataclass(frozen=True)
 class Track:
-    """The line of one row on one task at one epsilon. notes: results that are not in it, and why."""
+    """The line of one row on one task at one epsilon. development: of the seeds that headroom is measured on. notes:
+    results that are not in it, and why."""
 
     suite: str
     task: str
     epsilon: float
     label: str
     mode: str
+    development: bool
     points: tuple[Point, ...]
     notes: tuple[str, ...]
+
+    @property
+    def row(self) -> str:
+        """The label, and what else tells it from other rows: 'tang (paper)'."""
+        more = [*(["paper"] if self.mode != "proved" else []), *(["development"] if self.development else [])]
+        return self.label + (f" ({', '.join(more)})" if more else "")
 
     @property
     def metric(self) -> str:
@@ -152,7 +161,7 @@ class Tracks:
         )
         yield make_table("Releases", releases, self.releases)
         columns = [
-            Column("row", "mechanism", lambda line: line.label + ("" if line.mode == "proved" else " (paper)")),
+            Column("row", "mechanism", lambda line: line.row),
             Column("epsilon", "ε", lambda line: line.epsilon, epsilon_text),
             *(_column(release) for release in self.releases),
         ]
@@ -165,7 +174,7 @@ class Tracks:
 
     def document(self) -> dict[str, Any]:
         """Releases and lines as JSON: numbers and names, without the results behind them."""
-        names = ("suite", "task", "mode", "epsilon", "metric", "lower_is_better", "notes")
+        names = ("suite", "task", "mode", "development", "epsilon", "metric", "lower_is_better", "notes")
         lines = [
             {"mechanism": line.label, **{name: getattr(line, name) for name in names}}
             | {"points": [point.to_json() for point in line.points]}
@@ -190,7 +199,7 @@ def _remarks(lines: Sequence[Track]) -> Iterator[tuple[str, str]]:
     several = len({line.suite for line in lines}) > 1
     for line in lines:
         suite = f" ({line.suite})" if several else ""
-        name = f"{line.label} on {line.task}{suite} at ε = {epsilon_text(line.epsilon)}"
+        name = f"{line.row} on {line.task}{suite} at ε = {epsilon_text(line.epsilon)}"
         broken = (point for point in line.points if point.broken)
         yield from ((f"break at release {point.release}, {point.broken}", name) for point in broken)
         yield from ((note, name) for note in line.notes)
@@ -216,7 +225,8 @@ def build_tracks(results: Sequence[Result], by: By = "commit", names: Mapping[st
         if key not in numbers:
             numbers[key] = len(numbers) + 1
             releases.append(ModelRelease(numbers[key], *key, created=result.created))
-        lines[result.suite.name, cell.task, cell.epsilon, cell.label, cell.mode][numbers[key]].append(result)
+        line = (result.suite.name, cell.task, cell.epsilon, cell.label, cell.mode, cell.development)
+        lines[line][numbers[key]].append(result)
     for start, called in (names or {}).items():
         fitting = [number for key, number in numbers.items() if any(part.startswith(start) for part in key if part)]
         if len(fitting) != 1:
@@ -236,8 +246,8 @@ def _track(key: tuple[Any, ...], by_release: Mapping[int, Sequence[Result]]) -> 
         remarks += [f"release {number}: {left_out}"] if left_out else []
         differs = differing(points[-1].results[0], kept[0], PAIR) if points else []
         points.append(Point(number, tuple(kept), f"other {', '.join(differs)}" if differs else ""))
-    suite, task, epsilon, label, mode = key
-    return Track(suite, task, epsilon, label, mode, tuple(points), tuple(remarks))
+    suite, task, epsilon, label, mode, development = key
+    return Track(suite, task, epsilon, label, mode, development, tuple(points), tuple(remarks))
 
 
 def _settled(results: Sequence[Result]) -> tuple[list[Result], str]:

@@ -15,12 +15,12 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import DpiclError, PluginError, UsageError
+from dpicl.core.messages import epsilon_text
 from dpicl.core.seeds import streams
 from dpicl.data.task import Task, load_config
 from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.findings import Outcome, by_sentence
-from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms

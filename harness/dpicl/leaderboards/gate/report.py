@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.gate.case import Case
@@ -15,7 +16,7 @@ from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.history import scores_before
 from dpicl.leaderboards.gate.rerun import RerunCell
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text
+from dpicl.leaderboards.model.text import recovery_text, score_text
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5

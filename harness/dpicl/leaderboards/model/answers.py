@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpicl.core.messages import epsilon_text, queries_words
 from dpicl.evaluation.statistics import RankSets
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text, named, names_text, queries_words
+from dpicl.leaderboards.model.text import named, names_text
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0

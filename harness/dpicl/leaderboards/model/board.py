@@ -12,7 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dpicl.core.cell import Cell
 from dpicl.core.errors import require_known
+from dpicl.core.messages import epsilon_text
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
@@ -22,8 +24,7 @@ from dpicl.leaderboards.model.ranks import rank_rows, rank_standings
 from dpicl.leaderboards.model.rows import Rank, Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable, rankings, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.model.text import counted, epsilon_text, gathered
-from dpicl.plan.expand import Cell
+from dpicl.leaderboards.model.text import counted, gathered
 from dpicl.plan.headroom import measure_headroom
 from dpicl.results.schema import Result
 

@@ -18,11 +18,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from dpicl.attacks.audited import Audit, audit_of, kind_of
 from dpicl.attacks.power import Power, powers
 from dpicl.attacks.results import EXACT, AttackResult, External
 from dpicl.attacks.table import sizes_text
+from dpicl.core.cell import Cell
+from dpicl.core.messages import epsilon_text
 from dpicl.core.vocabulary import RECORD_CENTRAL
-from dpicl.leaderboards.model.audits import Audit, audit_of, kind_of
 from dpicl.leaderboards.model.comparability import (
     REAL_DATA,
     Group,
@@ -34,8 +36,7 @@ from dpicl.leaderboards.model.comparability import (
 )
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import counted, epsilon_text, gathered
-from dpicl.plan.expand import Cell
+from dpicl.leaderboards.model.text import counted, gathered
 
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.

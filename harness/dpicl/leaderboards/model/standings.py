@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
 
+from dpicl.core.messages import epsilon_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, signs
@@ -25,7 +26,7 @@ from dpicl.leaderboards.model.rows import (
     title_of,
 )
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import counted, epsilon_text, gathered, named, names_text, recovery_text, seeds_text
+from dpicl.leaderboards.model.text import counted, gathered, named, names_text, recovery_text, seeds_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
 

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from dpicl.core.messages import bound_text as bound_text
-from dpicl.core.messages import confidence_text as confidence_text
-from dpicl.core.messages import epsilon_text as epsilon_text
-from dpicl.core.messages import queries_words as queries_words
-
 #: Things that a note names; of more it gives the number.
 MOST_NAMED = 6
 

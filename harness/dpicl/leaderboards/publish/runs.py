@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.comparability import Group
@@ -22,7 +23,6 @@ from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render.as_json import submission_json
 from dpicl.leaderboards.render.columns import RANKS, numbers, record
 from dpicl.results.schema import Result, finite

@@ -17,10 +17,10 @@ from types import ModuleType
 from typing import Any
 
 from dpicl.core.extras import required
+from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.publish.runs import content_hash, group_name
 from dpicl.leaderboards.publish.sink import Destination, SinkError, reason
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from dpicl.attacks.audited import Audit
 from dpicl.attacks.power import Power
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.attacks.table import trials_text
-from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.evidence import AttackBoard

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from dpicl.attacks.audited import attack_name
 from dpicl.attacks.results import AttackResult
 from dpicl.attacks.table import ENDS, Attacked, attacks_table, of_results
-from dpicl.leaderboards.model.audits import attack_name
+from dpicl.core.messages import bound_text, epsilon_text
 from dpicl.leaderboards.model.evidence import AttackBoard, question_of
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.text import bound_text, counted, epsilon_text, names_text
+from dpicl.leaderboards.model.text import counted, names_text
 from dpicl.tables.document import Block, Column, Part, Table, make_table, notes, words
 
 _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task agnews --epsilon 1"

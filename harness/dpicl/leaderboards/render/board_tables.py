@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from statistics import fmean
 
+from dpicl.core.messages import bound_text, epsilon_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
@@ -16,16 +17,7 @@ from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import (
-    bound_text,
-    counted,
-    epsilon_text,
-    named,
-    names_text,
-    recovery_text,
-    score_text,
-    signed_text,
-)
+from dpicl.leaderboards.model.text import counted, named, names_text, recovery_text, score_text, signed_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import share_text
 from dpicl.leaderboards.render.columns import (

@@ -20,13 +20,12 @@ from dataclasses import dataclass, field
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
+from dpicl.attacks.limits import CONFIDENCE
 from dpicl.attacks.lower_bounds import epsilon_of_rates
 from dpicl.attacks.power import Power
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
-from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
+from dpicl.core.messages import bound_text, confidence_text, epsilon_text
 
-#: Bounds in the column hold at this confidence; a flag is wrong with probability 5% at most.
-CONFIDENCE = 0.95
 #: Names of the attacks whose trials are independent runs of the mechanism.
 AUDITS = ("audit", "reference_vector")
 _ROUNDING = 1e-9
