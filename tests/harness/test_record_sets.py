@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dpicl.core.errors import DataError
 from dpicl.data.splits import Record, deduplicate, drawn, letters, normalised, split_public, subsample
+from dpicl.data.task import Task
 
 #: Two spellings of one key, whose lot under SEED is the smallest, and other keys; two classes.
 TEXTS, LABELS, SEED = ("a", "A!", "b", "d"), ("x", "y"), 3
@@ -116,6 +117,14 @@ def test_the_last_test_records_are_others_where_there_are_twice_as_many():
     for limit in (4, None):
         with pytest.raises(DataError, match="set task_test_records to 3 at most"):
             chosen(limit, True)
+
+
+def test_development_records_of_a_generated_corpus_are_another_one():
+    rows, others = (Task.load("ginc", "synthetic", development=own) for own in (False, True))
+    assert rows.fingerprint != others.fingerprint and len(rows.train) == len(others.train)
+    known = {normalised(record.text) for record in rows.test}
+    assert others.test and not known & {normalised(record.text) for record in others.test}
+    assert set(rows.train) - set(others.train)
 
 
 def test_without_duplicates_and_limits_it_moves_itself_alone():

@@ -39,7 +39,6 @@ OWN = {
     "trec": TaskFacts(1, "local"),
     "shared_facts": TaskFacts(1, "synthetic"),
 }
-SYNTHETIC = dict.fromkeys(OWN, TaskFacts(1, "synthetic"))
 
 
 def read(tmp_path: Path, text: str = TEXT) -> Suite:
@@ -82,7 +81,7 @@ def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_th
     made = tuning_suite(suite, OWN, MECHANISMS)
     cells = expand(made, MECHANISMS, FACTS)
     assert {cell.source for cell in cells} == {"synthetic"} == {made.source}
-    assert {cell.task for cell in cells} == {"agnews"}  # shared_facts would be tuned on its own test records
+    assert {cell.task for cell in cells} == {"agnews"} and all(cell.development for cell in cells)
     assert {cell.epsilon for cell in cells} == {1.0}
     assert {cell.suite for cell in cells} == {"small-tuning"}
     assert not {cell.seed for cell in cells} & set(suite.seeds)
@@ -92,42 +91,8 @@ def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_th
     assert {cell.shots for cell in expand(tuning_suite(suite, OWN, MECHANISMS, shots=3), MECHANISMS, FACTS)} == {3}
 
 
-def test_a_task_whose_own_records_are_synthetic_tunes_for_itself_on_development_records(tmp_path):
-    both = TEXT + ("  - {name: pta, label: pta_large, options: {slots: 9}, tasks: [shared_facts], tune: pta}\n")
-    suite, path = read(tmp_path, both), tmp_path / "suite.yaml"
-    made = tuning_suite(suite, OWN, MECHANISMS, named=("trec", "shared_facts"))
-    cells = expand(made, MECHANISMS, FACTS)
-    assert {(cell.label[:-2], cell.task, cell.development) for cell in cells} == {
-        ("pta", "agnews", False),
-        ("pta", "shared_facts", True),
-        ("pta_large", "shared_facts", True),
-    }
-    large = {f"pta_large.{i}": score for i, score in enumerate((0.1, 0.2, 0.3, 0.9, 0.5, 0.6))}
-    results = results_of(made, {"pta.1": 0.75, **large})
-    write_choice(path, choose_settings(suite, made, results, "dpicl tune small"))
-    after = load_suite(path)
-    assert after.chosen("pta_large", "shared_facts") == {"alpha": 1.5, "top_k": 100}
-    (said,) = describe_tuning(after, results_of(after, {}))
-    assert said.endswith("On shared_facts these are the rows' own train records, and ε does not cover the choice.")
-    assert after.chosen("pta", "trec") == {"alpha": 1, "top_k": 100}
-    small = apply_changes(after, Changes(mechanisms=("pta_large",)), MECHANISMS)
-    assert small.untuned == [] and small.chosen("pta_large", "shared_facts") == {"alpha": 1.5, "top_k": 100}
-    alone = tuning_suite(small, SYNTHETIC, MECHANISMS, named=("shared_facts",))
-    write_choice(path, choose_settings(small, alone, results_of(alone, {}), "dpicl tune small"))
-    assert load_suite(path).chosen("pta_large", "shared_facts") == {"alpha": 1, "top_k": 10}
-    path.with_suffix(".tuned.yaml").unlink()
-    write_choice(path, choose_settings(small, alone, results_of(alone, {}), "dpicl tune small"))
-    ksa = "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"  # no row of this task: it is left out
-    more = tuning_suite(read(tmp_path, both + ksa), SYNTHETIC, MECHANISMS, ["shared_facts"])
-    assert {entry.name for entry in more.mechanisms} == {"pta"}
-    path.write_text(both)
-    assert load_suite(path).untuned == ["pta"]  # what a task chose for itself is for no other
-
-
-def test_a_suite_without_real_records_or_without_grids_is_not_tuned(tmp_path):
-    with pytest.raises(UsageError, match="DPICL_DATA"):
-        tuning_suite(read(tmp_path), SYNTHETIC, MECHANISMS)
-    with pytest.raises(UsageError, match="No row"):
+def test_a_suite_without_grids_is_not_tuned(tmp_path):
+    with pytest.raises(UsageError, match="No row of suite small has a grid"):
         tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), OWN, MECHANISMS)
 
 
@@ -188,8 +153,8 @@ def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
     facts = {**OWN, "chatdoctor": TaskFacts(1, "local")}
     rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), facts, MECHANISMS).mechanisms}
     assert rows["pta.0"] == ["agnews"] and rows["ksa.5"] == ["chatdoctor"]
-    with pytest.raises(UsageError, match=r"ksa can do none of agnews;.*--task"):
-        tuning_suite(read(tmp_path, text), {**facts, "chatdoctor": TaskFacts(1, "synthetic")}, MECHANISMS)
+    with pytest.raises(UsageError, match=r"ksa can do none of agnews, shared_facts;.*--task"):
+        tuning_suite(read(tmp_path, text.replace("chatdoctor, ", "")), facts, MECHANISMS)
 
 
 def test_a_setting_without_a_result_chooses_nothing(tmp_path):
@@ -244,10 +209,6 @@ def test_tune_refuses_before_it_runs_what_it_could_not_finish(dpicl, tmp_path, m
     path.write_text(TEXT)
     other = dpicl("tune", path, "--task", "dbpedia", "--results", tmp_path / "results")
     assert other.code == 2 and "agnews, shared_facts, trec" in other.err
-    path.write_text(TEXT.replace("source: local", "source: synthetic"))
-    limited = dpicl("tune", path, "--task", "shared_facts", "--limit", "5", "--results", tmp_path / "results")
-    assert limited.code == 2 and "leave --limit out" in limited.err
-    path.write_text(TEXT)
     (tmp_path / "suite.tuned.yaml").mkdir()
     for command in ("tune", "plan"):
         folder = dpicl(command, path, "--results", tmp_path / "results")

@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+from dpicl import models
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import PluginError, UsageError
 from dpicl.core.vocabulary import Demonstration
@@ -161,6 +162,21 @@ def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
         assert {each.label for each in made.demonstrations} <= set(task.labels)
     elif name != "zero_shot":
         assert {each.label for each in made.demonstrations} == {NEUTRAL_LABEL}
+
+
+@pytest.mark.slow
+def test_a_demonstration_that_repeats_one_symbol_says_less_than_none():
+    """With the trained model. Two of the concept's states share the symbol "fk", so that its repetition is a text that
+    others seldom say."""
+    whole, model = Task.load("ginc", limit_test=100), models.load("ginc", device="cpu")
+
+    def score(texts: list[str]) -> float:
+        return evaluate(whole, model, [Demonstration(text, NEUTRAL_LABEL, tokens=10) for text in texts]).scores["acc"]
+
+    nothing, repeated = score([]), {word: score([" ".join([word] * 10)] * 4) for word in language().said}
+    assert np.mean([*repeated.values()]) < nothing - 0.2
+    assert [word for word, one in repeated.items() if one > nothing] == ["fk"]
+    assert evaluate(whole, model, whole.train[:4]).scores["acc"] > nothing + 0.05
 
 
 def test_only_its_own_model_reads_it(task):

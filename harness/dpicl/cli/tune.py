@@ -68,10 +68,8 @@ def tune(
 ) -> Tuning:
     """Chooses the tuned options of a suite (dpicl.plan.tuning) and writes them into SUITE.tuned.yaml beside it.
 
-    Each row runs on the first task that it can do of those whose own records are real, on their synthetic stand-ins.
-    A task whose own records are synthetic is tuned on its development records, for itself, where ``task`` names it.
-    What is finished is kept under ``results``, and the same call goes on from there. Rows that ``mechanism`` does not
-    name keep an earlier choice.
+    Each row runs on the first task that it can do, on a generated corpus that no row sees. What is finished is kept
+    under ``results``, and the same call goes on from there. Rows that ``mechanism`` does not name keep their choice.
     Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
     failed.
 
@@ -85,13 +83,8 @@ def tune(
     require_writable(path)
     require_known(f"task of {name}", tasks, load_suite(path).tasks)
     own = select(name, folder, files, Changes(tasks=tasks, mechanisms=as_list(mechanism), test_records=test_records))
-    known = task_facts()
-    facts = {task: known[task](own.suite.source) for task in own.suite.tasks}
-    if test_records is not None and (alone := [task for task in tasks if facts[task].source == "synthetic"]):
-        raise UsageError(
-            f"{alone[0]} is tuned on as many test records as its rows have, none of them theirs; leave --limit out."
-        )
-    made = tuning_suite(own.suite, facts, own.mechanisms, tasks, shots)
+    facts = {task: told(own.suite.source) for task, told in task_facts().items() if task in own.suite.tasks}
+    made = tuning_suite(own.suite, facts, own.mechanisms, shots)
     selection = selection_of(made, own.mechanisms, folder, asked=name)
     finished = run_selection(selection, tuple(files), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:

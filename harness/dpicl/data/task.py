@@ -42,6 +42,10 @@ STYLES = ("completion", "chat")
 NEUTRAL_LABEL = "example"
 
 
+#: What is added to the seed of a synthetic corpus for another one of the same kind.
+DEVELOPMENT = 1000
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PublicTask:
     """What a task publishes: all that a mechanism sees of it. No private record is in it, nor a number made from one.
@@ -262,7 +266,7 @@ class Task(PublicTask):
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
         code_seed: int = 0,
-        last_test: bool = False,
+        development: bool = False,
     ) -> Task:
         """Loads a task's records.
 
@@ -274,8 +278,8 @@ class Task(PublicTask):
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         code_seed: of a task of codes the secret randomness of its map (dpicl.data.codes), which changes nothing
             but labels.
-        last_test: whether the test records are the last ones of their order, which no shorter test set has where there
-            are twice as many.
+        development: whether the test records are others than without it: those of another synthetic corpus, whose train
+            records are others too; else the last ones of their order, where there are twice as many.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
@@ -284,13 +288,21 @@ class Task(PublicTask):
                 raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
         spec = source_spec(config)
         source = data_sources.resolve(source, spec)
-        train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
+        generated = development and source == "synthetic"
+        corpus = seed + DEVELOPMENT if generated else seed
+        train, test = data_sources.read(spec, source, limit_train, limit_test, corpus)
         train, test, dropped = record_sets.deduplicate(train, test)
+        if generated:
+            scored = {
+                record_sets.normalised(record.text)
+                for record in data_sources.read(spec, source, limit_train, limit_test, seed)[1]
+            }
+            test = [record for record in test if record_sets.normalised(record.text) not in scored]
         public: list[Record] = []
         if spec.public:
             public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
-        scored = config["metadata"]["kind"] != "json"  # else no test record is: texts are
-        limits = (limit_train, limit_test, seed, last_test and scored)
+        last = development and not generated and config["metadata"]["kind"] != "json"  # where texts are scored
+        limits = (limit_train, limit_test, seed, last)
         train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)

@@ -109,7 +109,7 @@ def _cells_of(
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
     epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
-        seeds = [(seed, suite.has_development_records(task)) for seed in suite.seeds_of(task, epsilon, entry)]
+        seeds = [(seed, suite.is_development) for seed in suite.seeds_of(task, epsilon, entry)]
         if entry.name in REFERENCES:
             seeds += [(seed, True) for seed in suite.baseline_seeds]
         for seed, development in seeds:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -120,8 +120,7 @@ class Suite(BaseModel):
     _listed: list[int] = PrivateAttr(default=[])
     #: Row -> its settings, of all rows of the file.
     _grids: Mapping[str, list[Options]] = PrivateAttr(default={})
-    #: Tasks of which all rows, and not only the reference baselines, get the development records.
-    _development: frozenset[str] = PrivateAttr(default=frozenset())
+    _development: bool = PrivateAttr(default=False)
 
     @field_validator("name")
     @classmethod
@@ -182,15 +181,16 @@ class Suite(BaseModel):
         """Whether a row has a task on any model."""
         return any(entry.does(task, model) for model in ("", *self.models))
 
-    def on_development_records(self, tasks: Iterable[str]) -> Suite:
-        """The suite with the development records of some tasks for all rows, not only for the reference baselines."""
-        new = self.model_copy()
-        new._development = frozenset(tasks)
-        return new
+    @property
+    def is_development(self) -> bool:
+        """Whether no cell of it is a row's: all have development records."""
+        return self._development
 
-    def has_development_records(self, task: str) -> bool:
-        """Whether all rows get the development records of a task."""
-        return task in self._development
+    def on_development_records(self) -> Suite:
+        """The suite with development records for all rows, and not only for the reference baselines."""
+        new = self.model_copy()
+        new._development = True
+        return new
 
     def error(self, place: Place, message: str) -> UsageError:
         """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""

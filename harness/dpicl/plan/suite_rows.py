@@ -132,8 +132,7 @@ class TunedRow(BaseModel):
 class TunedTask(BaseModel):
     """The rows that were tuned on one task, all alike.
 
-    records: fingerprint of the public records. own: whether these are development records of the task itself, so that
-    the choice is for this task alone; else they are its synthetic stand-ins, and the choice is for every task.
+    records: fingerprint of the generated corpus.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -144,7 +143,6 @@ class TunedTask(BaseModel):
     shots: int
     test_records: int | None
     records: str
-    own: bool
     rows: dict[str, TunedRow]
 
     def joined(self, other: TunedTask) -> TunedTask:
@@ -169,8 +167,8 @@ class Tuned(BaseModel):
         return Tuned(tasks={**mine, **{t: mine[t].joined(own) if t in mine else own for t, own in other.tasks.items()}})
 
     def rows_of(self, task: str) -> dict[str, TunedRow]:
-        """Row -> what was chosen for it on a task: there, else on another task that chooses for all."""
+        """Row -> what was chosen for it on a task: there, else on another task."""
         found: dict[str, TunedRow] = {}
-        for name, tuned in sorted(self.tasks.items(), key=lambda item: item[0] == task):
-            found |= tuned.rows if name == task or not tuned.own else {}
+        for _, tuned in sorted(self.tasks.items(), key=lambda item: item[0] == task):
+            found |= tuned.rows
         return found

@@ -1,18 +1,16 @@
 """Equal tuning: one protocol chooses, for every row that has a grid, the options that its paper tuned.
 
 Every tuned row of a suite lists the same number of settings (suite_rows.SETTINGS). They run as rows of a suite of their
-own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on public records that no row
-is scored on: the project's synthetic stand-ins for a task's real records. A row runs on the first task that its
-mechanism does (classes for most, free answers for the rest), and its best setting, by the mean score over seeds, is the
-row's on every task, epsilon and seed. A task whose own records are the synthetic ones tunes its rows for itself where
-it is named: on its development test records, with its own train records as the private ones. Their epsilon is for fixed
-options then, and does not cover the choice, as boards say.
+own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on a generated corpus of the
+task that no row sees: of other records than the one that rows get where a task's own records are generated. A row runs
+on the first task that its mechanism does (classes for most, free answers for the rest), and its best setting, by the
+mean score over seeds, is the row's on every task, epsilon and seed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -41,41 +39,27 @@ def tuning_suite(
     suite: Suite,
     facts: Mapping[str, TaskFacts],
     mechanisms: Mapping[str, Registered],
-    named: Collection[str] = (),
     shots: int | None = None,
 ) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
-    facts: of every task, as the suite's own records are. named: the tasks that the user named. shots: demonstrations of
-    every task, fewer than the suite's where those take too long; None: the suite's. Raises UsageError where there is
-    nothing to tune, where no task has records to tune on, where a row can do none of the tasks, and for fewer shots
-    than a task that rows run on has classes, since what is chosen then hangs on the classes that are shown.
+    facts: of every task. shots: demonstrations of every task, fewer than the suite's where those take too long; None:
+    the suite's. Raises UsageError where there is nothing to tune, where a row can do none of the tasks, and for fewer
+    shots than a task that rows run on has classes, since what is chosen then hangs on the classes that are shown.
     """
-    stand_ins = [task for task in suite.tasks if facts[task].source != "synthetic"]
-    own = [task for task in suite.tasks if task not in stand_ins and task in named]
-    if not stand_ins + own:
-        raise UsageError(
-            f"All records of suite {suite.name} are synthetic here, and its own test records must not choose options;"
-            " set DPICL_DATA to the folder with its real ones, or name a task by --task to use its development records."
-        )
     rows = list[MechanismEntry]()
-    for entry in suite.mechanisms:
+    for entry in (entry for entry in suite.mechanisms if entry.settings):
         mechanism = build(mechanisms[entry.name].cls, entry.options)
-        fits = [task for task in stand_ins + own if skip_reason(mechanism, Task.without_records(task)) is None]
-        tasks = [task for task in fits if task in stand_ins][: bool(entry.settings)]
-        tasks += [task for task in fits if task in own and suite.does(entry, task)]
-        if entry.settings and stand_ins and not fits:
-            raise UsageError(
-                f"{entry.row} can do none of {', '.join(stand_ins + own)}; name one that it can by --task."
-            )
-        for i, setting in enumerate(suite.settings_of(entry) if tasks else []):
+        fits = [task for task in suite.tasks if skip_reason(mechanism, Task.without_records(task)) is None]
+        if not fits:
+            raise UsageError(f"{entry.row} can do none of {', '.join(suite.tasks)}; name one that it can by --task.")
+        for i, setting in enumerate(entry.settings):
             options = {**entry.options, **setting}
-            change = {"label": label_of(entry, i), "options": options, "tasks": tasks, "epsilons": [], "tune": {}}
+            change = {"label": label_of(entry, i), "options": options, "tasks": fits[:1], "epsilons": [], "tune": {}}
             rows.append(entry.model_copy(update=change))
     if not rows:
         raise UsageError(
-            f"No row has a grid to try on {', '.join(stand_ins + own)}; add `tune: {{OPTION: [VALUE, ...]}}` to one of"
-            f" suite {suite.name}."
+            f"No row of suite {suite.name} has a grid to try; add `tune: {{OPTION: [VALUE, ...]}}` to one."
         )
     for task in dict.fromkeys(task for row in rows for task in row.tasks):
         if shots is not None and shots < len(facts[task].classes):
@@ -90,12 +74,11 @@ def tuning_suite(
         "epsilon_seeds": {},
         "task_seeds": {},
         "sizes": {},
-        "tasks": stand_ins + own,
         "mechanisms": rows,
     }
     if shots is not None:
         update |= {"shots": shots, "task_shots": {}}
-    return suite.model_copy(update=update).on_development_records(own)
+    return suite.model_copy(update=update).on_development_records()
 
 
 def label_of(entry: MechanismEntry, setting: int) -> str:
@@ -113,7 +96,7 @@ def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], comman
         found = [result for result in results if result.cell.task == task]
         asked = {entry.label for entry in made.mechanisms if task in entry.tasks}
         rows = {
-            entry.row: TunedRow(command=command, commit=code, settings=_ranked(entry, suite.settings_of(entry), found))
+            entry.row: TunedRow(command=command, commit=code, settings=_ranked(entry, entry.settings, found))
             for entry in suite.mechanisms
             if label_of(entry, 0) in asked
         }
@@ -125,7 +108,6 @@ def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], comman
                 shots=made.task_shots.get(task, made.shots),
                 test_records=made.records_of(task),
                 records=found[0].manifest.data.fingerprint,
-                own=made.has_development_records(task),
                 rows=rows,
             )
     return Tuned(tasks=tasks)
@@ -188,7 +170,4 @@ def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     if not rows or suite.tuned is None:
         return []
     named = ", ".join(sorted({label for label, _ in rows}))
-    said = f"Tuned: {named} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
-    own = {name for name, tuned in suite.tuned.tasks.items() if tuned.own} & {task for _, task in rows}
-    uncharged = f" On {', '.join(sorted(own))} these are the rows' own train records, and ε does not cover the choice."
-    return [said + (uncharged if own else "")]
+    return [f"Tuned: {named} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."]

@@ -51,7 +51,7 @@ def task_of(cell: Cell) -> Task:
         seed=_RECORDS_SEED,
         sizes=cell.sizes,
         code_seed=cell.seed,
-        last_test=cell.development,
+        development=cell.development,
     )
     if before is not None and before == _cache_path(cell):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time
