@@ -39,6 +39,11 @@ def test_headroom_is_the_paired_difference_with_seeds_and_records_as_samples():
     error = np.sqrt(by_seed.var(ddof=1) / 5 + (by_record.var(ddof=1) - rest / 5) / 40)
     assert 1.96 < (found.high - found.gain) / error < 1.3 * stats.t.ppf(0.975, 4)  # the seeds' variance is not known
     assert found.rewards and 0 < found.low < found.gain < found.high
+    rows += results("zero_shot", {seed: real[seed] for seed in range(5)})
+    (other,) = measure_headroom(rows)[METRIC].others
+    assert (other.over, other.gain, other.low, other.high) == ("zero_shot", 0, 0, 0)
+    fewer = results("public_records", {0: real[0]})  # not at every seed
+    assert measure_headroom(rows + fewer)[METRIC].others == (other,)
     nothing = measure_headroom(
         [
             *results("public_demonstrations", dict(enumerate(public))),

@@ -117,15 +117,18 @@ def _totals(plan: Mapping[str, Any]) -> str:
     return f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']} to do{cost}."
 
 
-_HEADROOM = ("model", "task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards")
+_HEADROOM = (
+    *("task", "model", "metric", "headroom (95%)", "rewards", "from, to"),
+    *("gain over other controls", "shots", "seeds × records"),
+)
 
 
 def _headroom_row(one: Headroom) -> list[str]:
     return [
-        *(one.model, one.task, one.metric, str(one.shots), f"{one.public:.3f} to {one.real:.3f}"),
-        f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})",
-        f"{len(one.seeds)} × {one.documents}{', development' * one.development}",
-        "yes" if one.rewards else "no",
+        *(one.task, one.model, one.metric, f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})"),
+        *("yes" if one.rewards else "no", f"{one.public:.3f} to {one.real:.3f}"),
+        "; ".join(f"{each.over} {each.gain:.3f} ({each.low:.3f} to {each.high:.3f})" for each in one.others),
+        *(str(one.shots), f"{len(one.seeds)} × {one.documents}{', development' * one.development}"),
     ]
 
 
@@ -140,9 +143,6 @@ def untuned(selection: Selection) -> str:
     if not (rows := untuned_rows(selection)):
         return ""
     command = replace(selection, changes=Changes()).command("tune")
-    sources = {cell.task: cell.source for cell in selection.cells if cell.label in rows}
-    if set(sources.values()) == {"synthetic"}:  # which a task tunes on where it is named
-        command += f" --task {','.join(sources)}"
     named = ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
     return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({named})."
 

@@ -17,8 +17,22 @@ from dpicl.evaluation.statistics import LEVEL, analyse
 from dpicl.plan.suite import REFERENCES
 from dpicl.results.schema import Result
 
-#: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞).
-PUBLIC, REAL, ZERO_SHOT = REFERENCES[:3]
+#: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞); then the other rows at ε = 0.
+PUBLIC, REAL, ZERO_SHOT, RECORDS = REFERENCES
+
+
+#: A result of a row that sees no private record, and one of real demonstrations at the same seed.
+Pair = tuple[Result, Result]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What real demonstrations gain over a row: the mean difference and its 95% interval inside [-1, 1]."""
+
+    over: str
+    gain: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -29,7 +43,7 @@ class Headroom:
     better; low, high: its 95% interval inside [-1, 1], with seeds and test records as samples (of one seed: test
     records alone). development: whether it was measured on seeds and test records of its own; else on those of the
     rows. real_row, public_row: the rows that it is the difference of: real demonstrations of matched length, where a
-    suite has them.
+    suite has them. others: over the other rows that see no private record, where they have the same seeds.
     """
 
     task: str
@@ -47,6 +61,7 @@ class Headroom:
     development: bool
     public_row: str
     real_row: str
+    others: tuple[Gain, ...] = ()
 
     @property
     def rewards(self) -> bool:
@@ -70,7 +85,13 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
             pairs = [(public[seed], real[seed]) for seed in seeds]
             first = pairs[0][0]
             metrics = [first.main_metric, *(name for name in first.scores if name != first.main_metric)]
-            found = (_headroom(metric, pairs) for metric in metrics)
+            others = {name: _end(own, name, 0.0) for name in (ZERO_SHOT, RECORDS) if name != first.cell.mechanism}
+            pairs_of = {
+                name: [(ends[seed], real[seed]) for seed in seeds]
+                for name, ends in others.items()
+                if ends.keys() >= {*seeds}
+            }
+            found = (_headroom(metric, pairs, pairs_of) for metric in metrics)
             return {one.metric: one for one in found if one is not None}
     return {}
 
@@ -103,18 +124,15 @@ def _end(results: Sequence[Result], mechanism: str, epsilon: float) -> Mapping[i
     return rows[min(rows, key=place)] if rows else {}
 
 
-def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom | None:
+def _headroom(metric: str, pairs: Sequence[Pair], others: Mapping[str, Sequence[Pair]]) -> Headroom | None:
     """None where a result lacks the metric, or fewer than two test records are shared."""
-    if any(metric not in result.documents for pair in pairs for result in pair):
+    if (found := _outcomes(metric, pairs)) is None:
         return None
-    outcomes = [[result.documents[metric].by_id for result in pair] for pair in pairs]
-    shared = sorted(set.intersection(*(set(own) for pair in outcomes for own in pair)))
-    if len(shared) < 2:
-        return None
-    public, real = np.array([[[own[name] for name in shared] for own in pair] for pair in outcomes]).transpose(1, 0, 2)
+    public, real = found
     first, last = pairs[0]
-    differences = (public - real) if first.lower_is_better(metric) else (real - public)
-    gain, half = float(differences.mean()), float(analyse(differences).half_width(1 - LEVEL))
+    against = {name: _outcomes(metric, own) for name, own in others.items()}
+    lower = first.lower_is_better(metric)
+    gain = _gain(first.cell.label, *found, lower)
     return Headroom(
         task=first.cell.task,
         model=first.cell.model,
@@ -123,12 +141,31 @@ def _headroom(metric: str, pairs: Sequence[tuple[Result, Result]]) -> Headroom |
         shots=first.cell.shots,
         public=float(public.mean()),
         real=float(real.mean()),
-        gain=gain,
-        low=max(gain - half, -1.0),
-        high=min(gain + half, 1.0),
+        gain=gain.gain,
+        low=gain.low,
+        high=gain.high,
         seeds=tuple(pair[0].cell.seed for pair in pairs),
-        documents=len(shared),
+        documents=public.shape[1],
         development=first.cell.development,
         public_row=first.cell.label,
         real_row=last.cell.label,
+        others=tuple(_gain(name, *ends, lower) for name, ends in against.items() if ends is not None),
     )
+
+
+def _outcomes(metric: str, pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Public and real scores, float64[seeds, test records] each, over the test records that all results share."""
+    if any(metric not in result.documents for pair in pairs for result in pair):
+        return None
+    scores = [[result.documents[metric].by_id for result in pair] for pair in pairs]
+    shared = sorted(set.intersection(*(set(own) for pair in scores for own in pair)))
+    if len(shared) < 2:
+        return None
+    public, real = np.array([[[own[name] for name in shared] for own in pair] for pair in scores]).transpose(1, 0, 2)
+    return public, real
+
+
+def _gain(over: str, public: np.ndarray, real: np.ndarray, lower_is_better: bool) -> Gain:
+    differences = public - real if lower_is_better else real - public
+    gain, half = float(differences.mean()), float(analyse(differences).half_width(1 - LEVEL))
+    return Gain(over, gain, max(gain - half, -1.0), min(gain + half, 1.0))

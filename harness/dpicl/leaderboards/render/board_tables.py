@@ -224,6 +224,14 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
             "seeds × records",
             lambda one: f"{len(one.seeds)} × {one.documents}{', development' * one.development}",
         ),
+        of(
+            "others",
+            "gain over other controls (95%)",
+            lambda one: "; ".join(
+                f"{gain.over} {signed_text(gain.gain)} ({signed_text(gain.low)} to {signed_text(gain.high)})"
+                for gain in one.others
+            ),
+        ),
         Column("ranks", "ranks", ranks, wide=True),
         Column("detectable", "MDE (80% power)", detectable, wide=True, optional=True),
     )
