@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,6 @@ from typing import Any, cast
 import torch
 
 from benchmarks._report import main, timed
-from benchmarks.utilisation import plain_rate
 from dpicl import models
 from dpicl.core.errors import DpiclError, ModelError
 from dpicl.models.readers import measure
@@ -31,6 +31,8 @@ DTYPES = ("float32", "bfloat16")
 CHECKS = ("agrees", "batch_invariant", "same_in_halves")
 #: Rows whose reading is timed, and the longest of them in tokens.
 ROWS, LONGEST = 64, 160
+#: Prompts and their tokens in a plain pass.
+PLAIN = (8, 128)
 
 
 def run(device: str = "cuda", out: str | None = None) -> dict[str, Any]:
@@ -72,6 +74,17 @@ def check(model: TransformersLM, seconds: float = 6.0) -> dict[str, Any]:
         "tokens_per_second": round(sum(lengths) / taken),
         "plain_tokens_per_second": round(plain_rate(model, seconds)),
     }
+
+
+def plain_rate(model: TransformersLM, seconds: float) -> float:
+    """The best rate of transformers' own forward pass, in tokens a second."""
+    tokens, best = torch.randint(model.vocab_size, PLAIN, generator=torch.Generator().manual_seed(0)), 0.0
+    tokens, end = tokens.to(model.device), time.perf_counter() + seconds
+    with torch.inference_mode():
+        while time.perf_counter() < end:
+            _, taken = timed(lambda: model.model(tokens, use_cache=False, logits_to_keep=1).logits.cpu())
+            best = max(best, tokens.numel() / taken)
+    return best
 
 
 @contextmanager

@@ -13,7 +13,6 @@ canary spells the example out several times: one record may hold anything.
 from __future__ import annotations
 
 import difflib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -180,36 +179,33 @@ class AuditRuns:
                 self.canary = _copied(setup, knob)
 
     def bound(self, calibration: Calibration) -> tuple[Bound, Ledger]:
-        """The bound at one epsilon, and what one run charged. Raises BudgetExceeded when a run spends more than was
+        """The bound at one epsilon, and what one run charged. Raises BudgetExceeded when any run spends more than was
         calibrated for, and UsageError for a mechanism that makes no noisy release."""
         own, score = self._setup.settings, self.canary.score
-        ledger = Ledger(calibration.event, calibration.epsilon)
-        first = self.execution(False, calibration.knob, 0, ledger=ledger).run()
+        execution = self.execution(False, calibration, 0)
+        first = execution.run()
         if not first.releases:
             raise UsageError(f"{self._setup.mechanism.name} makes no noisy release, so there is nothing to audit.")
         self._reader = first.reader
-        said = [[self._released(side, calibration.knob, run) for run in self._counted(side)] for side in (True, False)]
+        said = [[self._released(side, calibration, run) for run in self._counted(side)] for side in (True, False)]
         texts = list(dict.fromkeys(text for side in said for run in side for text in run))
         values = dict(zip(texts, range(len(texts)) if score is None else score(texts), strict=True))
         inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
         learn = _frequencies if score is None else runs_are_scores
-        return lower_bound(inside, outside, own.delta, own.confidence, own.seed, learn), ledger
+        return lower_bound(inside, outside, own.delta, own.confidence, own.seed, learn), execution.ledger
 
-    def execution(self, present: bool, knob: float, run: int, draw: int = 0, ledger: Ledger | None = None) -> Execution:
-        """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise.
-
-        ledger: None for an auditor's own runs, which have no budget.
-        """
+    def execution(self, present: bool, calibration: Calibration, run: int, draw: int = 0) -> Execution:
+        """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise."""
         records = [*self._setup.private, *([self.canary.record] if present else [])]
         source = f"audit:{int(present)}:{run}:{draw}"
-        given = _execution(self._setup, self.canary.task, records, knob, run, source)
-        own = ledger or Ledger(None, math.inf)
-        return replace(given, queries=self.canary.queries, reader=self._reader, ledger=own)
+        given = _execution(self._setup, self.canary.task, records, calibration.knob, run, source)
+        ledger = Ledger(calibration.event, calibration.epsilon)
+        return replace(given, queries=self.canary.queries, reader=self._reader, ledger=ledger)
 
-    def _released(self, present: bool, knob: float, run: int) -> list[str]:
+    def _released(self, present: bool, calibration: Calibration, run: int) -> list[str]:
         """What one run releases, at every draw of the noise."""
         draws = range(1 if self._setup.mechanism.releases_texts else DRAWS)
-        made = (self.execution(present, knob, run, draw).run() for draw in draws)
+        made = (self.execution(present, calibration, run, draw).run() for draw in draws)
         return ["\n".join(each.prompt.texts if each.answers is None else each.answers.values()) for each in made]
 
     def _counted(self, present: bool) -> Iterator[int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -24,7 +23,7 @@ from dpicl.attacks.observers import Policy, Recording, choose
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import SamplingRandomness
 from dpicl.core.vocabulary import Partition
-from dpicl.privacy.private_set import Assigned
+from dpicl.privacy.private_set import Assigned, SampleObserver
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
 
 _OTHER_LENGTH: Final = (
@@ -69,7 +68,7 @@ def of_rank(rank: int) -> Policy:
 
 
 @dataclass
-class World(Recording):
+class World(Recording, SampleObserver):
     """One run, as an observer of its samples and releases; no noise is drawn.
 
     group, copies: of the canary; several copies take one slot each, of those that ``single``, the same world with one,
@@ -128,10 +127,6 @@ class World(Recording):
     def revealed(self) -> None:
         """See SampleObserver."""
         raise UsageError("The mechanism reads records without noise, at epsilon = infinity: there is nothing to bound.")
-
-    def looking(self) -> AbstractContextManager[None]:
-        """See SampleObserver."""
-        return nullcontext()
 
     # -- releases
 

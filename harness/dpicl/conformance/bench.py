@@ -80,9 +80,9 @@ class Run:
 
     records: None for the bench's own. added: one record more, at ``place`` among them. presence: whether it is in each
     sample. knob: None for the calibrated one, of each label where labels have noise of their own. sampling, noise:
-    seeds. crowding: see `CoupledByRecord`. script: replaces the noisy values. single: one query or shot, not all.
-    at_once: whether shots are written at the same time, as in the runs of a suite. unseeded: whether the noise claims
-    to come from the operating system's entropy.
+    seeds. crowding: see `CoupledByRecord`. script: replaces the noisy values. at_once: whether shots are written at the
+    same time, as in the runs of a suite. unseeded: whether the noise claims to come from the operating system's
+    entropy.
     """
 
     records: Sequence[Record] | None = None
@@ -94,7 +94,6 @@ class Run:
     crowding: float = 1.0
     script: Script | None = None
     presence: Presence = lambda at: True
-    single: bool = False
     at_once: bool = False
     unseeded: bool = False
 
@@ -113,7 +112,7 @@ class Bench:
         self.words = [word for word in dict.fromkeys(found) if not marked(word)]
         self.shots = task.plan_shots(shots, np.random.default_rng(seed), mechanism.shot_labels(task.public_view()))
         self.queries = _odd(list(task.queries()), self.words)
-        self._outputs, self._calibrations = OutputCache(None), dict[tuple[bool, float], Calibration]()
+        self._outputs, self._calibrations = OutputCache(None), dict[float, Calibration]()
         modules = modules_of(type(mechanism))
         self._plugin = frozenset(modules)
         self.checkpoint = Checkpoint(modules, mechanism, self.model)
@@ -123,25 +122,24 @@ class Bench:
         """Whether answers are released, and not demonstrations."""
         return not self.mechanism.releases_texts
 
-    def sizes(self, single: bool = False) -> Sizes:
-        """Public sizes of a run: of all queries or shots, or of a single one."""
-        shots = self.shots[:1] if single else self.shots
-        return self.mechanism.public_sizes(self.task.sized(), shots, 1 if single else len(self.queries))
+    def sizes(self) -> Sizes:
+        """Public sizes of a run."""
+        return self.mechanism.public_sizes(self.task.sized(), self.shots, len(self.queries))
 
-    def calibration(self, single: bool = False, epsilon: float = EPSILON) -> Calibration:
-        """To epsilon, for all queries or shots or for a single one; for a mechanism with a knob."""
-        if (single, epsilon) not in self._calibrations:
-            found = calibrate_mechanism(self.mechanism, self.sizes(single), epsilon, DELTA, cache=None)
-            self._calibrations[single, epsilon] = found
-        return self._calibrations[single, epsilon]
+    def calibration(self, epsilon: float = EPSILON) -> Calibration:
+        """To epsilon; for a mechanism with a knob."""
+        if epsilon not in self._calibrations:
+            found = calibrate_mechanism(self.mechanism, self.sizes(), epsilon, DELTA, cache=None)
+            self._calibrations[epsilon] = found
+        return self._calibrations[epsilon]
 
-    def knob(self, single: bool = False, epsilon: float = EPSILON) -> float:
+    def knob(self, epsilon: float = EPSILON) -> float:
         """The calibrated knob, the largest one where labels have noise of their own; 0 without a knob."""
-        return 0.0 if self.mechanism.knob is None else self.calibration(single, epsilon).knob
+        return 0.0 if self.mechanism.knob is None else self.calibration(epsilon).knob
 
-    def label_knobs(self, single: bool = False) -> Mapping[str, float]:
+    def label_knobs(self) -> Mapping[str, float]:
         """The knob of each label, where labels have noise of their own."""
-        return {} if self.mechanism.knob is None else self.calibration(single).by_label
+        return {} if self.mechanism.knob is None else self.calibration().by_label
 
     @property
     def labels_only(self) -> bool:
@@ -190,7 +188,7 @@ class Bench:
             given.insert(how.place, ObservedRecord(len(records), how.added, ward))
             before = records[: how.place]
             places = {None: len(before), how.added.label: sum(r.label == how.added.label for r in before)}
-        knob, knobs = (self.knob(how.single), self.label_knobs(how.single)) if how.knob is None else (how.knob, {})
+        knob, knobs = (self.knob(), self.label_knobs()) if how.knob is None else (how.knob, {})
         sampling, source = CoupledByRecord(how.sampling, how.crowding), Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         keeper = ReleaseKeeper(transcript, noise.given, how.script)
@@ -202,13 +200,13 @@ class Bench:
             knob,
             knobs,
             records=given,
-            sizes=self.sizes(how.single),
+            sizes=self.sizes(),
             sampling=sampling,
             noise=noise,
             public=Streams(self.seed).public,
             observer=SampleNotes(places, sampling, ward, how.presence),
-            shots=self.shots[:1] if how.single else self.shots,
-            queries=self.queries[:1] if how.single else self.queries,
+            shots=self.shots,
+            queries=self.queries,
             outputs=lambda: self._outputs,
             reads=partial(ObservedReader, transcript.asked),
             checked=partial(_shown, transcript),

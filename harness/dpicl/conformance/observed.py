@@ -14,7 +14,7 @@ from dp_accounting import dp_event as dp
 from dpicl.conformance.transcript import Drawn, ObservedRelease, Script, Spend, Transcript
 from dpicl.core.seeds import NoiseSource, SecureNoise, current_shot
 from dpicl.core.vocabulary import Partition, Record
-from dpicl.privacy.private_set import Assigned
+from dpicl.privacy.private_set import Assigned, SampleObserver
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
 from dpicl.releasing.reader import SlotReader
 
@@ -99,7 +99,7 @@ class CoupledByRecord:
         return np.insert(others, np.count_nonzero(sampled[:place]), own)
 
 
-class SampleNotes:
+class SampleNotes(SampleObserver):
     """Notes every sample and every permit; puts the added record into the samples that ``presence`` names.
 
     places: group (None: all records) -> the place of the added record in it.

@@ -83,8 +83,7 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
     """
     if release.free:
         return ()
-    texts = [record.text for record in records]
-    hashes, known = hashes_of(texts), hashes_of(texts, earlier=True)
+    hashes = hashes_of(record.text for record in records)
     with _alone():
         entry = Charge(
             when=_now(),
@@ -93,7 +92,7 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
             epsilon=release.epsilon,
             delta=release.delta,
         )
-        ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), known, to)]
+        ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
         charged = [ledger.charged(entry, hashes) for ledger in ledgers]
         if refused := next(filter(None, (_refusal(ledger, to.name or to.default) for ledger in charged)), ""):
             raise BudgetExceeded(refused)

@@ -24,7 +24,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from unicodedata import normalize
 
 from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -34,7 +33,7 @@ from dpicl.core.errors import ResultError, UnsupportedEvent, UsageError
 from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.files import content_of, own_folder, put_whole
 from dpicl.core.paths import private_folder
-from dpicl.data.splits import letters, normalised
+from dpicl.data.splits import normalised
 from dpicl.privacy.events import from_json
 from dpicl.results.schema import Moment, first_problem
 
@@ -156,25 +155,14 @@ def read_all() -> list[PrivateLedger]:
         raise ResultError(f"{private_folder()} cannot be read ({error.strerror}); fix its rights.") from error
 
 
-def hashes_of(texts: Iterable[str], earlier: bool = False) -> frozenset[bytes]:
-    """Keyed hashes of records: the same for texts that are one record (dpicl.data.splits).
-
-    earlier: with those under which an earlier version may have written a Unicode form of the text. By them a set is
-    known again (at worst, one with a record that differs in accents alone pays too); they are not written any more.
-    """
+def hashes_of(texts: Iterable[str]) -> frozenset[bytes]:
+    """Keyed hashes of records: the same for texts that are one record (dpicl.data.splits)."""
     key = machine_key()
 
     def hashed(content: str) -> bytes:
         return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), key=key, digest_size=HASH_BYTES).digest()
 
-    if not earlier:
-        return frozenset(hashed(normalised(text)) for text in texts)
-    return frozenset(hashed(own) for text in texts for own in {normalised(text), *map(letters, _forms(text))})
-
-
-def _forms(text: str) -> set[str]:
-    """The text as it stands, and in every Unicode form."""
-    return {text} if text.isascii() else {text, *(normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))}
+    return frozenset(hashed(normalised(text)) for text in texts)
 
 
 def require_name(name: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -56,8 +56,8 @@ class Assigned:
     uses: int | None = None
 
 
-class SampleObserver(Protocol):
-    """Sees how samples are drawn and spent: the conformance kit."""
+class SampleObserver:
+    """Sees how samples are drawn and spent: the conformance kit, an exact audit. This one does nothing about it."""
 
     def drawing(self, partition: Partition) -> None:
         """The next sample is about to be drawn."""
@@ -73,6 +73,7 @@ class SampleObserver(Protocol):
 
     def looking(self) -> AbstractContextManager[None]:
         """Inside this block the private set itself looks at all records, to see which queries they will join."""
+        return nullcontext()
 
 
 class LentRecord:
@@ -210,6 +211,113 @@ class SlotSampler:
         self.draw, self.close = draw, close
 
 
+@dataclass
+class _Records:
+    """What a private set keeps from its mechanism: the records by group (None: all of them), and how they are charged,
+    sampled and released. permits: how many were used."""
+
+    groups: dict[Partition, list[PrivateRecord]]
+    ledger: Ledger
+    sampling: SamplingRandomness
+    noise: NoiseSource
+    observer: SampleObserver
+    embed: Embed | None
+    samplers: list[SlotSampler] = field(default_factory=list)
+    drawn: int = 0
+    permits: int = 0
+
+    def poisson_slots(
+        self, rate: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
+    ) -> SlotSampler:
+        event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
+        self.ledger.charge(event, partition, note=SAMPLED)
+
+        def next_sample() -> Sample:
+            group = self.groups.get(partition, [])
+            self.observer.drawing(partition)
+            assigned = _assigned(group, rate, slots, shuffled, self.sampling)
+            return self._sample(Assigned(partition, rate, slots, len(group), assigned), releases, own=slots is None)
+
+        return self._sampler(next_sample, times)
+
+    def joining_slots(
+        self,
+        slots: int,
+        threshold: float,
+        uses: int,
+        embedding: str,
+        releases: dp.DpEvent,
+        times: int,
+        nearest: int | None,
+    ) -> SlotSampler:
+        if (embed := self.embed) is None:
+            raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
+        if not self.noise.seeded:
+            require_few_rows(slots)
+        self.ledger.charge(dp.SelfComposedDpEvent(releases, min(uses, times)), None, note=JOINED)
+        with self.observer.looking():
+            contents = [(record.text, record.label) for record in self.groups[None]]
+            rows = embed([text for text, _ in contents], embedding)
+        joining = Joining(contents, rows, slots, threshold, uses, nearest)
+
+        def next_sample(query: str) -> Sample:
+            group, joined = self.groups.get(None, []), joining.join(embed([query], embedding)[0])
+            assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
+            told = Assigned(None, 1.0, slots, len(group), assigned, uses)
+            return self._sample(told, releases, own=False, replaced=1 if nearest is None else 2)
+
+        return self._sampler(next_sample, times)
+
+    def label_responses(
+        self, count: int, labels: Sequence[str], response: dp.DpEvent, salt: str
+    ) -> list[tuple[str, str]]:
+        records = self.groups[None]
+        if len(records) < count:
+            raise DataError(f"There are {len(records)} private records and {count} are to be shown; lower shots.")
+        self.ledger.charge(response, None, note=RANDOMISED)
+        with self.observer.looking():
+            shown = sorted(records, key=lambda record: text_priority(record.text, salt))[:count]
+        self.observer.drawn(Assigned(None, 1.0, None, len(records), tuple((record,) for record in shown), uses=1))
+        number, said = self._number(), []
+        for record in shown:
+            permit = Permit(response, self.noise, self._used)
+            self.observer.spent(response, permit, number)
+            own = np.array([float(label == record.label) for label in labels])
+            said.append((record.text, labels[permit.noisy_choice(own, width=2.0)[0]]))
+        return said
+
+    def reveal(self, note: str) -> list[PrivateRecord]:
+        self.ledger.charge(dp.NonPrivateDpEvent(), None, note)
+        self.observer.revealed()
+        return list(self.groups.get(None, ()))
+
+    def close(self) -> int:
+        for each in self.samplers:
+            each.close()
+        self.groups.clear()
+        return self.permits
+
+    def _sampler(self, next_sample: Callable[..., Sample], times: int) -> SlotSampler:
+        self.samplers.append(SlotSampler(next_sample, times))
+        return self.samplers[-1]
+
+    def _sample(self, assigned: Assigned, releases: dp.DpEvent, own: bool, replaced: int = 1) -> Sample:
+        number = self._number()
+        self.observer.drawn(assigned)
+
+        def permitted(event: dp.DpEvent, permit: Permit) -> None:
+            self.observer.spent(event, permit, number)
+
+        return Sample(assigned.slots, releases, self.noise, permitted, self._used, own_slots=own, replaced=replaced)
+
+    def _number(self) -> int:
+        self.drawn += 1
+        return self.drawn - 1
+
+    def _used(self) -> None:
+        self.permits += 1
+
+
 class PrivateSet:
     """Private records, read only through the ledger. No attribute of it holds records, ledger or noise.
 
@@ -235,108 +343,17 @@ class PrivateSet:
     ) -> None:
         self._sizes = dict(sizes)
         self.partitioned = None not in self._sizes
+        self._seeded = noise.seeded
         groups: dict[Partition, list[PrivateRecord]] = {None: list(records)}
         for record in records:
             groups.setdefault(record.label, []).append(record)
-        samplers: list[SlotSampler] = []
-        drawn = permits = 0
-
-        def used() -> None:
-            nonlocal permits
-            permits += 1
-
-        def next_sample(
-            partition: Partition, rate: float, slots: int | None, shuffled: bool, releases: dp.DpEvent
-        ) -> Sample:
-            group, own = groups.get(partition, []), slots is None
-            if observer is not None:
-                observer.drawing(partition)
-            assigned = _assigned(group, rate, slots, shuffled, sampling)
-            return given(Assigned(partition, rate, slots, len(group), assigned), releases, own)
-
-        def given(assigned: Assigned, releases: dp.DpEvent, own: bool, replaced: int = 1) -> Sample:
-            nonlocal drawn
-            if observer is None:
-                return Sample(assigned.slots, releases, noise, used=used, own_slots=own, replaced=replaced)
-            number, drawn = drawn, drawn + 1
-            observer.drawn(assigned)
-
-            def permitted(event: dp.DpEvent, permit: Permit) -> None:
-                observer.spent(event, permit, number)
-
-            return Sample(assigned.slots, releases, noise, permitted, used, own_slots=own, replaced=replaced)
-
-        def sampler(
-            expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
-        ) -> SlotSampler:
-            rate = sampling_rate(expected, self.size(partition), partition)
-            if not noise.seeded:
-                require_few_rows(slots or 2 * expected)
-            event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
-            ledger.charge(event, partition, note=SAMPLED)
-            samplers.append(SlotSampler(lambda: next_sample(partition, rate, slots, shuffled, releases), times))
-            return samplers[-1]
-
-        def joiner(
-            slots: int,
-            threshold: float,
-            uses: int,
-            embedding: str,
-            releases: dp.DpEvent,
-            times: int,
-            nearest: int | None,
-        ) -> SlotSampler:
-            if embed is None:
-                raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
-            if not noise.seeded:
-                require_few_rows(slots)
-            ledger.charge(dp.SelfComposedDpEvent(releases, min(uses, times)), None, note=JOINED)
-            with nullcontext() if observer is None else observer.looking():
-                contents = [(record.text, record.label) for record in groups[None]]
-                rows = embed([text for text, _ in contents], embedding)
-            joining = Joining(contents, rows, slots, threshold, uses, nearest)
-
-            def next_sample(query: str) -> Sample:
-                group, joined = groups.get(None, []), joining.join(embed([query], embedding)[0])
-                assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
-                told = Assigned(None, 1.0, slots, len(group), assigned, uses)
-                return given(told, releases, own=False, replaced=1 if nearest is None else 2)
-
-            samplers.append(SlotSampler(next_sample, times))
-            return samplers[-1]
-
-        def respond(count: int, labels: Sequence[str], response: dp.DpEvent, salt: str) -> list[tuple[str, str]]:
-            nonlocal drawn
-            if len(records) < count:
-                raise DataError(f"There are {len(records)} private records and {count} are to be shown; lower shots.")
-            ledger.charge(response, None, note=RANDOMISED)
-            with nullcontext() if observer is None else observer.looking():
-                shown = sorted(groups[None], key=lambda record: text_priority(record.text, salt))[:count]
-            if observer is not None:
-                observer.drawn(Assigned(None, 1.0, None, len(records), tuple((record,) for record in shown), uses=1))
-            number, drawn, said = drawn, drawn + 1, []
-            for record in shown:
-                permit = Permit(response, noise, used)
-                if observer is not None:
-                    observer.spent(response, permit, number)
-                own = np.array([float(label == record.label) for label in labels])
-                said.append((record.text, labels[permit.noisy_choice(own, width=2.0)[0]]))
-            return said
-
-        def reveal(note: str) -> list[PrivateRecord]:
-            ledger.charge(dp.NonPrivateDpEvent(), None, note)
-            if observer is not None:
-                observer.revealed()
-            return list(groups.get(None, ()))
-
-        def close() -> int:
-            for each in samplers:
-                each.close()
-            groups.clear()
-            return permits
-
-        self._sampler, self._joiner, self._respond = sampler, joiner, respond
-        self._reveal, self._close = reveal, close
+        kept = _Records(groups, ledger, sampling, noise, observer or SampleObserver(), embed)
+        # Functions, and no bound methods: those have an attribute that leads to what they are bound to.
+        self._poisson_slots = lambda *given: kept.poisson_slots(*given)
+        self._joining_slots = lambda *given: kept.joining_slots(*given)
+        self._label_responses = lambda *given: kept.label_responses(*given)
+        self._reveal = lambda note: kept.reveal(note)
+        self._close = lambda: kept.close()
 
     @property
     def groups(self) -> tuple[Partition, ...]:
@@ -375,7 +392,10 @@ class PrivateSet:
         least 1, and BudgetExceeded before anything is sampled.
         """
         _require_count("samples", times)
-        return self._sampler(expected, slots, partition, releases, times, shuffled)
+        rate = sampling_rate(expected, self.size(partition), partition)
+        if not self._seeded:
+            require_few_rows(slots or 2 * expected)
+        return self._poisson_slots(rate, slots, partition, releases, times, shuffled)
 
     def joining_slots(
         self,
@@ -402,7 +422,7 @@ class PrivateSet:
         """
         _require_count("samples", times)
         _require_count("queries that a record joins", uses)
-        return self._joiner(slots, threshold, uses, embedding, releases, times, nearest)
+        return self._joining_slots(slots, threshold, uses, embedding, releases, times, nearest)
 
     def label_responses(
         self, count: int, labels: Sequence[str], *, response: dp.DpEvent, salt: str
@@ -416,7 +436,7 @@ class PrivateSet:
         response: `label_response(epsilon)`, charged once: every record answers for its own label, once.
         Raises DataError where there are fewer records, and BudgetExceeded before a label is read.
         """
-        return self._respond(count, labels, response, salt)
+        return self._label_responses(count, labels, response, salt)
 
     def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
         """All records, at the price of epsilon = infinity."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dpicl.attacks.audit import AuditJob, audit, check, held_out
 from dpicl.attacks.audit_runs import AuditRuns, AuditSettings, AuditSetup, asked_canary
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.results import attack_from_text
-from dpicl.core.errors import UsageError
+from dpicl.core.errors import BudgetExceeded, UsageError
 from dpicl.core.seeds import streams
 from dpicl.data.task import Task
 from dpicl.mechanisms.esa import ESA
@@ -31,6 +32,7 @@ from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.releasing.output_cache import OutputCache
+from dpicl.releasing.release import calibrate_mechanism
 from dpicl.results.schema import to_text
 from tests.harness.parrot import Parrot
 from tests.samples import contents
@@ -155,6 +157,22 @@ def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, news, 
     assert none < whole <= 1.0 and whole > 0.5
 
 
+def test_a_run_that_spends_more_than_the_first_one_did_is_refused(own_cache, news, sim) -> None:
+    calls = itertools.count()
+
+    class Spendthrift(Tang):
+        name = "spendthrift"
+
+        def release(self, private, context):
+            if next(calls) > 30:
+                super().release(private, context)
+            return super().release(private, context)
+
+    with pytest.raises(BudgetExceeded, match="not among the releases that were declared"):
+        audited(Spendthrift(slots=4, tokens=4, top_k=10), news, sim, 2.0, runs=40)
+    assert next(calls) == 32
+
+
 def test_a_set_that_is_sampled_says_at_which_rate(own_cache, news, sim) -> None:
     result = audited(Parrot(**SMALL), news, sim, 2.0, question="lookup", runs=8, records=16)
     assert "sampling rate 0.25" in result.notes[0]
@@ -175,10 +193,11 @@ def setup_of(mechanism, task, model, **settings):
 
 def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -> None:
     mechanism = Voting(slots=5, examples_per_slot=4)
-    runs = AuditRuns(setup_of(mechanism, news, sim, question="lookup", seed=3), 0.0)
+    setup = setup_of(mechanism, news, sim, question="lookup", seed=3)
+    runs, bare = AuditRuns(setup, 0.0), calibrate_mechanism(mechanism, setup.sizes, math.inf, 1e-5)
     canary, assigned = runs.canary.record, []
     for run in range(20):
-        sampled = (runs.execution(present, 0.0, run).sampler(mechanism)("a query") for present in (True, False))
+        sampled = (runs.execution(present, bare, run).sampler(mechanism)("a query") for present in (True, False))
         with_it, without = (contents(sample.slots) for sample in sampled)
         (at,) = (i for i in range(5) if with_it[i] != without[i])
         assert [record for record in with_it[at] if record != canary] == list(without[at])
