@@ -27,7 +27,7 @@ def row_words(results, label="tang", **more) -> str:
 def test_a_site_has_a_page_for_the_board_every_mechanism_and_every_row():
     files = site_of(plain_results())
     tops = [name for name in files if "/" not in name]
-    assert tops == ["index.html", "board.csv", "board.json"]
+    assert tops == ["index.html", "board.csv", "board.json", "texts.html"]
     mechanisms = [name for name in files if name.startswith("mechanisms/")]
     assert mechanisms == [f"mechanisms/{name}.html" for name in ("prism", "real_demonstrations", "tang", "zero_shot")]
     assert len([name for name in files if name.startswith("rows/")]) == 5
@@ -96,6 +96,17 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
     ):
         assert part in words
     assert f"{make_result('tang', 0.6).cell_id}.json" in words
+
+
+def test_the_appendix_has_the_first_twenty_texts_of_every_row_at_its_smallest_epsilon():
+    texts = [(f"text {number}", "World") for number in range(15)]
+    results = [make_result("tang", 0.5, epsilon=8.0, released=[("of eight", "World")])]
+    results += [make_result("tang", 0.5, epsilon=1.0, seed=seed, released=texts) for seed in (0, 1)]
+    results += [make_result("pta", 0.5, epsilon=math.inf)]
+    words = Page(site_of(results)["texts.html"]).words
+    assert words.count("text 4") == 2 and words.count("text 5") == 1 and "of eight" not in words
+    assert "tang on agnews" in words and "pta on" not in words
+    assert "texts.html" not in site_of([make_result("pta", 0.5, epsilon=math.inf)])
 
 
 def test_texts_released_without_privacy_are_not_shown_but_counted():

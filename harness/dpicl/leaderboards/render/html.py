@@ -31,6 +31,7 @@ from dpicl.leaderboards.render.board_view import NOTHING, answer_blocks, first_l
 from dpicl.leaderboards.render.columns import ROWS, record, row_data
 from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
 from dpicl.leaderboards.render.row_view import row_blocks
+from dpicl.leaderboards.render.texts_view import texts_blocks
 from dpicl.tables.document import (
     Block,
     Column,
@@ -57,6 +58,8 @@ _BESIDE = (
     ("Licence", "/blob/HEAD/LICENSE"),
 )
 _DATA = (("Results (Parquet)", "results.parquet"), ("Data card", "croissant.json"))
+#: The appendix of a suite.
+TEXTS = "texts.html"
 _DOWNLOADS = (("CSV", "board.csv"), ("JSON", "board.json"))
 _READING = (
     "Each mechanism turns private records into a few demonstrations for a language model, or into answers. Each is run"
@@ -129,7 +132,8 @@ def pages(
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
     places = Addresses(board)
     suite = next((section.group.suite for section in board.sections), "no results")
-    nav = [("Board", "index.html"), *links, *_DOWNLOADS]
+    texts = texts_blocks(board)
+    nav = [("Board", "index.html"), *([("Released texts", TEXTS)] if texts else []), *links, *_DOWNLOADS]
     blocks: list[Block] = [Heading(f"{suite}: private in-context learning, the board", 1)]
     blocks += _answer(board, places) if board.sections else [words(NOTHING)]
     blocks += folded_notes(board.notes)
@@ -141,6 +145,8 @@ def pages(
         "board.csv": board_table(board, places).to_csv(),
         "board.json": json.dumps(board_json(board), allow_nan=False) + "\n",
     }
+    if texts:
+        files[TEXTS] = page.render(f"Released texts of {suite}", texts, here=TEXTS, nav=nav)
     for section, table in _tables(board.sections):
         pairs = Pairs(table)
         for row in table.all_rows:
