@@ -104,8 +104,8 @@ def test_the_appendix_has_the_first_twenty_texts_of_every_row_at_its_smallest_ep
     results += [make_result("tang", 0.5, epsilon=1.0, seed=seed, released=texts) for seed in (0, 1)]
     results += [make_result("pta", 0.5, epsilon=math.inf)]
     words = Page(site_of(results)["texts.html"]).words
-    assert words.count("text 4") == 2 and words.count("text 5") == 1 and "of eight" not in words
-    assert "tang on agnews" in words and "pta on" not in words
+    assert words.count("World text 4 ") == 2 and words.count("World text 5 ") == 1 and "of eight" not in words
+    assert "tang at ε = 1 on agnews" in words and "pta at" not in words
     assert "texts.html" not in site_of([make_result("pta", 0.5, epsilon=math.inf)])
 
 
