@@ -19,6 +19,7 @@ from dpicl.attacks.results import attack_from_text, external_from_text
 from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.core.files import own_folder
 from dpicl.core.json_text import plain
+from dpicl.core.output_cache import OutputCache, key_of
 from dpicl.core.paths import private_folder
 from dpicl.core.strict_yaml import Function, parse
 from dpicl.data import config as task_config
@@ -38,7 +39,6 @@ from dpicl.plan.expand import expand
 from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import load_suite
 from dpicl.privacy.events import gaussian, to_json
-from dpicl.releasing.output_cache import OutputCache, key_of
 from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text
 from tests.fuzz.mutations import AGAIN, bytes_mutated, value_mutated

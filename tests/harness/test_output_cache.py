@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from dpicl.core.errors import ResultError
-from dpicl.releasing.output_cache import OutputCache, clear, collections, key_of
+from dpicl.core.output_cache import OutputCache, clear, collections, key_of
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from dp_accounting import dp_event as dp
 from dpicl import models
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import Streams
 from dpicl.core.vocabulary import Sizes
 from dpicl.data.task import Task
@@ -20,7 +21,6 @@ from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.sampling_schemes import SCHEMES, SamplingScheme
 from dpicl.releasing.execution import Execution
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import release
 from tests.harness.parrot import Parrot

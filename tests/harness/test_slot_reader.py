@@ -9,12 +9,12 @@ from transformers import AutoTokenizer
 
 from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
+from dpicl.core.output_cache import OutputCache
 from dpicl.data.task import CONTENT_FREE, Record, Task
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Query
 from dpicl.models.transformers import TransformersLM
 from dpicl.privacy.sampling_schemes import SamplingScheme
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.prompts import SlotPrompts
 from dpicl.releasing.reader import SlotReader
 from tests.harness.models.tiny import save_tiny_llama

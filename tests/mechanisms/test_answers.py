@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpicl import models
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import SeededNoise
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import FinalPrompt, Query
@@ -18,7 +19,6 @@ from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.privacy import release_hooks
 from dpicl.privacy.cluster_tree import ClusterTree
 from dpicl.privacy.sampling_schemes import SCHEMES
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.reader import SlotReader
 from tests.mechanisms.answering import (
     ALL,

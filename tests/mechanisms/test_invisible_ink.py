@@ -39,19 +39,6 @@ def scores(choice, rows, public):
     return release.clean
 
 
-ROWS = st.lists(st.lists(WILD, min_size=4, max_size=4), min_size=0, max_size=4)
-
-
-@given(ROWS, st.lists(WILD, min_size=4, max_size=4), st.sampled_from([0.3, 5.0]))
-@settings(max_examples=examples(150), deadline=None)
-def test_one_more_record_moves_every_score_by_at_most_c_over_s(rows, record, clip):
-    choice, public = DifferenceChoice(clip, divisor=3, temperature=0.7), np.log([0.4, 0.3, 0.2, 0.1])
-    before = scores(choice, np.array(rows).reshape(-1, 4), public)
-    move = scores(choice, np.array([*rows, record]).reshape(-1, 4), public) - before
-    assert np.abs(move).max() <= clip / 3 + 1e-9
-    assert np.ptp(move) <= choice.width * (1 + 1e-9)
-
-
 def test_the_worst_neighbours_lose_a_range_of_exactly_epsilon():
     """By enumeration of the tokens: an extreme record and a tiny one, with others in the sample."""
     choice = DifferenceChoice(clip=2.0, divisor=3, temperature=0.9)

@@ -23,13 +23,13 @@ from dpicl.attacks.driver import release_of, result_of, subject_of
 from dpicl.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import LABEL_LOCAL, Record, Report, silent
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.release import calibrate_mechanism
 from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of

@@ -27,6 +27,7 @@ from dpicl.attacks.observers import Recording
 from dpicl.attacks.views import completions, first_words, free_text, spelled_out, with_records, yes_or_no
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Query, Record, Report, Sizes, silent
 from dpicl.data.task import NEUTRAL_LABEL, PublicTask, Task
@@ -40,7 +41,6 @@ from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.releasing.execution import Execution
-from dpicl.releasing.output_cache import OutputCache
 
 Question = Literal["inquiry", "lookup"]
 

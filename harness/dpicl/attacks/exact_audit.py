@@ -30,13 +30,13 @@ from dpicl.attacks.exact_runs import Asked, ExactJob, ExactRuns
 from dpicl.attacks.exact_worlds import Seen
 from dpicl.attacks.results import ATTAINED, AttackResult, Estimate, LowerBound
 from dpicl.core.errors import UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.vocabulary import LABEL_LOCAL, Report, silent
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.privacy.ledger import Ledger
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
 

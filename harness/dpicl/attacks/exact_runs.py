@@ -16,6 +16,7 @@ from dpicl.attacks.observers import Policy
 from dpicl.attacks.results import EXACT, GROUP, Attempt
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Partition, Query, Record, Report, Sizes, silent
 from dpicl.data.task import Task
@@ -26,7 +27,6 @@ from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.sampling_schemes import JoiningScheme
 from dpicl.releasing.execution import ALL_RECORDS, Execution, sampling_of
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.reader import SlotReader, embed_texts
 from dpicl.releasing.release import calibrate_mechanism, declare
 

@@ -15,13 +15,13 @@ import numpy as np
 from dpicl.attacks.views import completions
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, silent
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.generation import label_endings
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel, common_prefix_length, not_finite
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.release import Answering, Release, release
 
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).

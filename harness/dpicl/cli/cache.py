@@ -10,9 +10,9 @@ from dpicl.api.parameters import Models, Tasks, as_list, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import require_known
 from dpicl.core.messages import count
+from dpicl.core.output_cache import Collection, collections, outputs_folder
+from dpicl.core.output_cache import clear as clear_outputs
 from dpicl.data.task import list_tasks
-from dpicl.releasing.output_cache import Collection, collections, outputs_folder
-from dpicl.releasing.output_cache import clear as clear_outputs
 from dpicl.tables.document import Block, text_table
 
 

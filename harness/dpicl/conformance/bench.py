@@ -35,6 +35,7 @@ from dpicl.conformance.observed import (
 from dpicl.conformance.state import Checkpoint
 from dpicl.conformance.transcript import INSTRUCTION, STATE, Item, Script, Transcript
 from dpicl.core.errors import PluginError, UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import Streams
 from dpicl.core.together import together
 from dpicl.core.vocabulary import LABEL_LOCAL, Partition, Query, Record, ReleasedPrompt, Sizes
@@ -46,7 +47,6 @@ from dpicl.mechanism.outputs import check_prompt, plain_text
 from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.release_hooks import observing
 from dpicl.releasing.execution import Execution
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.release import calibrate_mechanism
 
 #: The target of most runs, and the second one, for mistakes that depend on the knob.

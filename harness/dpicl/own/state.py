@@ -22,6 +22,7 @@ from dpicl.core import json_text
 from dpicl.core.errors import DataError, DpiclError, PluginError, UsageError
 from dpicl.core.field_types import Count, Finite
 from dpicl.core.json_text import plain
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask, Task
@@ -32,7 +33,6 @@ from dpicl.models.base import LanguageModel
 from dpicl.own.card import PrivacyCard
 from dpicl.own.records import OwnRecords
 from dpicl.releasing.execution import ALL_RECORDS, answer_from
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import Release
 from dpicl.results.schema import Part, read_part, to_text

@@ -119,15 +119,16 @@ def slack_of(
 ) -> float | None:
     """`dpicl.privacy.slack.slack`, worked out once for each event: stored in the same folder. None, too, where
     it takes too long."""
-    key = calibration_cache.number_key("slack", event, delta, upper)
-    stored = calibration_cache.read_number(cache, key)
-    if stored is None:
-        try:
-            stored = (time_limit.within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper)),)
-        except (time_limit.TookTooLong, MemoryError):
-            return None
-        calibration_cache.write_number(cache, key, *stored)
-    return stored[0]
+    key = calibration_cache.slack_key(event, delta, upper)
+    if stored := calibration_cache.read_value(cache, key):
+        found: float | None = stored[0]
+        return found
+    try:
+        found = time_limit.within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper))
+    except (time_limit.TookTooLong, MemoryError):
+        return None
+    calibration_cache.write_value(cache, key, found)
+    return found
 
 
 def _without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dpicl.core.errors import UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import NoiseSource, PublicStreams, SamplingRandomness, Streams, streams
 from dpicl.core.vocabulary import FinalPrompt, Query, ReleasedPrompt, Report, Sizes, silent
 from dpicl.data.task import PublicTask
@@ -33,7 +34,6 @@ from dpicl.models.embeddings import embed_alone
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import Embed, PrivateRecord, PrivateSet, Sample, SampleObserver
 from dpicl.privacy.sampling_schemes import SamplingScheme, SlotScheme
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.reader import SlotReader
 
 #: Queries -> answers by the query's id.

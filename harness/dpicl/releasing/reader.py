@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dpicl.core.output_cache import OutputCache, key_of
 from dpicl.core.together import together
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask
@@ -24,7 +25,6 @@ from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Reader, Slot
 from dpicl.models.base import READING_VERSION, Broken, LanguageModel, Prefix, not_finite
 from dpicl.privacy.sampling_schemes import SlotScheme
-from dpicl.releasing.output_cache import OutputCache, key_of
 from dpicl.releasing.prompts import SlotPrompts
 
 #: Further prompts, written only when they are needed.

@@ -19,6 +19,7 @@ from dp_accounting import DpEvent, NoOpDpEvent
 
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.together import together
 from dpicl.core.vocabulary import RECORD_CENTRAL, Demonstration, Query, ReleasedPrompt, Report, Sizes, silent
@@ -36,7 +37,6 @@ from dpicl.privacy.events import notion_of
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.secure_release import require_share
 from dpicl.releasing.execution import NOTHING, Answering, Execution, require_budget, sampling_of
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.reader import embed_texts
 
 Phase = Callable[[str], AbstractContextManager[None]]

@@ -16,6 +16,7 @@ from lm_eval.api.registry import register_model
 
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError, unknown
+from dpicl.core.output_cache import OutputCache, outputs_folder
 from dpicl.core.vocabulary import Query
 from dpicl.data.config import classes
 from dpicl.data.task import Task, list_tasks, load_config
@@ -23,7 +24,6 @@ from dpicl.evaluation.language_model_lm import LanguageModelLM
 from dpicl.evaluation.mechanism_lm import MechanismLM, ReleasingLM
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.releasing.output_cache import OutputCache, outputs_folder
 from dpicl.releasing.release import Release, release
 
 if TYPE_CHECKING:

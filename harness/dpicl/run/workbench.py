@@ -14,6 +14,7 @@ import numpy as np
 from dpicl import models
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError, DpiclError, ModelError, PromptTooLong
+from dpicl.core.output_cache import OutputCache, outputs_folder
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import ReleasedPrompt
 from dpicl.data.config import load_config
@@ -25,7 +26,6 @@ from dpicl.mechanism.outputs import named_failure, skip_reason
 from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
-from dpicl.releasing.output_cache import OutputCache, outputs_folder
 from dpicl.releasing.reader import embed_texts
 from dpicl.results.fingerprints import task_of
 

@@ -18,6 +18,7 @@ from dpicl.attacks.audit_runs import AuditRuns, AuditSettings, AuditSetup, asked
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.results import attack_from_text
 from dpicl.core.errors import BudgetExceeded, UsageError
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.data.task import Task
 from dpicl.mechanisms.esa import ESA
@@ -31,7 +32,6 @@ from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.privacy.primitives import GaussianSum
-from dpicl.releasing.output_cache import OutputCache
 from dpicl.releasing.release import calibrate_mechanism
 from dpicl.results.schema import to_text
 from tests.harness.parrot import Parrot

@@ -1,4 +1,5 @@
-"""Model outputs that were collected once: a file for each model and task, keyed by a hash of what the model was sent.
+"""Values that were worked out once, such as what a model said: a file for each model and task, keyed by a hash of what
+they depend on. (`dpicl.privacy.calibration_cache` keeps calibrations so, in a folder of their own.)
 
 What slots answer depends on neither epsilon nor noise, so every release after the first one finds it here. The files
 hold text derived from private records: they lie in a folder of their own that only its owner may read, nothing of them
@@ -78,7 +79,7 @@ class OutputCache:
         """The values of those keys that are there and sound."""
         log = self._log_of(model, task)
         if self._folder is not None and self._tried(log.refresh):
-            self._warn("damaged", f"{self._folder} holds damaged outputs; the model is asked for them again")
+            self._warn("damaged", f"{self._folder} holds damaged values, which are worked out again")
         return {key: json.loads(log.values[key.hex()]) for key in keys if key.hex() in log.values}
 
     def put(self, model: str, task: str, kind: str, values: Mapping[bytes, Any]) -> None:
@@ -101,8 +102,8 @@ class OutputCache:
         except OSError as error:
             self._warn(
                 "unusable",
-                f"{self._folder} cannot be used ({error.strerror}); the run goes on without keeping what the model"
-                " says. Run `dpicl cache --clear` if it is damaged; DPICL_CACHE names another folder",
+                f"{self._folder} cannot be used ({error.strerror}); the run goes on and keeps nothing there."
+                " Run `dpicl cache --clear` if it is damaged; DPICL_CACHE names another folder",
             )
             return None
 
