@@ -91,3 +91,14 @@ def test_every_output_shows_headroom():
     )
     text = render_terminal(made)
     assert text.index("0.300 → 0.875") < text.index("tang  ")
+
+
+def test_a_task_whose_headroom_alone_was_measured_stands_with_it_and_has_no_table():
+    rows = row("public_demonstrations", {7: 0.5, 8: 0.5}, development=True, epsilon=0.0)
+    made = build_board(rows + row("real_demonstrations", {7: 1.0, 8: 1.0}, development=True))
+    (section,) = made.sections
+    assert section.tables == () and [table.task for table in section.measured] == ["agnews"]
+    said = render_terminal(made, full=False)
+    assert "no row has run yet" in said and "0.500 (0" in said and "Claims" not in said
+    assert board_json(made)["sections"][0]["measured"]["agnews"][METRIC]["gain"] == 0.5
+    assert "Headroom" in Page(pages(made)["index.html"]).words

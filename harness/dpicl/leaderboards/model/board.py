@@ -33,7 +33,8 @@ from dpicl.results.schema import Result
 class Section:
     """Results that may be compared: their tables, the rankings over several tasks, what the reader must know.
 
-    answers: who is best, at the ε that a reader asks for first, then at the others.
+    answers: who is best, at the ε that a reader asks for first, then at the others. measured: tables without rows, of
+    the tasks of which headroom alone was measured.
     """
 
     group: Group
@@ -41,6 +42,7 @@ class Section:
     rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
     answers: tuple[BoardAnswer, ...] = field(repr=False)
+    measured: tuple[TaskTable, ...] = ()
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -155,8 +157,8 @@ def _section(
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
-    made = (_table(group, task, by_task[task], owners, margin) for task in sorted(by_task))
-    tables = tuple(table for table in made if table is not None)
+    made = [_table(group, task, by_task[task], owners, margin) for task in sorted(by_task)]
+    tables, measured = (tuple(table for table in made if bool(table.all_rows) is own) for own in (True, False))
     audit_rows(tables, group, evidence)
     for table in tables:
         rank_rows(table)
@@ -164,16 +166,18 @@ def _section(
     for ranking in found:
         rank_standings(ranking, [by_name[task] for task in ranking.tasks], margin)
     notes = (*_notes(group, tables), *gathered([*left_out_tasks, *left_out_rows]))
-    return Section(group, tables, found, notes, answers(tables, found))
+    return Section(group, tables, found, notes, answers(tables, found), measured)
 
 
 def _table(
     group: Group, task: str, results: Sequence[Result], owners: Mapping[str, Submission], margin: float
-) -> TaskTable | None:
-    """The table of a task with its headroom; None where there is nothing but what measures headroom."""
+) -> TaskTable:
+    """The table of a task with its headroom; without a row where there is nothing but what measures headroom."""
     rows = [result for result in results if not result.cell.development]
     if not rows:
-        return None
+        nothing = TaskTable(task, results[0].main_metric, 0, None, None, (), (), ())
+        nothing.headroom = measure_headroom(results)
+        return nothing
     table, alike = task_table(group, task, rows, owners, margin), values_of(rows[0], READER)
     table.headroom = measure_headroom(result for result in results if values_of(result, READER) == alike)
     return table

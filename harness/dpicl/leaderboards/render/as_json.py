@@ -13,7 +13,7 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.evidence import AttackBoard
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Ranking
+from dpicl.leaderboards.model.standings import Ranking, TaskTable
 from dpicl.results.schema import finite
 
 
@@ -98,7 +98,7 @@ def _section_json(section: Section) -> dict[str, Any]:
             "rows": [_row_json(row) for row in table.in_order],
             "paper": [_row_json(row) for row in table.paper],
             "missing": [asdict(missing) for missing in table.missing],
-            "headroom": {name: {**asdict(one), "rewards": one.rewards} for name, one in table.headroom.items()},
+            "headroom": _headroom_json(table),
             "margin": table.margin,
             "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
         }
@@ -109,8 +109,14 @@ def _section_json(section: Section) -> dict[str, Any]:
         "answers": [asdict(answer) for answer in section.answers],
         "tasks": tables,
         "rankings": [_ranking_json(ranking) for ranking in section.rankings],
+        "measured": {table.task: _headroom_json(table) for table in section.measured},
         "notes": list(section.notes),
     }
+
+
+def _headroom_json(table: TaskTable) -> dict[str, Any]:
+    """By metric."""
+    return {name: {**asdict(one), "rewards": one.rewards} for name, one in table.headroom.items()}
 
 
 def _ranking_json(ranking: Ranking) -> dict[str, Any]:

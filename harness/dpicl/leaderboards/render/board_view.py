@@ -67,7 +67,10 @@ def answer_blocks(section: Section, epsilon: float, most: int | None = None) -> 
     seeds, documents = ([len(row.seeds) for row in rows], [table.documents for table in section.tables])
     yield words(f"{visible(group.suite)}, version {visible(group.version)}: {_model(section)}", "lead")
     records = f"{group.source} records, {_range(documents, 'test record')} a task, {_range(seeds, 'seed')}"
-    yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
+    if section.tables:
+        yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
+    else:
+        yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
     answers = [one for one in overall(section.answers) if one.epsilon == epsilon]
     if ranked := [one for one in answers if one.best]:
         yield answers_table(section, ranked[:most])
@@ -95,7 +98,10 @@ def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list
     section, *others = board.sections
     level = first_level(section) if epsilon is None else epsilon
     blocks: list[Block] = [*answer_blocks(section, level, max(most // 3, 2))]
-    blocks.append(methods_table(section, [level], room=width(), most=most))
+    if section.tables:
+        blocks.append(methods_table(section, [level], room=width(), most=most))
+    if section.measured:
+        blocks.append(headroom_table(section.measured))
     if rest := [epsilon_text(one) for one in levels(section.tables) if one != level]:
         blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon {rest[-1]}.", "quiet"))
     if others:
@@ -118,11 +124,11 @@ def section_blocks(
     facts |= {"neighbours": NOTIONS[group.notion].words, "suite hash": group.suite_hash[:12]}
     blocks: list[Block] = [Heading(f"{group.suite}, version {group.version}"), Facts(facts)]
     blocks += [answers_table(section, section.answers)] if section.answers else []
-    blocks += [headroom_table(section.tables)] if section.tables else []
+    blocks.append(headroom_table([*section.tables, *section.measured]))
     blocks += [standings_table(one, places) for one in section.rankings if len(one.tasks) > 1]
     blocks += (_task(table, places, attacks, skipped) for table in section.tables)
     if places is None:  # a page has them before the tables
-        return [*blocks, claims_table(section), *notes(section.notes)]
+        return [*blocks, *([claims_table(section)] if section.tables else []), *notes(section.notes)]
     return [*blocks, *folded_notes(section.notes)]
 
 

@@ -26,7 +26,7 @@ from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses, mechanism_file
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
-from dpicl.leaderboards.render.board_tables import claims_table, methods_table
+from dpicl.leaderboards.render.board_tables import claims_table, headroom_table, methods_table
 from dpicl.leaderboards.render.board_view import NOTHING, answer_blocks, first_level, section_blocks
 from dpicl.leaderboards.render.columns import ROWS, record, row_data
 from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
@@ -169,6 +169,9 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
         level = first_level(section)
         epsilons = sorted({row.epsilon for row in section.rows if 0 < row.epsilon < math.inf})
         own = [*answer_blocks(section, level)]
+        if not section.tables:
+            blocks += [*own, headroom_table(section.measured)]
+            continue
         if section is board.sections[0]:
             own.append(_filters(board.sections, level))
         own.append(methods_table(section, epsilons, places))
