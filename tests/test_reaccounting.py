@@ -88,7 +88,6 @@ def named(answer: Any, name: str) -> Any:
 
 
 ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
-#: The table of slack.
 #: Rows of many samples with choices, whose bound is above 1.05 times the best known lower bound.
 LOOSE = ("KSA, ε = 1", "KSA, ε = 8", "DP-OPT, ε = 1", "private prediction, ε = 1", "private prediction, ε = 8")
 SLACK_ROWS = rows_of((PAGE.parent / "slack.md").read_text(encoding="utf-8"))
@@ -120,7 +119,7 @@ def test_every_slack_is_what_its_command_answers_and_a_large_one_is_said(dpicl, 
 
 def test_every_row_that_says_what_a_code_costs_has_both_ends():
     costs = [row for row in ROWS if any(name == "proved" for _, name in row.figures)]
-    assert len(costs) > 100
+    assert len(costs) > 80
     for row in costs:
         ends = {name: math.inf if printed == "∞" else float(printed.replace(",", "")) for printed, name in row.figures}
         assert ends["lower"] <= ends["proved"], row.setting
