@@ -270,7 +270,7 @@ def test_the_site_of_the_documentation_builds(tmp_path):
 
 def test_the_reference_has_every_command_with_its_flags():
     """Its examples run with the tests of the commands."""
-    text = runpy.run_path(str(DOCS / "command_line.py"))["reference"]()
+    text = runpy.run_path(str(DOCS / "reference.py"))["commands"]()
     sections = dict(re.findall(r"^## ([^\n]+)\n\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     assert sections.keys() == VERBS.keys()
     assert [name for name, section in sections.items() if f"`dpicl {name}" not in section] == []

@@ -1,24 +1,43 @@
-"""A hook of mkdocs: fills command-line.md with the verbs of `dpicl`, from their annotations and VERBS."""
+"""A hook of mkdocs: ends the pages of the command line and of the mechanisms with what the code says of them."""
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from dpicl import list_mechanisms
 from dpicl.api.verbs import Verb, parameters
 from dpicl.cli.commands import CONFIG, JSON, load
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.program import VERBS
 
 SHARED = 3  #: a flag that so many commands have, in the same words, is explained once
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """The text of a page; that of the command line ends in what this module makes."""
-    return markdown + reference() if page.file.src_uri == "command-line.md" else markdown
+    """The text of a page, with the part of it that is made here."""
+    made = {"command-line.md": commands, "mechanisms.md": mechanisms}.get(page.file.src_uri)
+    return f"{markdown}\n{made()}" if made else markdown
 
 
-def reference() -> str:
+def mechanisms() -> str:
+    """A section for each shipped mechanism: the head of its file, and its options with their defaults."""
+    known = load_mechanisms()
+    return "\n".join(
+        _mechanism(row, known[row["name"]].cls) for row in list_mechanisms() if row["origin"] == "built in"
+    )
+
+
+def _mechanism(row: dict[str, Any], cls: type) -> str:
+    options = ", ".join(f"`{name}` ({value})" for name, value in row["options"].items())
+    own = cls.__doc__ if cls.__dict__.get("__doc__") and not cls.__doc__.startswith(f"{cls.__name__}(") else ""
+    about = [inspect.getmodule(cls).__doc__, own, f"Options with their defaults: {options}." if options else ""]
+    return "\n\n".join([f"## {row['name']}", *(inspect.cleandoc(text) for text in about if text), ""])
+
+
+def commands() -> str:
     """A table of the commands, one of the flags that several have, and a section for each command."""
     rows = {name: list(_rows(name)) for name in VERBS}
     counts = Counter(row for own in rows.values() for row in own)
