@@ -17,8 +17,8 @@ from dpicl.models import server_http, server_probe
 from dpicl.models.server_dialects import LETTERS
 from dpicl.models.server_http import Call, Connection
 from tests.fuzz.mutations import value_mutated
+from tests.harness.conftest import tiny_folder as tiny_folder
 from tests.harness.models.fake_server import MODEL, FakeServer
-from tests.harness.models.tiny import save_tiny_llama
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +27,9 @@ def short_pauses(own_cache: object, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, seconds)
 
 
-@pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_llama(tmp_path_factory.mktemp("tiny"))
-
-
 @contextmanager
 def served(kind: str, folder: Path) -> Iterator[FakeServer]:
-    fake = FakeServer(kind, models.load("sim" if kind == "llama.cpp" else f"hf:{folder}"), top=20)
+    fake = FakeServer(kind, folder, top=20)
     yield fake
     fake.shutdown()
     fake.server_close()
@@ -53,11 +48,6 @@ def mutate(monkeypatch: pytest.MonkeyPatch, share: float, chance: random.Random)
     monkeypatch.setattr(Connection, "_sent", answer)
 
 
-def name_of(fake: FakeServer, folder: Path) -> str:
-    own = {} if fake.kind == "llama.cpp" else {"tokenizer": folder}
-    return fake.name(patience=0.05, timeout=20, **own)
-
-
 @pytest.mark.parametrize("kind", MODEL)
 @pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 155), marks=pytest.mark.slow)])
 def test_a_server_that_answers_anything_is_a_model_or_one_of_our_errors(
@@ -69,7 +59,7 @@ def test_a_server_that_answers_anything_is_a_model_or_one_of_our_errors(
         for seed in seeds:
             chance.seed(seed)
             with suppress(DpiclError):
-                models.load(name_of(fake, tiny_folder)).next_token_log_probs([[5, 6]])
+                models.load(fake.name(patience=0.05, timeout=20)).next_token_log_probs([[5, 6]])
         assert fake.paths["/v1/models"] >= len(seeds)
 
 
@@ -79,7 +69,7 @@ def test_whatever_a_server_answers_is_bounded_or_refused(
     kind: str, asked: int, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(kind, tiny_folder) as fake:
-        model = models.load(name_of(fake, tiny_folder))
+        model = models.load(fake.name(patience=0.05, timeout=20))
         mutate(monkeypatch, 0.5, random.Random(kind))
         for at in range(asked):
             with suppress(DpiclError):

@@ -11,6 +11,7 @@ from dpicl import models
 from dpicl.data import config as task_config
 from dpicl.scaffold.writing import TASK, write_example
 from tests.harness.models.fake_server import FakeServer
+from tests.harness.models.tiny import save_tiny_llama
 
 
 @pytest.fixture
@@ -27,10 +28,15 @@ def meals(tmp_path: Path) -> Path:
     return write_example(TASK, "task", "meals", (), tmp_path)[0]
 
 
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_llama(tmp_path_factory.mktemp("tiny-llama"), max_length=4096)
+
+
 @pytest.fixture
-def fake() -> Iterator[FakeServer]:
-    """A server of the simulated model, as llama.cpp's."""
-    server = FakeServer("llama.cpp", models.load("sim"))
+def fake(tiny_folder: Path, own_cache: Path) -> Iterator[FakeServer]:
+    """A server of the tiny model, as llama.cpp's."""
+    server = FakeServer("llama.cpp", tiny_folder)
     yield server
     server.shutdown()
     server.server_close()

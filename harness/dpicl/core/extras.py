@@ -16,7 +16,7 @@ EXTRAS: Final = {
     ),
     "board": ("matplotlib", "pandas", "pyarrow"),
     "embeddings": ("sentence_transformers",),
-    "server": ("httpx", "orjson"),
+    "server": ("httpx",),
     "wandb": ("wandb",),
     "weave": ("weave",),
     "ray": ("ray",),

@@ -21,7 +21,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from dp_accounting import DpEvent, PoissonSampledDpEvent
@@ -175,22 +175,15 @@ class Mechanism(Pluggable):
         where they ask nothing twice."""
         return None
 
-    def needed(self, task: PublicTask) -> Needs:
-        """What a run on the task needs of the model: the mechanism, and the evaluation of what it releases."""
-        return _read(task) if self.needs == "reader" else self.needs
-
     def unmet_needs(self, task: PublicTask, model: LanguageModel) -> str | None:
         """Why a run, or its evaluation, cannot be done with this model's server, in a sentence; None where it can."""
-        server, need = model.server, self.needed(task)
-        if server is None or need in ("nothing", "texts") or server.candidates:
+        server = model.server
+        if server is None or server.candidates or self.needs != "candidates":
             return None
-        if need == "log-probabilities" and server.top_tokens:
-            return None
-        wanted = "log-probabilities" + (" of a public set of tokens" if need == "candidates" else "")
-        most = f"those of its {server.top_tokens} likeliest tokens only" if server.top_tokens else "texts only"
         return (
-            f"{self.name} on {task.name} needs {wanted}, and the server of {model.identity.name} ({server.kind}) gives"
-            f" {most}; choose another mechanism, or a server that lists token ids (docs/servers.md)."
+            f"{self.name} on {task.name} needs log-probabilities of a public set of tokens, and {model.identity.name}"
+            f" gives those of its {server.top_tokens} likeliest ones; choose another mechanism, or a server that lists"
+            " token ids (docs/servers.md)."
         )
 
     def no_kind(self) -> PluginError:
@@ -245,9 +238,6 @@ class DemonstrationMechanism(Mechanism):
     def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
         return task.sizes(shots) if self.by_label else Sizes({None: task.size}, {None: len(shots)})
 
-    def needed(self, task: PublicTask) -> Needs:
-        return max(super().needed(task), _read(task), key=get_args(Needs).index)
-
     def tokens_estimate(self, shots: int, queries: int) -> int:
         """The events say how many records are read, how often, and how many tokens are drawn for each reading."""
         value = 0.0 if self.knob is None else math.sqrt(self.knob.low * self.knob.high)
@@ -268,11 +258,6 @@ class DemonstrationMechanism(Mechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
         """One demonstration for each entry of ``context.shots``, in the same order; or a prompt: an instruction that
         takes the place of the task's own, with these demonstrations or none."""
-
-
-def _read(task: PublicTask) -> Needs:
-    """What `Reader` needs on a task, and so does the evaluation of a prompt."""
-    return "log-probabilities" if task.chooses else "texts"
 
 
 class Reader(Protocol):

@@ -1,4 +1,4 @@
-"""``server:URL``: a language model that a server runs (llama.cpp, vLLM, OpenAI-compatible; docs/servers.md).
+"""``server:URL``: a language model that a server runs (llama.cpp or vLLM; docs/servers.md).
 
 What a row depends on. Every prompt goes out by itself, and its row is made of the answer to it alone, so a row is a
 function of its own slot as far as the server answers so. Servers compute requests in batches and keep prefixes, which
@@ -30,8 +30,8 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
-from dpicl.models.server_dialects import Ask, LlamaCppTokenizer, LogProbs, Prompt, Writing, before, joined
-from dpicl.models.server_http import Call, Connection, Refused, Requests, Unanswered
+from dpicl.models.server_dialects import Ask, LogProbs, Prompt, Writing, joined
+from dpicl.models.server_http import Connection, Refused, Unanswered
 from dpicl.models.server_probe import Probed, fingerprint, fixed, probe
 from dpicl.models.server_settings import settings_of
 from dpicl.models.tokenizers import TokenizedModel
@@ -65,11 +65,8 @@ class ServerLM(TokenizedModel, StatelessModel):
         self.usage = Usage()
         self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
         self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
-        self._requests = Requests(connection, self.usage)
         self._fixed = fixed(self._tokens, salt if self._record.cache else None)
         self._checking, self._checked = asyncio.Lock(), time.monotonic()
-        if isinstance(self._tokens, LlamaCppTokenizer):  # from here on it cuts private texts
-            self._tokens.ask = lambda call: connection.wait(self._answer(lambda ask: ask(call)))
         about = self._record.model_dump(
             include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
         )
@@ -131,15 +128,14 @@ class ServerLM(TokenizedModel, StatelessModel):
         opened = [self._opened(prompt, max_tokens) for prompt in prompts]
         if max_tokens < 1:
             return [""] * len(prompts)
-        ends = tuple(word for word in stop if word)
-        works = []
+        ends, works = tuple(word for word in stop if word), []
         for at, tokens in enumerate(opened):
             how = Writing(max_tokens, ends, temperature, seeds[at] % _SEEDS if seeds else 0)
             works.append(partial(self._dialect.text, prompt=self._prompt(tokens), how=how))
         texts = self._answers(works, sum(map(len, opened)))
         if broken == "raise" and None in texts:
             raise refused(self.identity.name)
-        return [before(text or "", ends) for text in texts]
+        return [text or "" for text in texts]
 
     @contextmanager
     def isolated_cache(self) -> Iterator[None]:
@@ -181,7 +177,10 @@ class ServerLM(TokenizedModel, StatelessModel):
 
     def _answers(self, works: Sequence[Work], tokens: int) -> list[Any]:
         """What each work gives; None where a request of it fails for good. tokens: of all prompts."""
-        return self._requests.answers([partial(self._answer, work) for work in works], tokens)
+        found = self._connection.answers([partial(self._answer, work) for work in works])
+        self.usage.tokens_read += tokens
+        self.usage.forward_calls += len(works)
+        return found
 
     def _rows(self, found: Sequence[LogProbs | None]) -> torch.Tensor:
         rows = torch.full((len(found), self.vocab_size), -torch.inf)
@@ -203,16 +202,8 @@ class ServerLM(TokenizedModel, StatelessModel):
 
     async def _answer(self, work: Work) -> Any:
         """What the work gives; None where a request of it fails for good, and the server is the same as before."""
-
-        async def ask(call: Call) -> Any:
-            begun = time.monotonic()
-            answered = await self._connection.ask(call)
-            if answered.troubled:  # it may have been restarted, with another model
-                await self._require_same(begun)
-            return answered.value
-
         try:
-            return await work(ask)
+            return await work(self._connection.ask)
         except (Refused, Unanswered):
             await self._require_same(time.monotonic())
             return None
@@ -224,7 +215,7 @@ class ServerLM(TokenizedModel, StatelessModel):
             if self._checked > since:
                 return
             try:
-                now = await fingerprint(self._connection, self._dialect, self._fixed, self._top)
+                now = await fingerprint(self._connection.ask, self._dialect, self._fixed, self._top)
             except (Refused, Unanswered) as error:
                 raise self._connection.silent(error) from None
             if now != self._record.fingerprint:

@@ -1,33 +1,31 @@
 """One model server over HTTP: requests in parallel within a window, time-outs, limits of size, and what is tried again.
 
 Requests run on an event loop in a thread of their own, so that they go on while the jobs of a run compute. Whatever a
-server does, what comes out is an answer as plain JSON, or one of the errors below. No error holds anything that was
-sent or answered: prompts are private, and a header holds the key.
+server does, what comes out is a checked answer, or one of the errors below. No error holds anything that was sent or
+answered: prompts are private, and a header holds the key.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import json
 import os
 import random
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from queue import SimpleQueue
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import httpx
-import orjson
 
 from dpicl.core.background import in_background
 from dpicl.core.errors import ModelError
 from dpicl.core.together import Service, ServiceRequest, wait_for
-from dpicl.models.base import Usage
 from dpicl.models.server_settings import ServerSettings
 
 T = TypeVar("T")
@@ -36,7 +34,7 @@ T = TypeVar("T")
 SMALL = 4_000_000
 #: Seconds before a request is repeated: the first and the longest; no server may ask for more.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
-#: Answers after which the same request may succeed later.
+#: Answers after which the same request may succeed later, besides those of 500 and above.
 _BUSY = frozenset({408, 409, 425, 429})
 
 
@@ -49,210 +47,170 @@ class Unanswered(Exception):
 
 
 class _Failed(Exception):
-    """One try failed. why: in our words. cut: whether the connection did, so that the server may have been restarted.
-    after: seconds that the server asks to wait. busy: whether that says nothing of the request."""
+    """One try failed, for a reason in our words. after: seconds that the server asks to wait."""
 
-    def __init__(self, why: str, cut: bool = False, after: float = 0.0, busy: bool = False) -> None:
+    def __init__(self, why: str, after: float = 0.0) -> None:
         super().__init__(why)
-        self.cut, self.after, self.busy = cut, after, busy
+        self.after = after
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request. body: None for GET. largest: bytes of the answer. read: makes something of the answer, a ValueError
-    where it is not as it should be."""
+    """One request. read: makes something of the answer, a ValueError where it is not as it should be. body: None for
+    GET. largest: bytes of the answer."""
 
     path: str
+    read: Callable[[bytes], Any]
     body: Mapping[str, Any] | None = None
     largest: int = SMALL
-    read: Callable[[Any], Any] = lambda answer: answer
 
 
-@dataclass(frozen=True)
-class Answered:
-    """What a call gave. troubled: whether the connection broke before, so that the server may be another one now."""
+@dataclass(eq=False)
+class _Batch(ServiceRequest):
+    """Requests whose answers one job waits for."""
 
-    value: Any
-    troubled: bool
+    answers: Future[list[Any]] = None  # type: ignore[assignment]
 
 
-class Connection:
-    """A server as it is asked."""
+class Connection(Service):
+    """A server as it is asked by all jobs of a process, a bounded number of requests on their way at a time.
+
+    A job that waits for answers lets others go on (`dpicl.core.together`); whatever they ask in turn fills the window.
+    """
 
     def __init__(self, settings: ServerSettings) -> None:
         settings.require_private()
         self.settings = settings
         self._secret = settings.secret()
-        self._client = self.wait(self._opened())
-        weakref.finalize(self, _close, os.getpid(), self._client).atexit = False
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
+        if self._secret:
+            headers["Authorization"] = f"Bearer {self._secret}"
+        self._client = httpx.AsyncClient(
+            base_url=settings.url,
+            headers=headers,
+            timeout=settings.timeout,
+            limits=httpx.Limits(max_connections=settings.window),
+            # a proxy would read what goes over plain http
+            trust_env=settings.url.startswith("https:") and not settings.loopback,
+        )
+        self._window = asyncio.Semaphore(settings.window)
         self._jitter = random.Random()
+        self._going: dict[Future[list[Any]], _Batch] = {}
+        weakref.finalize(self, _close, os.getpid(), self._client).atexit = False
 
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs a coroutine on the loop's thread."""
-        return asyncio.run_coroutine_threadsafe(work, _loop_of(os.getpid()))
+    def answers(self, asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+        """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
+        batch = _Batch(answers=self._start(_together(asked)))
+        try:
+            wait_for(self, batch)
+            return batch.answers.result()
+        finally:
+            batch.answers.cancel()
+            self._going.pop(batch.answers, None)
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._going)
+
+    def submit(self, request: _Batch) -> None:
+        self._going[request.answers] = request
+
+    def serve(self) -> None:
+        """Waits until all answers of some job are there."""
+        ended, _ = concurrent.futures.wait(self._going, return_when=concurrent.futures.FIRST_COMPLETED)
+        for future in ended:
+            self._going.pop(future).done = True
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine gives; it is cancelled where waiting for it is given up."""
-        future = self.start(work)
+        future = self._start(work)
         try:
             return future.result()
-        except BaseException:
+        finally:
             future.cancel()
-            raise
 
-    async def ask(self, call: Call, patience: float | None = None, *, once: bool = False) -> Answered:
-        """The answer, after as many tries as the patience (seconds; None: the settings') has room for.
-
-        once: tries again only where the server had no time for the request, whatever that was.
-        Raises Refused, Unanswered, and ModelError where asking again is no use.
-        """
+    async def ask(self, call: Call, patience: float | None = None) -> Any:
+        """What ``call.read`` makes of the answer, after as many tries as the patience (seconds; None: the settings')
+        has room for. Raises Refused, Unanswered, and ModelError where asking again is no use."""
         end = time.monotonic() + (self.settings.patience if patience is None else patience)
-        pause, troubled = FIRST_PAUSE, False
+        pause = FIRST_PAUSE
         while True:
             try:
-                return Answered(await self._tried(call), troubled)
+                return await self._tried(call)
             except _Failed as failure:
-                troubled = troubled or failure.cut
                 wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
-                if time.monotonic() + wait >= end or (once and not failure.busy):
+                if time.monotonic() + wait >= end:
                     raise Unanswered(str(failure)) from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
-
-    async def value(self, call: Call) -> Any:
-        """What `ask` gives, where a broken connection does not matter."""
-        return (await self.ask(call)).value
 
     def silent(self, error: Exception) -> ModelError:
         """The error of a server that does not answer; error: why, in our words."""
         return ModelError(f"The model server {self.settings.url} gives no sound answer: {error}; see that it runs.")
 
-    async def _opened(self) -> httpx.AsyncClient:
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        if self._secret:
-            headers["Authorization"] = f"Bearer {self._secret}"
-        return httpx.AsyncClient(
-            headers=headers,
-            timeout=self.settings.timeout,
-            limits=httpx.Limits(max_connections=self.settings.window + 1),
-            follow_redirects=False,
-            trust_env=self.settings.url.startswith("https:")
-            and not self.settings.loopback,  # a proxy would read what goes over plain http
-        )
+    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, _loop_of(os.getpid()))
 
     async def _tried(self, call: Call) -> Any:
         """One try. Raises _Failed, Refused or ModelError, and never what a library raises."""
         try:
-            async with asyncio.timeout(self.settings.timeout):
+            async with self._window, asyncio.timeout(self.settings.timeout):
                 status, after, content = await self._sent(call)
         except (TimeoutError, httpx.TimeoutException):
-            raise _Failed(f"no answer within {self.settings.timeout:g} s", cut=True) from None
+            raise _Failed(f"no answer within {self.settings.timeout:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
-            raise _Failed(f"the connection failed ({type(error).__name__})", cut=True) from None
+            raise _Failed(f"the connection failed ({type(error).__name__})") from None
         url = self.settings.url
         if status == 401:
             raise ModelError(f"The model server {url} refuses the API key; set the variable that `key` names.")
         if 300 <= status < 400:
             raise ModelError(f"The model server {url} redirects elsewhere, and prompts follow no redirect.")
         if status in _BUSY or status >= 500:
-            raise _Failed(f"it answers {status}", cut=status >= 500, after=after, busy=status in (*_BUSY, 503))
+            raise _Failed(f"it answers {status}", after)
         if status != 200:
             raise Refused(f"it answers {status}")
         try:
-            answer = orjson.loads(content)
-            said = orjson.dumps(answer).decode()  # whatever was escaped
-            if self._secret and orjson.dumps(self._secret).decode()[1:-1] in said + unquote(said):
+            if self._secret and _says(content, self._secret):
                 raise ModelError(
                     f"The model server {url} answers with the API key itself, which results would show; use another"
                     " key, or none where none is needed."
                 )
-            return call.read(answer)
-        except (ValueError, TypeError, RecursionError):  # orjson reads deeper nests than it writes: a TypeError
+            return call.read(content)
+        except (ValueError, RecursionError):
             raise _Failed("its answer is damaged, or is not what was asked for") from None
 
     async def _sent(self, call: Call) -> tuple[int, float, bytes]:
         """(status, seconds that it asks to wait, body) of one request."""
         content = None if call.body is None else json.dumps(call.body).encode()
-        headers = {} if content is None else {"Content-Type": "application/json"}
         method = "GET" if content is None else "POST"
-        url = self.settings.url + call.path
-        async with self._client.stream(method, url, content=content, headers=headers) as response:
-            if response.headers.get("content-encoding", "identity") != "identity":
-                raise ValueError("compressed")  # a small answer could be a large one
-            parts, size = [], 0
-            async for part in response.aiter_raw():
-                size += len(part)
-                if size > call.largest:
+        async with self._client.stream(method, call.path, content=content) as response:
+            body = bytearray()
+            async for part in response.aiter_raw():  # a small answer that is compressed could be a large one
+                body += part
+                if len(body) > call.largest:
                     raise ValueError("too large")
-                parts.append(part)
-            return response.status_code, _seconds(response.headers.get("retry-after", "")), b"".join(parts)
+            after = response.headers.get("retry-after", "")
+            return response.status_code, float(after) if after.isdecimal() and len(after) < 6 else 0.0, bytes(body)
 
 
-@dataclass(eq=False)
-class Batch(ServiceRequest):
-    """Requests whose answers one job waits for. tokens: of all their prompts."""
-
-    asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]] = ()
-    tokens: int = 0
-    answers: list[Any] = field(default_factory=list)
+def _says(content: bytes, secret: str) -> bool:
+    """Whether a JSON text holds the secret, escaped or percent-encoded too."""
+    said = json.dumps(json.loads(content))
+    return json.dumps(secret)[1:-1] in said + unquote(said)
 
 
-class Requests(Service):
-    """The requests of all jobs of a process to one server, a bounded number on their way at a time.
+async def _together(asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """What these give; the first error ends the others."""
 
-    A job that waits for answers lets others go on (`dpicl.core.together`); whatever they ask in turn fills the window.
-    """
+    async def give(ask: Callable[[], Awaitable[Any]]) -> Any:
+        return await ask()
 
-    def __init__(self, connection: Connection, usage: Usage) -> None:
-        self._connection, self._usage = connection, usage
-        self._window = asyncio.Semaphore(connection.settings.window)
-        self._going: dict[Future[list[Any]], Batch] = {}
-        self._ended = SimpleQueue[Future[list[Any]]]()
-
-    def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]], tokens: int) -> list[Any]:
-        """The answers, in order. Raises the first error, and cancels the other requests."""
-        batch = Batch(asked=asked, tokens=tokens)
-        try:
-            wait_for(self, batch)
-            return batch.answers
-        finally:
-            for future in [each for each, own in self._going.items() if own is batch]:
-                future.cancel()
-                del self._going[future]
-
-    @property
-    def pending(self) -> bool:
-        return bool(self._going)
-
-    def submit(self, request: Batch) -> None:
-        future = self._connection.start(self._all(request.asked))
-        self._going[future] = request
-        future.add_done_callback(self._ended.put)
-
-    def serve(self) -> None:
-        """Waits until all answers of some job are there."""
-        future = self._ended.get()
-        if (batch := self._going.pop(future, None)) is None:
-            return  # nobody waits for it any longer
-        batch.done = True
-        if isinstance(error := future.exception(), Exception):
-            batch.error = error
-            return
-        batch.answers = future.result()
-        self._usage.tokens_read += batch.tokens
-        self._usage.forward_calls += len(batch.asked)
-
-    async def _all(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
-        async def in_turn(ask: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-            async with self._window:
-                return await ask()
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(in_turn(ask)) for ask in asked]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [task.result() for task in tasks]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(give(ask)) for ask in asked]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 @cache
@@ -267,8 +225,3 @@ def _close(process: int, client: httpx.AsyncClient) -> None:
     """Closes what a connection that is no more has left open."""
     if os.getpid() == process:
         asyncio.run_coroutine_threadsafe(client.aclose(), _loop_of(process))
-
-
-def _seconds(text: str) -> float:
-    """Of a Retry-After header; 0 for a date or anything else."""
-    return float(text) if text.isdecimal() and len(text) < 6 else 0.0

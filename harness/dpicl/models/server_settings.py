@@ -25,31 +25,29 @@ PLAIN_HTTP = "DPICL_PLAIN_HTTP"
 #: DPICL_SERVER_NAME holds the address of ``server:name``, with what may follow it.
 NAMED = "DPICL_SERVER_"
 #: Servers whose requests are known.
-ServerKind = Literal["llama.cpp", "vllm", "openai"]
-EXAMPLE = "server:http://127.0.0.1:8080?kind=llama.cpp"
+ServerKind = Literal["llama.cpp", "vllm"]
+EXAMPLE = "server:http://127.0.0.1:8080?tokenizer=PATH_OR_HUB_ID"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
 def _base(url: str) -> str:
     """The base of an address, without /v1 at its end. Raises UsageError for one that is no plain address of a host."""
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.fragment
     except ValueError:
-        host, port, parts = None, None, urlsplit("")
-    if parts.scheme not in ("http", "https") or not host or port == 0 or not url.isascii() or not url.isprintable():
-        raise UsageError(f"A server's address begins with http:// or https:// and names a host, as in {EXAMPLE}.")
-    if "@" in unquote(parts.netloc):
-        raise UsageError("A server's address holds no user and no password; name the variable with the key: ?key=NAME.")
-    if parts.fragment or " " in url:
-        raise UsageError(f"A server's address has neither blanks nor a #; write it as in {EXAMPLE}.")
+        sound = False
+    if not sound or "@" in unquote(parts.netloc) or " " in url or not url.isascii() or not url.isprintable():
+        raise UsageError(
+            f"A server's address is http(s)://HOST:PORT, as in {EXAMPLE}: without user and password (?key=NAME names"
+            " the variable with a key), blanks and #."
+        )
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def _variable(name: str) -> str:
-    if not _VARIABLE.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,199}", name):
         raise UsageError("The setting key of a server is the name of an environment variable, never the key itself.")
     return name
 
@@ -62,8 +60,8 @@ class ServerSettings(BaseModel):
     """Where a server is, and how it is asked.
 
     url: its base, without /v1. kind: None: found out. model: the id of the model where the server has several.
-    tokenizer: a folder or hub id; None: the server's own (llama.cpp). window: requests that are on their way at the
-    same time. timeout: seconds of one request, its answer included. patience: seconds for which a request is repeated
+    tokenizer: a folder or hub id, which must be given. window: requests that are on their way at the same time.
+    timeout: seconds of one request, its answer included. patience: seconds for which a request is repeated
     before it is given up. context: tokens that a prompt and its answer may have; None: what the server says. top: the
     most of the likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt may use
     what the server kept of another one (llama.cpp, vLLM). key: the environment variable with the API key.
@@ -112,16 +110,15 @@ class ServerRecord(BaseModel):
 
     model: the id that the server gives its model.
     vocabulary: whether it gives the log-probability of every token; listed_ids: of how many tokens that a request
-    lists, 0 for none; top_tokens: of how many of the likeliest tokens, 0 where it gives no log-probability.
-    cache: whether a prompt may use what the server kept of others.
-    tokenizer: whose tokens are sent, and whether the server cuts the same texts into the same ones. context: tokens
-    that it reads. fingerprint: sha256 over what it said to fixed prompts. loopback: whether it is on this machine.
-    token_prompts, alone, among: of earlier results.
+    lists, 0 for none; top_tokens: of how many of the likeliest tokens.
+    cache: whether a prompt may use what the server kept of others. context: tokens that it reads. fingerprint: sha256
+    over what it said to fixed prompts. loopback: whether it is on this machine.
+    token_prompts, alone, among, other kinds and tokenizers: of earlier results.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: ServerKind
+    kind: Literal["llama.cpp", "vllm", "openai"]
     model: Annotated[str, Field(max_length=300)]
     token_prompts: bool = True
     vocabulary: bool
@@ -145,15 +142,11 @@ class ServerRecord(BaseModel):
         """What a row must say of a release that this server answered."""
         where = "on this machine" if self.loopback else "on another machine"
         sent = f"private prompts were sent to a model server {where} ({self.kind}); what it does with them is trusted"
-        found = [sent]
-        if not self.top_tokens:
-            found.append("the server gives text and no log-probabilities")
-        elif not self.vocabulary:
-            slots = "its listed tokens" if self.listed_ids else "its own likeliest ones; what it leaves out has mass 0"
-            found.append(
-                f"truncated by the server: a public prompt shows its {self.top_tokens} likeliest tokens, a slot {slots}"
-            )
-        return tuple(found)
+        if self.vocabulary:
+            return (sent,)
+        slots = "its listed tokens" if self.listed_ids else "its own likeliest ones; what it leaves out has mass 0"
+        shown = f"a public prompt shows its {self.top_tokens} likeliest tokens, a slot {slots}"
+        return sent, f"truncated by the server: {shown}"
 
 
 def is_loopback(url: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,25 +9,31 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import ChatPrompt, LanguageModel, Tokens
 
 
-class Tokenizer(ABC):
-    """lead: tokens that stand before every prompt (BOS); start: what an empty prompt is read as."""
+class Tokenizer:
+    """A tokenizer of transformers with an EOS token. lead: tokens that stand before every prompt (BOS); start: what an
+    empty prompt is read as, by default the BOS token, else EOS."""
 
-    vocab_size: int
-    eos_token_id: int
-    lead: list[int]
-    start: int
+    def __init__(self, tokenizer: Any, start: int | None = None) -> None:
+        self.tokenizer = tokenizer
+        self.lead = leading_tokens(tokenizer)
+        self.vocab_size, self.eos_token_id = len(tokenizer), tokenizer.eos_token_id
+        self.start = next(t for t in (start, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
 
-    @abstractmethod
     def encode(self, content: str) -> list[int]:
         """Tokens of a text, without any that the tokenizer adds."""
+        return list(self.tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"])
 
-    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
-    @abstractmethod
     def chat(self, prompt: ChatPrompt) -> str:
         """The text of a chat turn. Raises ModelError without a chat template."""
+        if not self.tokenizer.chat_template:
+            raise ModelError("The model has no chat template; use prompts of the style 'completion'.")
+        turns = [{"role": "user", "content": prompt.user}]
+        said = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return str(said) + prompt.assistant_prefix
 
 
 class TokenizedModel(LanguageModel):
@@ -54,39 +59,6 @@ class TokenizedModel(LanguageModel):
             tokens = [*lead, *tokens]
         self._check_length(len(tokens) + max(room, self.answer_room))
         return tokens or [self._tokens.start]
-
-
-class LibraryTokenizer(Tokenizer):
-    """A tokenizer of transformers with an EOS token. start: by default the BOS token, else EOS."""
-
-    def __init__(self, tokenizer: Any, start: int | None = None) -> None:
-        self.tokenizer = tokenizer
-        self.lead = leading_tokens(tokenizer)
-        self.vocab_size, self.eos_token_id = len(tokenizer), tokenizer.eos_token_id
-        self.start = next(t for t in (start, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
-
-    def encode(self, content: str) -> list[int]:
-        return list(self.tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"])
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
-    def chat(self, prompt: ChatPrompt) -> str:
-        if not self.tokenizer.chat_template:
-            raise ModelError("The model has no chat template; use prompts of the style 'completion'.")
-        turns = [{"role": "user", "content": prompt.user}]
-        said = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return str(said) + prompt.assistant_prefix
-
-    def texts(self) -> dict[str, int]:
-        """Text of a token -> its id, where it stands for one alone."""
-        found: dict[str, int] = {}
-        twice: set[str] = set()
-        for token, shown in enumerate(self.tokenizer.batch_decode([[at] for at in range(self.vocab_size)])):
-            if shown in found:
-                twice.add(shown)
-            found[shown] = token
-        return {shown: token for shown, token in found.items() if shown not in twice and "\ufffd" not in shown}
 
 
 def leading_tokens(tokenizer: Any) -> list[int]:

@@ -35,7 +35,7 @@ from dpicl.models.pieces import PIECE, KeyValues, Memory, Piece, memory_limit, r
 from dpicl.models.products import by_onednn, in_parts, linear_layers
 from dpicl.models.reading import Passes, Reading, Shapes
 from dpicl.models.rereading import RereadingModel
-from dpicl.models.tokenizers import LibraryTokenizer, TokenizedModel
+from dpicl.models.tokenizers import TokenizedModel, Tokenizer
 from dpicl.models.tree import EndingScores, Tree
 
 #: Room for the tokens that a decoder appends, before its keys and values are moved to a larger place.
@@ -50,7 +50,7 @@ class CausalModel(TokenizedModel):
 
     def __init__(self, model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> None:
         self.model = model.eval()
-        self.tokenizer, self._tokens = tokenizer, LibraryTokenizer(tokenizer, start_token)
+        self.tokenizer, self._tokens = tokenizer, Tokenizer(tokenizer, start_token)
         self.identity = identity
         self.usage = Usage()
         config = model.config.get_text_config(decoder=True)

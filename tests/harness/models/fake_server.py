@@ -10,27 +10,29 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpicl.models.base import LanguageModel
+from dpicl import models
 
 #: What a fault does with the handler and the answer that it would send; True: it has answered.
 Fault = Callable[["Handler", bytes], bool]
 
 
 class FakeServer(ThreadingHTTPServer):
-    """kind: whose requests it understands. top: how many likeliest tokens it lists at most; listed: how many ids a
-    request may list. faults: one is taken for each request to the model. seen: (path, body) of those it has answered.
-    change: added to the log-probability of each token before it is normalised again, so that the model is another one.
-    """
+    """kind: whose requests it understands. folder: of its model, with the tokenizer. top: how many likeliest tokens it
+    lists at most; listed: how many ids a request may list. faults: one is taken for each request to the model. seen:
+    (path, body) of those it has answered. change: added to the log-probability of each token before it is normalised
+    again, so that the model is another one."""
 
     daemon_threads = True
 
-    def __init__(self, kind: str, model: LanguageModel, top: int | None = None, listed: int = 128) -> None:
+    def __init__(self, kind: str, folder: Path, top: int | None = None, listed: int = 128) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.kind, self.model = kind, model
+        self.kind, self.folder, self.model = kind, folder, models.load(f"hf:{folder}", device="cpu", dtype="float32")
+        model = self.model
         self.top, self.listed = top or model.vocab_size, listed
         self.id = "fake"
         self.faults: deque[Fault | None] = deque()
@@ -48,7 +50,7 @@ class FakeServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def name(self, **settings: object) -> str:
-        pairs = {"kind": self.kind, **settings}
+        pairs = {"kind": self.kind, "tokenizer": self.folder, **settings}
         return f"server:{self.url}?" + "&".join(f"{key}={value}" for key, value in pairs.items())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -74,16 +76,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         fake = self.server
         fake.paths[self.path] += 1
-        meta = {"n_vocab": fake.model.vocab_size, "n_params": 7, "n_ctx_train": fake.model.max_length}
+        own = {"id": fake.id, "owned_by": fake.kind, "meta": {"n_params": 7}, "max_model_len": fake.model.max_length}
         answers = {
-            "/v1/models": {
-                "data": [{"id": fake.id, "owned_by": fake.kind, "meta": meta, "max_model_len": fake.model.max_length}]
-            },
-            "/props": {
-                "default_generation_settings": {"n_ctx": fake.model.max_length},
-                "eos_token": "<eos>",
-                "bos_token": "",
-            },
+            "/v1/models": {"data": [own]},
+            "/props": {"default_generation_settings": {"n_ctx": fake.model.max_length}},
         }
         self.answer(answers.get(self.path), 200 if self.path in answers else 404)
 
@@ -91,11 +87,8 @@ class Handler(BaseHTTPRequestHandler):
         fake = self.server
         self.sent = body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         fake.paths[self.path] += 1
-        if self.path == "/apply-template":
-            self.answer({"prompt": f"User: {body['messages'][0]['content']}\nAssistant: "})
-            return
-        if "okenize" in self.path:
-            self.answer(self.tokens(body))
+        if self.path == "/tokenize":
+            self.answer({"tokens": fake.model.encode(body.get("content", body.get("prompt")))})
             return
         with fake.lock:
             fake.going += 1
@@ -110,13 +103,6 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             with fake.lock:
                 fake.going -= 1
-
-    def tokens(self, body: dict[str, Any]) -> dict[str, Any]:
-        model = self.server.model
-        if self.path == "/detokenize":
-            return {"content": model.decode(body["tokens"])}
-        text = body.get("content", body.get("prompt"))
-        return {"tokens": [model.eos_token_id] if text == "<eos>" else model.encode(text)}
 
     def answer(self, value: Any, status: int = 200) -> None:
         self.raw(json.dumps(value).encode(), status)
@@ -168,30 +154,12 @@ def _vllm(fake: FakeServer, body: dict[str, Any]) -> Any:
     return {"model": fake.id, "choices": [{"text": "x", "logprobs": {"top_logprobs": [entries]}}]}
 
 
-def _openai(fake: FakeServer, body: dict[str, Any]) -> Any:
-    prompt, top = body["prompt"], body.get("logprobs")
-    if isinstance(prompt, str):
-        prompt = fake.model.encode(prompt)
-    if top is None:
-        text = _text(fake, prompt, body["max_tokens"], body["temperature"], body["seed"])
-        return {"model": fake.id, "choices": [{"text": text}]}
-    if top > fake.top or not fake.top:
-        return None
-    row = fake.log_probs(prompt)
-    entries = {fake.model.decode([token]): float(row[token]) for token in _ranked(row, top)}
-    return {"model": fake.id, "choices": [{"text": "x", "logprobs": {"top_logprobs": [entries]}}]}
-
-
 def _text(fake: FakeServer, prompt: list[int], count: int, temperature: float, seed: int) -> str:
     with fake.lock:
         return fake.model.generate([prompt], count, temperature=temperature, seeds=[seed])[0]
 
 
-MODEL: dict[str, Callable[[FakeServer, dict[str, Any]], Any]] = {
-    "llama.cpp": _llama_cpp,
-    "vllm": _vllm,
-    "openai": _openai,
-}
+MODEL: dict[str, Callable[[FakeServer, dict[str, Any]], Any]] = {"llama.cpp": _llama_cpp, "vllm": _vllm}
 
 
 def status(code: int, **headers: str) -> Fault:

@@ -12,7 +12,7 @@ import torch
 from dpicl import models
 from dpicl.core.errors import ModelError
 from dpicl.models.base import ChatPrompt
-from dpicl.models.embedded import gguf_path
+from dpicl.models.embedded import cached_model, gguf_path
 from dpicl.models.server import ServerLM
 from dpicl.results.schema import from_text
 from tests.harness.models.llama_cpp_server import LlamaServer, llama_server
@@ -28,7 +28,7 @@ SUITE = """\
 name: llama_cpp
 version: 1
 source: synthetic
-models: [{{server: "{url}", window: 4}}]
+models: [{{server: "{url}", window: 4, tokenizer: "{tokenizer}"}}]
 seeds: [0]
 epsilons: [8]
 shots: 1
@@ -55,7 +55,7 @@ def server() -> Iterator[LlamaServer]:
 
 @pytest.fixture
 def model(server: LlamaServer) -> ServerLM:
-    found = models.load(f"server:{server.url}?window=4")
+    found = models.load(f"server:{server.url}?window=4&tokenizer={cached_model()}")
     assert isinstance(found, ServerLM)
     return found
 
@@ -88,7 +88,7 @@ def test_numbers_are_close_to_those_of_this_process(model: ServerLM) -> None:
 
 def test_voting_and_tang_run_through_it(server: LlamaServer, dpicl, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
-    suite.write_text(SUITE.format(url=server.url), encoding="utf-8")
+    suite.write_text(SUITE.format(url=server.url, tokenizer=cached_model()), encoding="utf-8")
     answer = dpicl("run", suite, "--results", tmp_path / "results")
     assert answer.code == 0, answer.err
     results = {r.cell.label: r for r in map(from_text, (p.read_text() for p in (tmp_path / "results").rglob("*.json")))}

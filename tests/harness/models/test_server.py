@@ -10,6 +10,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from dpicl import models
 from dpicl.core.errors import DpiclError, ModelError, PromptTooLong, UsageError
 from dpicl.core.together import together
 from dpicl.models import server_http, server_probe
-from dpicl.models.base import ChatPrompt, LanguageModel
 from dpicl.models.server import ServerLM
 from dpicl.models.transformers import TransformersLM
 from tests.harness.helpers import assert_shown_nowhere
@@ -39,16 +39,11 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def sim() -> LanguageModel:
-    return models.load("sim")
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., FakeServer]]:
+def start(tiny_folder: Path) -> Iterator[Callable[..., FakeServer]]:
     started: list[FakeServer] = []
 
-    def make(kind: str, model: LanguageModel, **how: int) -> FakeServer:
-        started.append(FakeServer(kind, model, **how))
+    def make(kind: str, **how: int) -> FakeServer:
+        started.append(FakeServer(kind, tiny_folder, **how))
         return started[-1]
 
     yield make
@@ -67,22 +62,22 @@ def close(one: torch.Tensor, other: torch.Tensor) -> None:
     torch.testing.assert_close(one, other, atol=2e-5, rtol=0)
 
 
-def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, sim: LanguageModel) -> None:
+def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, tiny: TransformersLM) -> None:
     model = loaded(fake)
-    assert (model.vocab_size, model.eos_token_id, model.max_length) == (sim.vocab_size, sim.eos_token_id, 4096)
+    assert (model.vocab_size, model.eos_token_id, model.max_length) == (tiny.vocab_size, tiny.eos_token_id, 256)
     assert model.server is not None and model.server.vocabulary
     assert model.identity.batch_invariant is False
-    prompts = [sim.encode(text) or [5] for text in TEXTS]
+    prompts = [tiny.encode(text) or [5] for text in TEXTS]
     assert [model.encode(text) or [5] for text in TEXTS] == prompts
     assert model.decode(prompts[0]) == TEXTS[0]
-    close(model.next_token_log_probs(prompts), sim.next_token_log_probs(prompts))
-    unlikely = sim.next_token_log_probs(prompts)[0].argsort()[:90].tolist()
-    close(model.listed_log_probs(prompts, unlikely)[:, unlikely], sim.next_token_log_probs(prompts)[:, unlikely])
-    endings = [sim.encode(" Sports"), sim.encode(" zebra"), sim.encode(" the x")]
-    ours, theirs = model.score([(prompts[0], endings)]), sim.score([(prompts[0], endings)])
+    close(model.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
+    unlikely = tiny.next_token_log_probs(prompts)[0].argsort()[:90].tolist()
+    close(model.listed_log_probs(prompts, unlikely)[:, unlikely], tiny.next_token_log_probs(prompts)[:, unlikely])
+    endings = [tiny.encode(" Sports"), tiny.encode(" zebra"), tiny.encode(" the x")]
+    ours, theirs = model.score([(prompts[0], endings)]), tiny.score([(prompts[0], endings)])
     assert ours[0] == pytest.approx(theirs[0], abs=1e-4)
-    assert model.generate(prompts, 6, stop=[" "]) == sim.generate(prompts, 6, stop=[" "])
-    decoder, other = model.decoder(prompts), sim.decoder(prompts)
+    assert model.generate(prompts, 6, stop=[" "]) == tiny.generate(prompts, 6, stop=[" "])
+    decoder, other = model.decoder(prompts), tiny.decoder(prompts)
     decoder.append(7)
     other.append(7)
     close(decoder.log_probs, other.log_probs)
@@ -120,13 +115,12 @@ def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
     assert len(fake.seen) == before
 
 
-def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: TransformersLM, tiny_folder) -> None:
+def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: TransformersLM) -> None:
     prompts = [tiny.encode("Article: A new"), tiny.encode("Answer")]
-    whole = loaded(start("vllm", tiny), tokenizer=tiny_folder)
+    whole = loaded(start("vllm"))
     assert whole.server is not None and whole.server.vocabulary and whole.server.tokenizer == "agrees"
     close(whole.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
-    fake = start("vllm", tiny, top=20)
-    model, expected = loaded(fake, tokenizer=tiny_folder), tiny.next_token_log_probs(prompts)
+    model, expected = loaded(start("vllm", top=20)), tiny.next_token_log_probs(prompts)
     assert model.server is not None
     assert (model.server.vocabulary, model.server.top_tokens, model.server.listed_ids) == (False, 20, 128)
     listed = list(range(0, 300, 2))  # more than a request lists
@@ -138,40 +132,18 @@ def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: Tran
     endings = [tiny.encode(" Sports"), tiny.encode(" World")]
     assert model.score([(prompts[0], endings)])[0] == pytest.approx(tiny.score([(prompts[0], endings)])[0], abs=1e-3)
     assert model.generate(prompts, 5) == tiny.generate(prompts, 5)
-    chat = ChatPrompt("Write an article.", "Sure")
-    assert model.encode(chat) == tiny.encode(chat)
     assert whole.identity.sha256 != model.identity.sha256
 
 
-def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny: TransformersLM, tiny_folder) -> None:
-    model = loaded(start("vllm", tiny, top=20, listed=0), tokenizer=tiny_folder)
+def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny: TransformersLM) -> None:
+    model = loaded(start("vllm", top=20, listed=0), patience=1)
     assert model.server is not None and model.server.listed_ids == 0 and not model.server.candidates
-
-
-def test_an_openai_server_lists_texts_of_tokens(start, tiny: TransformersLM, tiny_folder) -> None:
-    model = loaded(start("openai", tiny, top=20), tokenizer=tiny_folder)
-    assert model.server is not None and model.server.top_tokens <= 20 and model.server.tokenizer == "not compared"
-    prompt = tiny.encode("Article: The team won the game after a long")
-    row, expected = model.next_token_log_probs([prompt])[0], tiny.next_token_log_probs([prompt])[0]
-    known = row > -torch.inf
-    assert 0 < known.sum() <= 20
-    close(row[known], expected[known])
-    left = 1 - float(expected[known].exp().sum())
-    missing = int((~known).nonzero()[0])
+    prompt, expected = tiny.encode("Article: A new"), tiny.next_token_log_probs([tiny.encode("Article: A new")])[0]
+    known = model.next_token_log_probs([prompt])[0] > -torch.inf
+    left, missing = 1 - float(expected[known].exp().sum()), int((~known).nonzero()[0])
+    share = math.log(left / (model.vocab_size - int(known.sum())))
     score = model.score([(prompt, [[missing]])])[0][0]
-    assert score == pytest.approx(
-        min(math.log(left / (model.vocab_size - int(known.sum()))), float(row[known].min())), abs=1e-3
-    )
-
-
-def test_an_openai_server_may_like_tokens_without_a_text_of_their_own_best(start, tiny, tiny_folder) -> None:
-    """Six bytes that are no text alone are the likeliest tokens, whatever the prompt."""
-    fake, nameless = start("openai", tiny, top=20), [at for at in range(320) if "\ufffd" in tiny.decode([at])][:6]
-    fake.change = np.zeros(tiny.vocab_size)
-    fake.change[nameless] = 50.0
-    model = loaded(fake, tokenizer=tiny_folder, patience=1)
-    row = model.next_token_log_probs([tiny.encode("Article: A new")])[0]
-    assert len(nameless) == 6 and 0 < (row > -torch.inf).sum() <= 14
+    assert score == pytest.approx(min(share, float(expected[known].min())), abs=1e-3)
 
 
 def positive(handler: Handler, answer: bytes) -> bool:
@@ -206,28 +178,28 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_request_that_fails_is_sent_again_and_gives_the_same(
-    fault: str, fake: FakeServer, sim: LanguageModel
+    fault: str, fake: FakeServer, tiny: TransformersLM
 ) -> None:
     model = loaded(fake, timeout=3 if fault == "dripping" else 30)
-    prompts = [sim.encode(text) or [5] for text in TEXTS]
+    prompts = [tiny.encode(text) or [5] for text in TEXTS]
     fake.faults.extend([FAULTS[fault], None, FAULTS[fault]])
-    close(model.next_token_log_probs(prompts), sim.next_token_log_probs(prompts))
+    close(model.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
     assert not fake.faults
     model.verify_unchanged()
 
 
-def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(fake: FakeServer, sim: LanguageModel) -> None:
+def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(fake: FakeServer, tiny: TransformersLM) -> None:
     model = loaded(fake, patience=0.3)
-    bad, good = sim.encode("the bad film"), sim.encode("the good film")
+    bad, good = tiny.encode("the bad film"), tiny.encode("the good film")
 
     for refuse in (status(400), status(500), fake_server.dropped):
         fake.always = lambda handler, answer, refuse=refuse: refuse(handler, answer) if _sent(handler) == bad else False
         rows = model.next_token_log_probs([good, bad, good])
         assert rows[1].isnan().all()
-        close(rows[::2], sim.next_token_log_probs([good, good]))
+        close(rows[::2], tiny.next_token_log_probs([good, good]))
         scores = model.score([(bad, [[7]]), (good, [[7]])])
         assert math.isnan(scores[0][0]) and math.isfinite(scores[1][0])
-        assert model.generate([good, bad], 3, broken="empty") == [sim.generate([good], 3)[0], ""]
+        assert model.generate([good, bad], 3, broken="empty") == [tiny.generate([good], 3)[0], ""]
         with pytest.raises(ModelError):
             model.generate([bad], 3)
 
@@ -243,37 +215,38 @@ def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) 
     assert KEY not in repr(model.server) + repr(model.identity) + repr(vars(model))
 
 
-def test_another_model_at_the_address_is_noticed(fake: FakeServer, sim: LanguageModel) -> None:
+def test_another_model_at_the_address_is_noticed(fake: FakeServer, tiny: TransformersLM) -> None:
     model = loaded(fake)
-    prompt = sim.encode("the film")
+    prompt = tiny.encode("the film")
     model.verify_unchanged()
-    change = np.random.default_rng(0).normal(size=sim.vocab_size)
-    fake.faults.append(fake_server.dropped)  # it was restarted ...
-    fake.change = change  # ... with other weights
-    with pytest.raises(ModelError, match="another"):
-        model.next_token_log_probs([prompt])
+    change = np.random.default_rng(0).normal(size=tiny.vocab_size)
+    fake.change = change  # it was restarted with other weights
+    model.next_token_log_probs([prompt])
     with pytest.raises(ModelError, match="another"):
         model.verify_unchanged()
-    fake.change = None
-    close(model.next_token_log_probs([prompt]), sim.next_token_log_probs([prompt]))
+    fake.always = lambda handler, answer: status(400)(handler, answer) if _sent(handler) == prompt else False
+    with pytest.raises(ModelError, match="another"):
+        model.next_token_log_probs([prompt])
+    fake.always = fake.change = None
+    close(model.next_token_log_probs([prompt]), tiny.next_token_log_probs([prompt]))
 
 
-def test_redirects_are_refused(fake: FakeServer, sim: LanguageModel, start) -> None:
-    model, elsewhere = loaded(fake), start("llama.cpp", sim)
+def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) -> None:
+    model, elsewhere = loaded(fake), start("llama.cpp")
     fake.always = status(307, Location=elsewhere.url + "/completion")
     with pytest.raises(ModelError, match="redirect"):
-        model.next_token_log_probs([sim.encode("the film")])
+        model.next_token_log_probs([tiny.encode("the film")])
     assert not elsewhere.paths
 
 
-def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, sim: LanguageModel) -> None:
+def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, tiny: TransformersLM) -> None:
     model = loaded(fake, window=3)
     fake.most_going = 0
     fake.always = lambda handler, answer: bool(fake_server.time.sleep(0.01))
-    prompts = [sim.encode(f"the film {word}") for word in ("a", "of", "team", "was", "one", "two")]
+    prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was", "one", "two")]
     found = together([lambda p=prompt: model.next_token_log_probs([p, p]) for prompt in prompts])
     for rows, prompt in zip(found, prompts, strict=True):
-        close(rows, sim.next_token_log_probs([prompt, prompt]))
+        close(rows, tiny.next_token_log_probs([prompt, prompt]))
     assert 1 < fake.most_going <= 3
 
 
@@ -297,20 +270,28 @@ def test_a_named_server_is_found_in_the_environment(fake: FakeServer, monkeypatc
     assert models.load("server:my-box").identity.name == "server:my-box"
 
 
-def test_what_is_no_model_server_says_so(fake: FakeServer) -> None:
-    with pytest.raises(DpiclError, match="tokenizer"):
-        models.load(fake.name(kind="vllm"))
-    with pytest.raises(UsageError, match="fake"):
-        models.load(fake.name(model="other"))
-    fake.shutdown()
-    fake.server_close()
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"model": "other"}, "fake"), ({"tokenizer": ""}, "value"), ({"tokenizer": "/no"}, "hub id")],
+)
+def test_what_cannot_be_loaded_says_why(fake: FakeServer, settings: dict[str, str], said: str) -> None:
+    with pytest.raises(DpiclError, match=said):
+        models.load(fake.name(**settings))
+
+
+def test_a_tokenizer_of_another_model_is_refused(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="needs the tokenizer"):
+        models.load(f"server:{fake.url}")
+    monkeypatch.setattr(fake.model, "encode", lambda text: [5, 6, 7])
+    with pytest.raises(ModelError, match="other tokens"):
+        models.load(fake.name())
 
 
 def _sent(handler: Handler) -> object:
     return handler.sent.get("prompt")
 
 
-def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeServer, start, tiny, tiny_folder) -> None:
+def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeServer, start) -> None:
     loaded(fake).next_token_log_probs([[5]])
     assert all(body["cache_prompt"] is True for _, body in fake.seen)
     fake.seen.clear()
@@ -319,12 +300,10 @@ def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeSer
     model.verify_unchanged()
     assert all(body["cache_prompt"] is False for _, body in fake.seen)
     assert model.server is not None and not model.server.cache
-    vllm = start("vllm", tiny, top=20)
-    loaded(vllm, tokenizer=tiny_folder, cache="no").next_token_log_probs([[5, 6], [5, 7]])
+    vllm = start("vllm", top=20)
+    loaded(vllm, cache="no").next_token_log_probs([[5, 6], [5, 7]])
     salts = [body["cache_salt"] for _, body in vllm.seen]
     assert len(set(salts)) == len(salts)
-    with pytest.raises(UsageError, match="cache"):
-        loaded(start("openai", tiny), tokenizer=tiny_folder, cache="no")
 
 
 # --- keys and passwords -----------------------------------------------------------------------------------------------
@@ -385,7 +364,7 @@ def test_a_server_that_says_the_key_is_not_repeated(fake: FakeServer) -> None:
     assert KEY not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["k3y", 'a"b\\c/d', KEY])
+@pytest.mark.parametrize("key", ['a"b\\c/d', KEY])
 @pytest.mark.parametrize("escaped", [False, True])
 def test_keys_are_found_however_they_are_spelt(
     key: str, escaped: bool, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
