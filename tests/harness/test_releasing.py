@@ -77,8 +77,8 @@ def private_set(records, ledger, seed=0):
 def test_once_deals_every_record_and_the_others_a_sample(agnews):
     def assigned(way, queries=3):
         private = private_set(agnews.train, Ledger(None, float("inf")))
-        drawn = SamplingScheme(8, 2, way).samples(private, dp.GaussianDpEvent(1.0), queries)
-        both = [(sample, contents(sample.slots)) for sample in drawn]
+        sample_for = SamplingScheme(8, 2, way).sampler(private, dp.GaussianDpEvent(1.0), queries)
+        both = [(sample, contents(sample.slots)) for sample in map(sample_for, ["a query"] * queries)]
         return [[record for slot in slots for record in slot] for _, slots in both], [sample for sample, _ in both]
 
     (all_records, *others), samples = assigned("once")
@@ -98,9 +98,8 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
             ledger = Ledger(None, float("inf"))
             sampling, noise = StableSampling(seed), Streams(0).source("noise")
             private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, sampling=sampling, noise=noise)
-            pair.append(
-                [contents(s.slots) for s in SamplingScheme(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)]
-            )
+            sample_for = SamplingScheme(6, 3, way).sampler(private, dp.GaussianDpEvent(1.0), 4)
+            pair.append([contents(sample_for("a query").slots) for _ in range(4)])
         for without, with_it in zip(*pair, strict=True):
             changed = [(a, b) for a, b in zip(without, with_it, strict=True) if a != b]
             assert len(changed) <= 1

@@ -127,7 +127,8 @@ class HashReader:
 
 
 def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3):
-    """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (samples, context, ledger).
+    """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (the sample of a text,
+    context, ledger).
 
     The sampling randomness is that of `StableSampling`: a record that is added at the end changes nobody else's slot.
     """
@@ -137,19 +138,19 @@ def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task
     noise = noise or streams.source("noise")
     private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, sampling=StableSampling(seed), noise=noise)
     context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams.public)
-    return mechanism.scheme.samples(private, mechanism.release(knob), budget), context, ledger
+    return mechanism.scheme.sampler(private, mechanism.release(knob), budget), context, ledger
 
 
 def run_answers(mechanism, texts, *, queries=QUERIES, **options):
     """([answer of each query], ledger, reader)."""
-    samples, context, ledger = setting(mechanism, texts, budget=len(queries), **options)
-    return [mechanism.answer(query, next(samples), context) for query in queries], ledger, context.reader
+    sample_for, context, ledger = setting(mechanism, texts, budget=len(queries), **options)
+    return [mechanism.answer(query, sample_for(query.text), context) for query in queries], ledger, context.reader
 
 
 def slots_of(mechanism, texts, **options):
     """The slots that `run_answers` samples for each query."""
-    samples = setting(mechanism, texts, **options)[0]
-    return [contents(sample.slots) for sample in samples]
+    sample_for = setting(mechanism, texts, budget=len(QUERIES), **options)[0]
+    return [contents(sample_for(query.text).slots) for query in QUERIES]
 
 
 RECORDS = [f"record number {i}" for i in range(12)]

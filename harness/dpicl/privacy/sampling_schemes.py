@@ -21,7 +21,7 @@ Q answers cost min(r, Q) x release.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, get_args
 
@@ -99,18 +99,6 @@ class SamplingScheme:
 
     def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
         """See SlotScheme."""
-        samples = self.samples(private, release, queries)
-        return lambda text: next(samples)
-
-    def described(self, records: int) -> str:
-        """See SlotScheme."""
-        return f"sampling rate {self._rate(records):.3g}"
-
-    def samples(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Iterator[Sample]:
-        """One sample for each query, in order; the whole cost is charged before this function returns.
-
-        Raises BudgetExceeded when the ledger does not admit it.
-        """
         inside, times = self._repeated(release, queries)
         expected = private.size(None) if self.partition == "once" else self.slots * self.examples_per_slot
         sampler = private.poisson_slots(
@@ -122,9 +110,13 @@ class SamplingScheme:
             shuffled=True,
         )
         if not self.single:
-            return (sampler.draw() for _ in range(queries))
+            return lambda text: sampler.draw()
         sample = sampler.draw()
-        return (sample for _ in range(queries))
+        return lambda text: sample
+
+    def described(self, records: int) -> str:
+        """See SlotScheme."""
+        return f"sampling rate {self._rate(records):.3g}"
 
     def _rate(self, records: int) -> float:
         return 1.0 if self.partition == "once" else sampling_rate(self.slots * self.examples_per_slot, records)

@@ -28,7 +28,7 @@ from dpicl.leaderboards.gate.history import removed_check
 from dpicl.leaderboards.gate.report import Examination
 from dpicl.plan.suite import Suite
 from dpicl.results import manifest
-from dpicl.tables.document import Block, text_table
+from dpicl.tables.document import Block
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
@@ -60,9 +60,8 @@ def _shown(found: Submitted, markdown: bool) -> Iterator[Block | str]:
         return
     for one in found.examinations:
         yield f"{one.contents.name}\n{report.findings_text(one.findings)}\n"
-        columns, rows = report.rows_of(one)
-        if rows:
-            yield text_table(columns, rows)
+        if one.lines:
+            yield report.reviewers_table(one)
         yield report.ending(one)
     if found.findings:
         yield f"the whole\n{report.findings_text(found.findings)}"
@@ -115,20 +114,17 @@ def submit(
         if all or base or run_code or rerun or record:
             raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
         return _new(place or Path(), new, known_suites(as_list(suite))[_FIRST_SUITE])
-    if place is None and not all:
-        raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
-    if record and not rerun:
-        raise UsageError("There is nothing to record without a re-run; add --rerun N.")
-    if record and not by:
-        raise UsageError("A record says who ran the cells again; add --by NAME.")
-    if by and not record:
-        raise UsageError("--by says who made a record; add --record.")
-    if rerun_seed is not None and not rerun:
-        raise UsageError("--rerun-seed repeats the draw of a re-run; add --rerun N.")
-    if markdown and "--json" in call.COMMAND.get():
-        raise UsageError("Give either --json or --markdown, not both.")
-    if base is not None and not Path(base).is_dir():
-        raise UsageError(f"There is no folder {base}; give --base a folder with an earlier copy.")
+    refused = {
+        "Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.": not (place or all),
+        "There is nothing to record without a re-run; add --rerun N.": record and not rerun,
+        "A record says who ran the cells again; add --by NAME.": record and not by,
+        "--by says who made a record; add --record.": by and not record,
+        "--rerun-seed repeats the draw of a re-run; add --rerun N.": rerun_seed is not None and not rerun,
+        "Give either --json or --markdown, not both.": markdown and "--json" in call.COMMAND.get(),
+        f"There is no folder {base}; give --base a folder with an earlier copy.": base and not Path(base).is_dir(),
+    }
+    if problem := next((sentence for sentence, is_so in refused.items() if is_so), ""):
+        raise UsageError(problem)
     folders = _folders(place, all)
     contents = [read_contents(one) for one in folders]
 

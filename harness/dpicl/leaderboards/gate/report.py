@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
@@ -17,6 +18,7 @@ from dpicl.leaderboards.gate.history import scores_before
 from dpicl.leaderboards.gate.rerun import RerunCell
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.text import recovery_text, score_text
+from dpicl.tables.document import Column, Table, make_table
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5
@@ -83,38 +85,41 @@ def lines_of(case: Case, reruns: Sequence[RerunCell]) -> list[Line]:
     return lines
 
 
-def _cells_of(line: Line) -> dict[str, str]:
-    """Column -> text."""
-    marks = f" ({'; '.join(line['marks'])})" if line["marks"] else ""
-    again = (
+def _again(line: Line) -> str | None:
+    """Cells that somebody else ran again."""
+    texts = (
         f"seed {one['seed']}: {score_text(one['reported'])} → {score_text(one['reproduced'])}"
         f"{' (identical)' if one['identical'] else ''}"
         for one in line["reproduced"]
     )
-    return {
-        "task": line["task"],
-        "ε": epsilon_text(line["epsilon"]),
-        "row": line["row"],
-        "model": model_name(line["model"]),
-        "seeds": str(len(line["seeds"])),
-        "score": score_text(line["score"]),
-        "95% interval": f"{line['low']:.3f}–{line['high']:.3f}",
-        "recovery": recovery_text(line["recovery"]),
-        "proved ε": epsilon_text(line["proved"]) + marks,
-        "claimed ε": epsilon_text(line["claimed"]),
-        "rank": "–" if line["rank"] is None else f"{line['rank']} of {line['rivals']}",
-        "change": "new" if line["change"] is None else f"{line['change']:+.3f}",
-        "paper": "–" if line["reported"] is None else score_text(line["reported"]),
-        "reported → reproduced": ", ".join(again) or "–",
-    }
+    return ", ".join(texts) or None
 
 
-def rows_of(examination: Examination) -> tuple[list[str], list[list[str]]]:
-    """(columns, rows) of the reviewer's table; optional columns that are empty everywhere are left out."""
-    rows = [_cells_of(line) for line in examination.lines]
-    optional = ("paper", "reported → reproduced")
-    used = [name for name in (rows[0] if rows else ()) if name not in optional or any(row[name] != "–" for row in rows)]
-    return used, [[row[name] for name in used] for row in rows]
+def _proved(line: Line) -> str:
+    return epsilon_text(line["proved"]) + (f" ({'; '.join(line['marks'])})" if line["marks"] else "")
+
+
+_COLUMNS = (
+    Column("task", "task", itemgetter("task")),
+    Column("epsilon", "ε", itemgetter("epsilon"), epsilon_text),
+    Column("row", "row", itemgetter("row")),
+    Column("model", "model", itemgetter("model"), model_name),
+    Column("seeds", "seeds", lambda line: len(line["seeds"])),
+    Column("score", "score", itemgetter("score"), score_text),
+    Column("interval", "95% interval", lambda line: f"{line['low']:.3f}–{line['high']:.3f}"),
+    Column("recovery", "recovery", lambda line: recovery_text(line["recovery"])),
+    Column("proved", "proved ε", _proved, wide=True),
+    Column("claimed", "claimed ε", lambda line: epsilon_text(line["claimed"])),
+    Column("rank", "rank", lambda line: None if line["rank"] is None else f"{line['rank']} of {line['rivals']}"),
+    Column("change", "change", lambda line: "new" if line["change"] is None else f"{line['change']:+.3f}"),
+    Column("paper", "paper", itemgetter("reported"), score_text, optional=True),
+    Column("reproduced", "reported → reproduced", _again, wide=True, optional=True),
+)
+
+
+def reviewers_table(examination: Examination) -> Table:
+    """The rows of a submission, as the board would show them."""
+    return make_table("", _COLUMNS, examination.lines)
 
 
 def _sentences(finding: Finding) -> list[str]:
@@ -148,14 +153,9 @@ def markdown(examinations: Sequence[Examination], extra: Sequence[Finding] = ())
     """The whole report as Markdown: what strangers wrote stands in blocks of code, and is shown as it is."""
     blocks = []
     for one in examinations:
-        columns, rows = rows_of(one)
-        lines = [
-            ending(one),
-            "",
-            findings_text(one.findings),
-            "",
-            *(" | ".join(row) for row in [columns, *rows] if row),
-        ]
+        table = reviewers_table(one)
+        rows = [[column.name for column in table.columns], *map(table.texts, table.lines)] if table.lines else []
+        lines = [ending(one), "", findings_text(one.findings), "", *map(" | ".join, rows)]
         blocks.append("\n".join(lines).rstrip())
     blocks += [f"the whole\n\n{findings_text(extra)}"] if extra else []
     return "".join(f"```text\n{block.replace('`', chr(39))}\n```\n" for block in blocks)
