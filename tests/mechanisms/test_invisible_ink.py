@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
+from dpicl.attacks.observers import Recording
 from dpicl.data.task import Record
 from dpicl.mechanisms.invisible_ink import InvisibleInk, candidates
 from dpicl.privacy.events import BoundedRangeDpEvent
@@ -18,23 +19,12 @@ from tests.harness.privacy.makers import WILD, Recorder, paid
 from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
 
 
-class Seeing:
-    """Keeps the input of every noisy release."""
-
-    def __init__(self):
-        self.releases = []
-
-    def passes(self, noisy_release, draw):
-        self.releases.append(noisy_release)
-        return draw()
-
-
 def scores(choice, rows, public):
     """The scores that the primitive draws from."""
-    seeing = Seeing()
-    with observing(seeing):
+    seen = Recording()
+    with observing(seen):
         choice.choose(rows, public, paid(choice, Recorder(), own_slots=len(rows)))
-    (release,) = seeing.releases
+    (release,) = (each.release for each in seen.observed_releases)
     assert (release.bound, release.scale) == (choice.width, choice.temperature)
     return release.clean
 
@@ -78,11 +68,11 @@ def test_a_token_that_one_record_lifts_into_the_top_k_may_be_drawn(public, recor
 
 @pytest.mark.parametrize("knob", [0.0, 1e-3])
 def test_where_nothing_is_clipped_the_scores_are_the_means_of_log_probabilities(knob):
-    mechanism, model, seeing = InvisibleInk(prompts=1, tokens=1, style="completion"), AdversarialModel(False), Seeing()
-    with observing(seeing):
+    mechanism, model, seen = InvisibleInk(prompts=1, tokens=1, style="completion"), AdversarialModel(False), Recording()
+    with observing(seen):
         demonstrations, _, _ = run(mechanism, ["only record"], knob=knob, model=model)
     private = model.log_probs_after(model.encode(TinyTask().generation_prompt("a", [Record("only record", "a")])))
-    np.testing.assert_allclose(seeing.releases[0].clean, private, rtol=1e-5)
+    np.testing.assert_allclose(seen.observed_releases[0].release.clean, private, rtol=1e-5)
     if knob == 0:
         assert demonstrations[0].text == model.decode([int(np.argmax(private))]).strip().strip('"').strip()
 

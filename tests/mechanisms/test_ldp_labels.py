@@ -11,6 +11,7 @@ from dp_accounting import dp_event as dp
 from dpicl import models
 from dpicl.attacks import audit
 from dpicl.attacks.membership import shows_records
+from dpicl.attacks.observers import Recording
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, DataError, PluginError, UnsupportedEvent, UsageError
 from dpicl.core.seeds import Streams
@@ -46,16 +47,10 @@ def test_the_chances_of_every_label_are_those_of_the_formula_and_epsilon_is_exac
     """By enumeration of what the draw is from: a softmax of the clean scores."""
     rows = {}
     for own in (*LABELS, "none of them"):
-        seen = []
-
-        class Watching:
-            def passes(self, noisy_release, draw, seen=seen):
-                seen.append(noisy_release)
-                return draw()
-
-        with observing(Watching()):
+        seen = Recording()
+        with observing(seen):
             private_set([Record("a text", own)]).label_responses(1, LABELS, response=label_response(size), salt="s")
-        (rows[own],) = map(softmax_of, seen)
+        (rows[own],) = [softmax_of(each.release) for each in seen.observed_releases]
     kept, other = math.exp(size) / (math.exp(size) + 2), 1 / (math.exp(size) + 2)
     for at, own in enumerate(LABELS):
         assert rows[own] == pytest.approx([kept if here == at else other for here in range(3)])

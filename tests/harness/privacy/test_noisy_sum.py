@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpicl.attacks.observers import Recording
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Record
@@ -23,20 +24,12 @@ def records(number):
     return [Record(f"text {n}", "World") for n in range(number)]
 
 
-class Clean:
-    """Keeps what goes into a release, and releases it without noise."""
-
-    def passes(self, noisy_release, draw):
-        self.release = noisy_release
-        return noisy_release.clean
-
-
 def summed(vectors, weights, noisy):
-    seen = Clean()
+    seen = Recording(lambda number, release: release.clean)
     sample = Sample([[each] for each in records(len(vectors))], noisy.event, streams(0).source("noise"), own_slots=True)
     with observing(seen):
         noisy.release(np.asarray(vectors, dtype=np.float64), sample, weights)
-    return seen.release
+    return seen.observed_releases[0].release
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -20,6 +20,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from dpicl.attacks.exact_pairs import epsilon_of_mu
+from dpicl.attacks.observers import Recording
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.seeds import SecureNoise, SeededNoise, streams
 from dpicl.privacy.accountants import epsilon
@@ -79,16 +80,10 @@ class Use:
 
     def release(self, rows: np.ndarray) -> NoisyRelease:
         """What is released of the rows, before its noise."""
-        seen: list[NoisyRelease] = []
-
-        class Watch:
-            def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-                seen.append(noisy_release)
-                return draw()
-
-        with observing(Watch()):
+        seen = Recording()
+        with observing(seen):
             self.ask(self.mechanism, rows, self.sample(Recorder(), len(rows)))
-        return seen[0]
+        return seen.observed_releases[0].release
 
     def moved(self, rows: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> float:
         """How far a sum, or the range of scores, is moved between two neighbours, whose scale and bound are one."""
