@@ -118,8 +118,8 @@ def test_all_records_are_one_group_and_there_are_as_many_as_the_paper_has():
 
 def test_the_task_file_says_what_the_language_says(task):
     assert task.labels == language().said
-    public = [f"{text} {label}" for text, label in itertools.islice(ginc.records(None, "public", 0), 2)]
-    assert task.config["description"].split(" / ") == [*public, ""]
+    *public, rest = task.config["description"].split(" / ")
+    assert rest == "" and [len(language().symbols(text)) for text in public] == [ginc.LENGTH] * 2
     assert task.generation_prompt(NEUTRAL_LABEL, []) == task.config["description"]
     assert not any(np.isfinite(sequences.log_likelihoods(text)).any() for text in public)
     assert all(len(language().symbols(blank)) == ginc.LENGTH - 1 for blank in task.content_free)
@@ -165,18 +165,17 @@ def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
 
 
 @pytest.mark.slow
-def test_a_demonstration_that_repeats_one_symbol_says_less_than_none():
-    """With the trained model. Two of the concept's states share the symbol "fk", so that its repetition is a text that
-    others seldom say."""
+def test_a_demonstration_that_repeats_one_symbol_says_no_more_than_none():
+    """With the trained model, which takes minutes to train; every symbol that records have."""
     whole, model = Task.load("ginc", limit_test=100), models.load("ginc", device="cpu")
 
     def score(texts: list[str]) -> float:
         return evaluate(whole, model, [Demonstration(text, NEUTRAL_LABEL, tokens=10) for text in texts]).scores["acc"]
 
-    nothing, repeated = score([]), {word: score([" ".join([word] * 10)] * 4) for word in language().said}
-    assert np.mean([*repeated.values()]) < nothing - 0.2
-    assert [word for word, one in repeated.items() if one > nothing] == ["fk"]
-    assert evaluate(whole, model, whole.train[:4]).scores["acc"] > nothing + 0.05
+    nothing, repeated = score([]), [score([" ".join([word] * 10)] * 4) for word in language().said]
+    real = [evaluate(whole, model, whole.train[4 * i : 4 * i + 4]).scores["acc"] for i in range(6)]
+    assert np.mean(repeated) < nothing < np.mean(real) - 0.2
+    assert max(repeated) < np.mean(real)
 
 
 def test_only_its_own_model_reads_it(task):

@@ -2,8 +2,7 @@
 
 ``ginc`` is small: it is trained on the CPU when it is first asked for, in minutes, and kept in the cache. ``ginc:4``,
 ``ginc:12`` and ``ginc:16`` are the sizes of Xie et al. 2022 (appendix F; also Yamasaki et al. 2025), which
-`dpicl ginc prepare` trains, on a GPU. Every block of tokens begins with [endoftext] and lies in one document. A trained
-model says no delimiter, as the task's records hold none: its output layer gets a bias for that.
+`dpicl ginc prepare` trains, on a GPU. Every block of tokens begins with [endoftext] and lies in one document.
 
 Training is deterministic: the size, its seed and the machine type decide every bit of the weights.
 """
@@ -31,7 +30,7 @@ from dpicl.core.messages import duration, message
 from dpicl.core.paths import models_folder
 from dpicl.models.base import ModelIdentity
 from dpicl.models.cached import cached_folder, intact
-from dpicl.models.ginc_corpus import DELIMITER, SEED, VOCABULARY, language
+from dpicl.models.ginc_corpus import SEED, VOCABULARY, language
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
 from dpicl.models.weights import dtype_name, file_sha256
@@ -39,13 +38,11 @@ from dpicl.models.weights import dtype_name, file_sha256
 NAME = "ginc"
 END, UNKNOWN = "[endoftext]", "[unknown]"
 #: Raised when training changes, so that weights of another training are made again.
-FORMAT = 2
+FORMAT = 1
 #: Threads of a training on the CPU, whatever the process uses: sums in another order have other bits.
 THREADS = 1
 _DECAY, _BETAS, _LONGEST_GRADIENT = 0.1, (0.9, 0.95), 1.0
 _VALIDATION = 100
-#: The bias of the delimiter: its probability is 0 in float32, and no logit is infinite.
-_UNSAID = -1000.0
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,6 @@ def load_ginc(rest: str, device: str, dtype: torch.dtype | None) -> CausalModel:
     folder = prepared(name, device)
     dtype = dtype or torch.float32
     model: Any = GPT2LMHeadModel(GPT2Config.from_pretrained(folder))
-    model.lm_head.bias = torch.nn.Parameter(torch.empty(model.config.vocab_size))
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)  # lm_head is tied to the embeddings
     model.to(device=device, dtype=dtype).eval()
     identity = ModelIdentity(
@@ -179,9 +175,6 @@ def pretrain(size: Size, name: str, target: Path, device: str = "cpu") -> float:
             optimizer.step()
         found = validation_loss(model.eval(), size)
     weights = {f"transformer.{name}": each.cpu().contiguous() for name, each in model.transformer.state_dict().items()}
-    weights["lm_head.bias"] = torch.zeros(len(words)).index_fill(
-        0, torch.tensor(language().words.index(DELIMITER)), _UNSAID
-    )
     save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
     config.save_pretrained(target)
     words.save_pretrained(target)
