@@ -5,7 +5,6 @@ missing on its ledger.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
@@ -169,27 +168,6 @@ def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_wor
     while any(Path(f"/proc/{pid}/exe").exists() for pid in workers):
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kill", [False, True])
-def test_four_runs_on_one_folder_do_every_cell_once(place, calm, kill):
-    """One of them may be killed."""
-    here = place("four")
-    folders = [here.folder / f"run{number}" for number in range(4)]
-    for folder in folders:
-        folder.mkdir()
-    running = [start(here.words, folder) for folder in folders]
-    if kill:
-        time.sleep(random.Random(0).uniform(0, 3))
-        os.kill(running[0].pid, signal.SIGKILL)
-    codes = [child.wait()[0] for child in running]
-    said = [(folder / "said").read_text() for folder in folders]
-    assert codes[1:] == [0, 0, 0] and (kill or codes[0] == 0), said
-    done = [line for text in said for line in text.splitlines() if " in " in line and line.startswith("[")]
-    assert kill or len(done) == 3, said
-    here.check_resumed(calm[0], kills=int(kill))
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=long)])

@@ -117,20 +117,6 @@ def test_errors_come_as_they_are_and_bugs_with_their_place(pool):
         answer(pool, second)
 
 
-def test_the_largest_worker_is_stopped_where_memory_is_short(pool, monkeypatch, caplog):
-    slots = start(pool, "one", "two")
-    monkeypatch.setattr(processes, "resident", lambda pid: int(pid == slots[1].process.pid))
-    for left in (513, 100):
-        memory = SimpleNamespace(total=16 * 2**30, available=left * 2**20)
-        monkeypatch.setattr(processes.psutil, "virtual_memory", lambda memory=memory: memory)
-        pool._watch_memory(slots)
-        assert pool.size == (2 if left == 513 else 1)
-    assert "with 1 worker." in caplog.text
-    assert answer(pool, slots[0]) == "one"  # the last one goes on
-    slots[1].process.join()
-    assert slots[1].process.exitcode == -signal.SIGKILL and slots[1].end() == slots[1].stopped
-
-
 class Deadly:
     """A pool whose jobs are lost as often as ``deaths`` says: by the seed of a cell."""
 

@@ -207,21 +207,6 @@ def test_each_job_has_context_variables_of_its_own() -> None:
     assert variable.get() == "caller"
 
 
-def test_a_service_may_use_jobs_of_its_own() -> None:
-    class Delegating(Squares):
-        def serve(self) -> None:
-            together([lambda: None])
-            super().serve()
-
-    service = Delegating()
-
-    def job(number: int) -> tuple[int, bool]:
-        return service.of(number), active()
-
-    assert together([partial(job, 1), partial(job, 2)]) == [(1, True), (4, True)]
-    assert service.portions == [[1, 2]]
-
-
 def test_jobs_take_turns() -> None:
     said: list[str] = []
 

@@ -6,43 +6,36 @@ stays locked for ever when one is killed in the middle of a message. Here every 
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Collection
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import psutil
 from tqdm.std import tqdm
 
 from dpicl.core.cell import Cell
-from dpicl.core.messages import count
 from dpicl.engines.dispatch import POLL_SECONDS, WorkerLost, make_portable
 from dpicl.engines.worker import CellProgress, Job, Outcome, Report, Worker, limit_threads
 
-_log = logging.getLogger(__name__)
 #: A worker that has nothing left to do may take so long to end.
 _LAST_SECONDS = 10.0
-#: Memory is short where less than this share of it, or less than these bytes, is left.
-_SHARE, _BYTES = 0.05, 512 * 2**20
 
 
 class WorkerSlot:
     """A process (spawn), and the pipe to it. event: what it said last, None where it has died. model: what it has
-    loaded. stopped: why it was stopped, or ""."""
+    loaded."""
 
     def __init__(self, job: Job) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, job))
         self.event: Any = None
-        self.idle, self.dead, self.model, self.stopped = True, False, "", ""
+        self.idle, self.dead, self.model = True, False, ""
         resource_tracker.ensure_running()  # when Python starts it by itself, it lets Ctrl-C through again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is the parent's business
         try:
@@ -77,18 +70,15 @@ class WorkerSlot:
         self.process.kill()
         self.process.join()
         self.pipe.close()
-        how = f"was killed ({signal.Signals(-code).name})" if code and code < 0 else f"ended (exit code {code})"
-        return self.stopped or how
+        return f"was killed ({signal.Signals(-code).name})" if code and code < 0 else f"ended (exit code {code})"
 
 
 class Processes:
-    """Worker processes, each with one cell at a time. Where memory becomes short, the largest of several is stopped,
-    and one fewer goes on."""
+    """Worker processes, each with one cell at a time."""
 
     def __init__(self, size: int, job: Job, report: Report) -> None:
         self.size, self._job, self._report = size, job, report
         self._slots: list[WorkerSlot] = []
-        self._looked = 0.0
 
     def submit(self, cell: Cell) -> WorkerSlot:
         idle = [slot for slot in self._slots if slot.idle]
@@ -100,7 +90,6 @@ class Processes:
         return slot
 
     def wait(self, jobs: Collection[WorkerSlot]) -> list[WorkerSlot]:
-        self._watch_memory(jobs)
         ready = wait([slot.pipe for slot in jobs], timeout=POLL_SECONDS)
         ended = []
         for slot in jobs:
@@ -124,26 +113,6 @@ class Processes:
     def close(self) -> None:
         for slot in self._slots:
             slot.end()
-
-    def _watch_memory(self, jobs: Collection[WorkerSlot]) -> None:
-        """Stops the largest of several workers before the OOM killer does; looks once a second."""
-        now, memory = time.monotonic(), psutil.virtual_memory()
-        short = memory.available < min(memory.total * _SHARE, _BYTES)
-        if len(jobs) < 2 or now - self._looked < POLL_SECONDS or not short:
-            return
-        self._looked, self.size = now, len(jobs) - 1
-        largest = max(jobs, key=lambda slot: resident(slot.process.pid or 0))
-        largest.stopped = "was stopped since memory was short"
-        largest.process.kill()
-        left = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB"
-        _log.warning("Only %s of memory are left; the run goes on with %s.", left, count(self.size, "worker"))
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process holds; 0 where it is gone."""
-    with suppress(psutil.Error):
-        return int(psutil.Process(pid).memory_info().rss)
-    return 0
 
 
 def _work(pipe: Connection, job: Job) -> None:

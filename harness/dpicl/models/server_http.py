@@ -14,7 +14,7 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
@@ -98,7 +98,7 @@ class Connection(Service):
         self._going: dict[Future[list[Any]], _Batch] = {}
         weakref.finalize(self, _close, os.getpid(), self._client).atexit = False
 
-    def answers(self, asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
         batch = _Batch(answers=self._start(_together(asked)))
         try:
@@ -199,15 +199,12 @@ def _says(content: bytes, secret: str) -> bool:
     return json.dumps(secret)[1:-1] in said + unquote(said)
 
 
-async def _together(asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+async def _together(asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
     """What these give; the first error ends the others."""
-
-    async def give(ask: Callable[[], Awaitable[Any]]) -> Any:
-        return await ask()
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(give(ask)) for ask in asked]
+            tasks = [group.create_task(ask()) for ask in asked]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
-
 #: Runs until it is killed. argv: port, GGUF file, threads, slots, tokens of all slots together.
 _SERVE = """
 import sys, time
@@ -65,12 +63,6 @@ class LlamaServer:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-
-    def cpu_seconds(self) -> float:
-        """Processor time of the server so far."""
-        assert self.process is not None
-        used = psutil.Process(self.process.pid).cpu_times()
-        return float(used.user + used.system)
 
 
 @contextmanager
