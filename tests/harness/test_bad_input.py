@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from dpicl import models
-from dpicl.core.errors import one_line, unknown
 from tests.harness.helpers import refuse
 
 
@@ -171,9 +170,3 @@ def test_a_name_of_5000_characters_is_not_repeated_in_full(dpicl, words):
     answer = dpicl(*(word.format(name) for word in words))
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert answer.err.count("x") < 500
-
-
-def test_a_long_list_of_known_names_is_shown_in_full():
-    known = [f"mechanism_{i}" for i in range(100)]
-    said = one_line(unknown("mechanism", "mechanism_1000", known))
-    assert all(name in said for name in known)

@@ -14,8 +14,6 @@ import pytest
 from dpicl.api import lists
 from dpicl.api.verbs import parameters
 from dpicl.cli.commands import load
-from dpicl.core.json_text import plain
-from dpicl.core.messages import duration
 from dpicl.program import VERBS, build, parse
 from tests.harness.helpers import PLUGIN, refuse
 
@@ -207,17 +205,6 @@ def test_list_names_what_there_is(dpicl, kind):
     assert expected <= names
     text = dpicl("list", kind).out
     assert all(name in text for name in expected)
-
-
-def test_json_holds_no_number_that_json_does_not_know():
-    assert plain({"a": [float("inf"), float("nan"), -float("inf"), 1]}) == {"a": ["Infinity", "NaN", "-Infinity", 1]}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(None, "unknown"), (0.4, "0.4 s"), (45, "45 s"), (720, "12 min"), (12240, "3.4 h")]
-)
-def test_durations_are_short(seconds, text):
-    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,6 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("plan", "quick", "--results", "pyproject.toml"), "is a file"),
         (("--noise", "3"), "dpicl COMMAND --help"),
         (("audit", "nope", "--exact"), "Unknown mechanism 'nope'"),
-        (("audit", "tang", "--exact", "--task", "agnews"), "--epsilon E"),
-        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--suite", "quick"), "--exact"),
-        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--queries", "chosen"), "--exact"),
-        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--other-records", "sampled"), "--exact"),
     ],
 )
 def test_a_refusal_says_what_to_do(dpicl, words, hint):

@@ -6,14 +6,13 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from statistics import fmean
 from typing import Any
 
 import pytest
 
-from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
-from dpicl.leaderboards.model import rows
+from dpicl.evaluation import intervals
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
 from dpicl.leaderboards.model.text import MOST_NAMED
@@ -32,9 +31,7 @@ SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ra
 def _few_draws() -> Iterator[None]:
     """Intervals are of no interest here, and of hundreds of rows they take minutes."""
     with pytest.MonkeyPatch.context() as patch:
-        means, ratios = (partial(one, draws=50) for one in (bootstrap_interval, ratio_interval))
-        patch.setattr(rows, "bootstrap_interval", means)
-        patch.setattr(rows, "ratio_interval", ratios)
+        patch.setattr(intervals, "DRAWS", 50)
         yield
 
 

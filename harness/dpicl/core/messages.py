@@ -38,9 +38,9 @@ def rounded_up(bound: float, digits: int = 4) -> str:
     return _rounded(bound, digits, ROUND_CEILING)
 
 
-def rounded_down(bound: float, digits: int = 4) -> str:
-    """A lower bound that holds as it is shown: rounded down at that digit."""
-    return _rounded(bound, digits, ROUND_FLOOR)
+def rounded_down(bound: float) -> str:
+    """A lower bound that holds as it is shown: rounded down at the fourth digit."""
+    return _rounded(bound, 4, ROUND_FLOOR)
 
 
 def _rounded(bound: float, digits: int, way: str) -> str:

@@ -22,30 +22,26 @@ DRAWS = 10_000
 _CHUNK = 1_000
 
 
-def bootstrap_interval(
-    outcomes: Outcomes, level: float = LEVEL, seed: int = 0, draws: int = DRAWS
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of outcomes[D], or of outcomes[S, D]: S seeds on the same D documents.
+def bootstrap_interval(outcomes: Outcomes, seed: int = 0) -> tuple[float, float]:
+    """95% percentile bootstrap interval of the mean of outcomes[D], or of outcomes[S, D]: S seeds on the same D
+    documents.
 
     Every replicate draws seeds with replacement and, independently, documents with replacement; a document keeps its
     outcomes of all drawn seeds, since seeds share the documents (the pigeonhole bootstrap of crossed factors: Owen
     2007, Annals of Applied Statistics 1(2), section 3). With few seeds it understates their part of the variance, by
     the factor (S - 1)/S, as every bootstrap of a mean does.
     With one seed it is the bootstrap over documents, and says nothing about how other seeds would do.
-    Raises UsageError when rows differ in length, are empty, hold a NaN, or the level is outside (0, 1).
+    Raises UsageError when rows differ in length, are empty, or hold a NaN.
     """
     table = _table(outcomes)
-    _check_level(level)
-    by_seed, by_document = _weights(*table.shape, seed, draws)
+    by_seed, by_document = _weights(*table.shape, seed, DRAWS)
     means = np.einsum("rd,rd->r", by_seed @ table, by_document) / table.size
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high
 
 
-def ratio_interval(
-    numerator: Outcomes, denominator: Outcomes, level: float = LEVEL, seed: int = 0, draws: int = DRAWS
-) -> tuple[float, float]:
-    """Bootstrap interval of mean(numerator) / mean(denominator), both [S, D] over the same seeds and documents.
+def ratio_interval(numerator: Outcomes, denominator: Outcomes) -> tuple[float, float]:
+    """95% bootstrap interval of mean(numerator) / mean(denominator), both [S, D] over the same seeds and documents.
 
     Seeds and documents are drawn as in `bootstrap_interval`, and the same draw serves both, so what they share
     cancels. For a denominator that is positive in truth: a replicate in which it is not could be a ratio of any size
@@ -54,19 +50,18 @@ def ratio_interval(
     such replicates. Raises UsageError as `bootstrap_interval` does, and when the two differ in shape.
     """
     above, below = _table(numerator), _table(denominator)
-    _check_level(level)
     if above.shape != below.shape:
         raise UsageError("The two means of a ratio need the same seeds and documents.")
-    drawn = _counts(*below.shape, seed, draws)
+    drawn = _counts(*below.shape, DRAWS)
     tops, bottoms = (
         np.concatenate([np.einsum("rd,rd->r", seeds @ table, documents.astype(float)) for seeds, documents in drawn])
         for table in (above, below)
     )
     defined = bottoms > 1e-9
     ordered = np.sort(np.divide(tops, bottoms, out=np.full_like(tops, -np.inf), where=defined))
-    first, last = math.floor((draws - 1) * (1 - level) / 2), math.ceil((draws - 1) * (1 + level) / 2)
+    first, last = math.floor((DRAWS - 1) * (1 - LEVEL) / 2), math.ceil((DRAWS - 1) * (1 + LEVEL) / 2)
     upper = last + int((~defined).sum())  # the place of the upper limit, where undefined ones are the lowest
-    return float(ordered[first]), float(ordered[upper]) if upper < draws else math.inf
+    return float(ordered[first]), float(ordered[upper]) if upper < DRAWS else math.inf
 
 
 def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
@@ -74,7 +69,6 @@ def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[
 
     Raises UsageError unless 0 <= successes <= trials and trials >= 1.
     """
-    _check_level(level)
     if not 0 <= successes <= trials or trials < 1:
         raise UsageError(f"A share needs 0 <= successes <= trials and a trial, not {successes} of {trials}.")
     low, high = stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
@@ -93,10 +87,10 @@ def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndar
 
 
 @lru_cache(maxsize=4)
-def _counts(seeds: int, documents: int, seed: int, draws: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _counts(seeds: int, documents: int, draws: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The same for ratios, int16 in chunks of replicates, by counting indices: many times as fast for a large count,
     and kept, since every row of a table draws the same."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
 
     def drawn(count: int, some: int) -> np.ndarray:
         cells = generator.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
@@ -115,8 +109,3 @@ def _table(outcomes: Outcomes) -> np.ndarray:
     if table.ndim != 2 or table.size == 0 or np.isnan(table).any():
         raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
     return table
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise UsageError(f"The level of an interval must lie between 0 and 1, not {level}.")

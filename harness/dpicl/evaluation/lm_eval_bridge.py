@@ -68,10 +68,9 @@ def evaluate(
     task: Task,
     model: LanguageModel,
     demonstrations: Sequence[Demonstration | Record],
-    limit: int | None = None,
     instruction: str | None = None,
 ) -> Evaluation:
-    """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
+    """Scores of a model that has seen these demonstrations on the task's test records.
 
     instruction: one that was released, in the place of the task's own (None).
 
@@ -80,14 +79,12 @@ def evaluate(
     asked. Raises PromptTooLong when the demonstrations do not fit, ModelError when the model answers with numbers that
     are not finite, UsageError when a JSON task gets no text.
     """
-    if limit is not None and limit < 1:
-        raise UsageError(f"The number of test records must be at least 1, not {limit}.")
     if task.kind == "json":
-        return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations][:limit])
+        return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations])
     prefix = task.icl_prefix(demonstrations, instruction)
     prefix_tokens = len(model.encode(prefix))
     try:
-        evaluation = evaluate_with(task, LanguageModelLM(model), prefix, limit)
+        evaluation = evaluate_with(task, LanguageModelLM(model), prefix)
     except PromptTooLong as error:
         raise PromptTooLong(
             f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"
@@ -98,15 +95,12 @@ def evaluate(
     return replace(evaluation, prefix_tokens=prefix_tokens, aggregates=aggregates)
 
 
-def evaluate_with(task: Task, lm: LM, prefix: str = "", limit: int | None = None) -> Evaluation:
-    """Scores of any model of lm-eval on the task's test records (the first ``limit`` of them); see `evaluate`.
+def evaluate_with(task: Task, lm: LM, prefix: str = "") -> Evaluation:
+    """Scores of any model of lm-eval on the task's test records; see `evaluate`.
 
     prefix: what every query follows. The answer says prefix_tokens = 0, since not every lm has a tokenizer.
     """
-    documents: Documents = task.documents()
-    if limit is not None:
-        documents = documents[: limit + (len(task.content_free) if task.chooses else 0)]
-    samples, reported = _run(task, lm, prefix, documents)
+    samples, reported = _run(task, lm, prefix, task.documents())
     if task.chooses:
         return _classification(samples, reported)
     if task.kind == "generation":

@@ -167,11 +167,11 @@ def components(differences: np.ndarray) -> Components:
     return Components(float(found.spread - found.luck), max(0.0, by_document), rest)
 
 
-def analyse(differences: np.ndarray, prior: Prior = NO_PRIOR) -> Differences:
+def analyse(differences: np.ndarray) -> Differences:
     """The analysis of one pair's differences[S, D]. Raises UsageError for fewer than two documents."""
     if differences.shape[1] < 2:
         raise UsageError("A paired difference needs at least two documents; run more test records.")
-    return _analysed([differences[:, :, None]], np.ones((len(differences), 1), dtype=bool)).moderated(prior).at(0)
+    return _analysed([differences[:, :, None]], np.ones((len(differences), 1), dtype=bool)).moderated(NO_PRIOR).at(0)
 
 
 def prior_of(tables: Sequence[Differences]) -> Prior:

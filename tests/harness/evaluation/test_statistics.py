@@ -104,14 +104,14 @@ def test_a_prior_moves_the_seeds_variance_up_to_what_it_expects_and_never_down()
     differences = np.random.default_rng(12).normal(size=(3, 40))
     plain = analyse(differences)
     expected = (6 * 50.0 * plain.luck + 2 * plain.spread) / 8
-    assert analyse(differences, Prior(50.0, 6.0)).spread == pytest.approx(expected)
-    assert analyse(differences, Prior(50.0, 6.0)).degrees == 8
-    assert analyse(differences, Prior(1e-6, 6.0)).spread == plain.spread
+    assert plain.moderated(Prior(50.0, 6.0)).spread == pytest.approx(expected)
+    assert plain.moderated(Prior(50.0, 6.0)).degrees == 8
+    assert plain.moderated(Prior(1e-6, 6.0)).spread == plain.spread
 
 
 def test_two_seeds_give_no_prior_and_trust_none():
-    differences = np.random.default_rng(13).normal(0.3, 1, size=(2, 40))
-    assert analyse(differences, Prior(0.1, 50.0)).degrees == 1
+    plain = analyse(np.random.default_rng(13).normal(0.3, 1, size=(2, 40)))
+    assert plain.moderated(Prior(0.1, 50.0)).degrees == 1
     tables = drawn_tables(np.random.default_rng(14), np.ones(40), 3)
     calm = drawn_tables(np.random.default_rng(15), np.full(40, 1e-3), 2)
     assert prior_of(calm) == NO_PRIOR
