@@ -97,9 +97,13 @@ def test_a_figure_has_a_panel_a_task_and_one_legend_whatever_the_user_has_set():
     assert names(figure) == ["prism", "tang", "real_demonstrations", "zero_shot"]
 
 
-def test_a_figure_of_very_many_rows_shows_the_best():
+def test_a_figure_of_very_many_rows_shows_the_best_and_no_two_look_alike():
     rows = [make_result(f"row{i:03}", 0.3 + 0.4 * i / 45) for i in range(MOST_LINES + 5)]
-    shown = names(figure_of(*ends(), *rows))
+    figure = figure_of(*ends(), *rows)
+    lines = [one.lines[0] for one in figure.axes[0].containers]
+    assert len({(one.get_color(), one.get_marker(), one.get_linestyle()) for one in lines}) == MOST_LINES
+    assert len({one.get_color() for one in lines[:12]}) == 12
+    shown = names(figure)
     assert len(shown) == MOST_LINES + 2 and f"row{MOST_LINES + 4:03}" in shown and "row000" not in shown
 
 

@@ -183,6 +183,8 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
     assert means.tasks == ("agnews", "trec") and means.best[0].label == "tang"
     assert (agnews.where, agnews.verdict) == ("agnews", "better than all 2 others")
     assert agnews.texts == ("tang (0.800)", "–")
+    assert {one.to_beat.label for one in (means, agnews)} == {"public_demonstrations"}
+    assert (means.beating, agnews.beating) == (("tang", "pta"), ("tang",))
     high = [one for one in results() if "_demonstrations" not in one.cell.mechanism]
     high += [
         shuffled(make_result("public_demonstrations", 0.95, epsilon=0.0, seed=seed, documents=200), seed)
@@ -190,6 +192,7 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
     ]
     (answer, _) = build_board(high).sections[0].answers
     assert answer.texts[1] == "public_demonstrations (0.950)"
+    assert (answer.to_beat.label, answer.beating) == ("public_demonstrations", ())
 
 
 def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_one_are_first():

@@ -10,10 +10,11 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from dpicl.leaderboards.cli.board import board
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.html import attacks_page, pages
+from dpicl.leaderboards.render.html import attacks_page, pages, suites_page
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import HOSTILE, full_board, submission
@@ -89,6 +90,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = pages(build_board(results, submissions=[submission()]))
     page.write({**files, "attacks/index.html": _attacks("plain")}, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first page of the site of all suites, with the run of record."""
+    page = tmp_path_factory.mktemp("home") / "index.html"
+    page.write_text(suites_page({"ginc": board("ginc", no_submissions=True).board}, []), "utf-8")
+    return page
 
 
 def _attacks(text: str) -> str:

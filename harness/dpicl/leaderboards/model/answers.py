@@ -1,4 +1,4 @@
-"""The answer of a board: at one ε and Q the rows that no other is better than, and controls at least as good."""
+"""The answer of a board: at one ε and Q the rows that no other is better than, and what beats which control."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.core.messages import epsilon_text, queries_words
+from dpicl.core.messages import capitalized, epsilon_text, queries_words
 from dpicl.evaluation.statistics import RankSets
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
@@ -30,6 +30,9 @@ class Best:
     number: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.label} ({self.number})"
+
 
 @dataclass(frozen=True)
 class BoardAnswer:
@@ -37,7 +40,8 @@ class BoardAnswer:
 
     best: the rows that prompt a language model and that none of these is better than, the highest first; verdict: what
     is said of them, or 'no headroom' where nobody is ranked. controls: those at ε = 0, or without a language model,
-    that are at least as good as each of them.
+    that score at least as much as each of them. to_beat: the highest row that reads no record. beating: the rows that
+    prompt a language model and are better than it, at 95% for all rows together; None where they were not compared.
     """
 
     epsilon: float
@@ -46,6 +50,8 @@ class BoardAnswer:
     best: tuple[Best, ...]
     verdict: str
     controls: tuple[Best, ...] = ()
+    to_beat: Best | None = None
+    beating: tuple[str, ...] | None = None
 
     @property
     def compared(self) -> bool:
@@ -59,8 +65,39 @@ class BoardAnswer:
         best, controls = (named(own, _NAMED) or "–" for own in shown)
         return best, controls
 
+    @property
+    def sentence(self) -> str:
+        """What to use, what beats it, and what it is tied with."""
+        said = f"At ε = {epsilon_text(self.epsilon)} on {self.where}"
+        if not self.best:
+            return f"{said}: {self.verdict}."
+        beating = [one for one in self.best if self.beating is None or one.label in self.beating]
+        tied = [one for one in self.best if one not in beating]
+        verdict = self.verdict + (" (95%)" if self.compared else "")
+        if not beating:
+            said += f", no method is shown to be better than {self.to_beat}, which reads no record."
+            return f"{said} Best: {_listed(tied)}, {verdict}.{self._as_good}"
+        said += f", use {_listed(beating, 'or')}"
+        if self.beating is not None:
+            said += f", better than {self.to_beat}, which reads no record"
+        it = "it" if len(beating) == 1 else "them"
+        rest = f"Tied with {it} (95%): {_listed(tied)}" if tied else capitalized(verdict)
+        return f"{said}. {rest}.{self._as_good}"
+
+    @property
+    def _as_good(self) -> str:
+        others = [one for one in self.controls if one != self.to_beat]
+        return f" Controls that score as much: {_listed(others)}." if others else ""
+
     def __str__(self) -> str:
         return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}"
+
+
+def _listed(rows: Sequence[Best], last: str = "and") -> str:
+    """Rows with their numbers; of many the first and the last number."""
+    if len(rows) <= _NAMED:
+        return names_text(map(str, rows), last)
+    return f"{names_text([one.label for one in rows], last)} ({rows[0].number} to {rows[-1].number})"
 
 
 def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[BoardAnswer, ...]:
@@ -112,9 +149,25 @@ def _answer(
     family = next((one for one in place.families if {row.key for row in prompting} <= one.places.keys()), None)
     best = sorted(_unbeaten(family, prompting), key=lambda row: -row.worth)
     others = [*place.controls, *(row for row in told if row not in prompting)]
-    above = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
+    as_good = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
     verdict = _verdict(family, best, len(prompting))
-    return BoardAnswer(epsilon, where, tasks, tuple(map(_best, best)), verdict, tuple(map(_best, above)))
+    without: Sequence[Row | Standing] = place.without_records
+    control = max(without, key=lambda one: one.worth, default=None)
+    beside, beating = place.beside_ends.get(epsilon), None
+    if control is not None and beside is not None:
+        below = beside.places[control.key]
+        above_it = [row for row in prompting if beside.better[beside.places[row.key], below]]
+        beating = tuple(row.label for row in sorted(above_it, key=lambda row: -row.worth))
+    return BoardAnswer(
+        epsilon=epsilon,
+        where=where,
+        tasks=tasks,
+        best=tuple(map(_best, best)),
+        verdict=verdict,
+        controls=tuple(map(_best, as_good)),
+        to_beat=None if control is None else _best(control),
+        beating=beating,
+    )
 
 
 def _is_comparable(family: RankSets, row: Row | Standing) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpicl.evaluation.statistics import MARGIN, Difference, RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
-from dpicl.leaderboards.model.standings import Ranking, TaskTable
+from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
 
 #: The control that reads no record.
 PUBLIC = "public_demonstrations"
@@ -41,6 +41,8 @@ def rank_rows(table: TaskTable) -> None:
         families.extend([] if found is None else [found])
         return found
 
+    ends = [row for row in table.in_order if row.at_an_end]
+    beside_ends: dict[float, RankSets] = {}
     by_epsilon: dict[float, list[list[Row]]] = defaultdict(list)
     for (epsilon, _), rows in table.levels.items():
         by_epsilon[epsilon].append(rows)
@@ -49,6 +51,8 @@ def rank_rows(table: TaskTable) -> None:
         every = [row for rows in groups for row in rows]
         whole = family(every) if len(groups) > 1 else own[0][1]
         beside = None if public is None else family([*every, public])
+        if found_beside := compare_rows([*every, *ends], table.margin):
+            beside_ends[epsilon] = found_beside
         if whole is not None and whole.detectable < 1:  # no score differs by more
             table.detectable[epsilon] = whole.detectable
         for rows, found in own:
@@ -56,34 +60,45 @@ def rank_rows(table: TaskTable) -> None:
                 if not table.ranks_nobody:
                     row.rank = _rank(found, row.key, len(rows))
                 row.against_public = None if beside is None else beside.difference(row.key, beside.names[-1])
-    table.families = tuple(families)
+    table.families, table.beside_ends = tuple(families), beside_ends
 
 
 def rank_standings(ranking: Ranking, tables: Sequence[TaskTable], margin: float) -> None:
     """Gives every standing its rank set by mean recovery. tables: those of the ranking's tasks, in its order."""
     families: list[RankSets] = []
-    for rivals in ranking.levels.values():
-        parts = [_recoveries(table, rivals[0].epsilon, [one.label for one in rivals]) for table in tables]
-        known = [part for part in parts if part is not None]
-        names = tuple(one.key for one in rivals)
-        found = None
-        if known and len(known) == len(tables):
-            reach = fmean(one for _, one in known)
-            found = rank_sets([own for own, _ in known], margin=margin, reach=reach, names=names)
-            families.append(found)
+    by_epsilon: dict[float, list[Standing]] = defaultdict(list)
+    for (epsilon, _), rivals in ranking.levels.items():
+        by_epsilon[epsilon] += rivals
+        found = _compare_standings(rivals, tables, margin)
+        families.extend([] if found is None else [found])
         for one in rivals:
             one.rank = _rank(found, one.key, len(rivals))
+    beside = {
+        epsilon: _compare_standings([*own, *ranking.without_records], tables, margin)
+        for epsilon, own in by_epsilon.items()
+    }
     ranking.families = tuple(families)
+    ranking.beside_ends = {epsilon: found for epsilon, found in beside.items() if found is not None}
 
 
-def _recoveries(table: TaskTable, epsilon: float, labels: Sequence[str]) -> tuple[np.ndarray, float] | None:
-    """(float64[S, D, p]: outcomes over the gain of real demonstrations, which has the sign of the metric's direction;
-    the recovery that a whole score is worth).
+def _compare_standings(rivals: Sequence[Standing], tables: Sequence[TaskTable], margin: float) -> RankSets | None:
+    """Rank sets by mean recovery; None where a task has fewer than two documents in common, or there is no task."""
+    names = tuple(one.key for one in rivals)
+    parts = [_recoveries(table, names) for table in tables]
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(tables):
+        return None
+    return rank_sets([own for own, _ in known], margin=margin, reach=fmean(one for _, one in known), names=names)
+
+
+def _recoveries(table: TaskTable, names: Sequence[tuple[str, float]]) -> tuple[np.ndarray, float] | None:
+    """(float64[S, D, p]: outcomes of rows by label and ε over the gain of real demonstrations, which has the sign of
+    the metric's direction; the recovery that a whole score is worth).
 
     The gain is a constant here: the same for all rows, so that it weighs tasks and changes no difference's sign.
     """
-    rows = {row.label: row for row in table.rows if row.epsilon == epsilon}
-    own = [rows[label] for label in labels]
+    rows = {(row.label, row.epsilon): row for row in table.in_order}
+    own = [rows[name] for name in names]
     gains = [row.real_data - row.zero_shot for row in own if row.real_data is not None and row.zero_shot is not None]
     outcomes = _outcomes(own, sorted({seed for row in own for seed in row.seeds}))
     return None if outcomes is None or not gains else (outcomes / gains[0], 1 / abs(gains[0]))
@@ -135,7 +150,9 @@ class Pairs:
 
     def difference(self, one: Row, other: Row) -> Difference | None:
         """The first row's score minus the other's; None where they share too few seeds or test records."""
-        for family in self._families:
+        epsilons = [row.epsilon for row in (one, other) if not row.at_an_end]
+        beside = [self.table.beside_ends[epsilon] for epsilon in epsilons if epsilon in self.table.beside_ends]
+        for family in [*self._families, *beside]:
             if one.key in family.places and other.key in family.places:
                 return family.difference(one.key, other.key, self._tables)
         found = compare_rows(self._beside(one, other), self.table.margin)

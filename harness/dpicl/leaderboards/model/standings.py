@@ -47,8 +47,8 @@ class TaskTable:
     """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them.
 
     headroom: by metric; empty where an end of it has no result. margin: of equivalence. detectable: ε -> the true
-    difference of two rows that this table finds with probability .8. families: rows that were compared together, by
-    `Row.key`.
+    difference of two rows that this table XX that were compared together, by
+    `Row.key`. beside_ends: ε -> its ranked rows, controls and reference baselines, compared together.
     """
 
     task: str
@@ -63,6 +63,7 @@ class TaskTable:
     margin: float = MARGIN
     detectable: dict[float, float] = field(default_factory=dict)
     families: tuple[RankSets, ...] = field(default=(), repr=False)
+    beside_ends: Mapping[float, RankSets] = field(default_factory=dict, repr=False)
 
     @property
     def ranks_nobody(self) -> bool:
@@ -83,6 +84,11 @@ class TaskTable:
     def controls(self) -> list[Row]:
         """Those that read no record, besides zero-shot."""
         return [row for row in self.rows if row.epsilon == 0 and not row.unranked]
+
+    @property
+    def without_records(self) -> list[Row]:
+        """Zero-shot and the controls: what a private method must be better than."""
+        return [*([] if self.zero_shot is None else [self.zero_shot]), *self.controls]
 
     @cached_property
     def in_order(self) -> tuple[Row, ...]:
@@ -175,7 +181,8 @@ class Ranking:
     """Mean recovery over the tasks on which every row of it has one; ``left_out`` says why each other task is not in.
 
     kind: the kind of task that it is about, "" for all of them. total: how many tasks of this kind have a table.
-    families: standings that were compared together, by (label, ε): differences are of mean recovery.
+    families: standings that were compared together, by (label, ε): differences are of mean recovery. beside_ends: ε ->
+    its standings and those without records, compared together.
     """
 
     kind: str
@@ -184,6 +191,7 @@ class Ranking:
     left_out: tuple[tuple[str, str], ...]
     standings: tuple[Standing, ...]
     families: tuple[RankSets, ...] = field(default=(), repr=False)
+    beside_ends: Mapping[float, RankSets] = field(default_factory=dict, repr=False)
 
     @cached_property
     def levels(self) -> Mapping[Level, list[Standing]]:
@@ -198,6 +206,11 @@ class Ranking:
     def controls(self) -> list[Standing]:
         """Those that read no record, besides zero-shot."""
         return [one for one in self.standings if one.epsilon == 0 and not one.is_baseline]
+
+    @property
+    def without_records(self) -> list[Standing]:
+        """Zero-shot and the controls that have a mean: what a private method must be better than."""
+        return [one for one in self.standings if one.epsilon == 0 and one.recovery is not None]
 
     @property
     def title(self) -> str:

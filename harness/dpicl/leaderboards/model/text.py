@@ -50,10 +50,10 @@ def seeds_text(seeds: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
 
 
-def names_text(names: Iterable[str]) -> str:
+def names_text(names: Iterable[str], last: str = "and") -> str:
     """'a', 'a and b', 'a, b and c'."""
     listed = list(names)
-    return " and ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
+    return f" {last} ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
 
 
 def counted(number: int, noun: str = "result") -> str:

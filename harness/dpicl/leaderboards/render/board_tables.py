@@ -122,7 +122,9 @@ def methods_table(
         controls = [one for one in methods if one.is_control]
         others = [one for one in methods if not one.is_control]
         kept = max(most - len(controls), 3)
-        said += [f"{len(others) - kept} more methods: --full."] if len(others) > kept else []
+        if more := others[kept:]:
+            tied = sum(bool(one.best) for one in more)
+            said.append(f"{counted(len(more), 'more method')}{f', {tied} of them *' if tied else ''}: --full.")
         methods = [*others[:kept], *controls]
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
@@ -374,11 +376,11 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
                "rows whose audited ε exceeds their proved ε", optional=True),
     )  # fmt: skip
     note = (
-        "Claimed: by its authors' formula. Proved: an upper bound, from the ledger. Audited: a lower bound, by the"
-        " strongest attack of ours; a small one does not say that a row is safer: perhaps the attack is weak."
+        "Claimed: the ε that the formula in the method's paper gives. Proved: an upper bound, from the run's ledger."
+        " Audited: a lower bound, by our strongest attack; a small one may only say that the attack is weak."
     )
     return make_table(
-        "Claims: claimed, proved and audited ε",
+        "Is ε true? What authors claim, what is proved, and what attacks reach",
         columns,
         [(*name, rows) for name, rows in sorted(own.items())],
         kind=lambda claim: "flagged" if refuted(claim) else "",

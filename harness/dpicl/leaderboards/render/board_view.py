@@ -13,7 +13,7 @@ from dpicl.leaderboards.model.answers import levels, overall
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import counted, gathered, named, names_text
+from dpicl.leaderboards.model.text import counted, gathered, names_text, signed_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
@@ -27,12 +27,13 @@ from dpicl.leaderboards.render.board_tables import (
     standings_table,
     submitted_table,
 )
+from dpicl.plan.headroom import PUBLIC, REAL
 from dpicl.tables.console import to_text, width
 from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
 
 NOTHING = "There are no results yet; make some with: dpicl run quick"
-#: Characters of a note on the first screen, and how many it has.
-_LONGEST_NOTE, _NOTES = 220, 3
+#: Characters of a note on the first screen, how many it has, and how many answers.
+_LONGEST_NOTE, _NOTES, _ANSWERS = 220, 3, 2
 #: Lines of the first screen; the command adds two.
 _SCREEN = 38
 
@@ -45,11 +46,14 @@ def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon
         blocks = [words(NOTHING)] if not board.sections else []
         blocks += [one for section in board.sections for one in section_blocks(section, attacks=attacks)]
         return blocks + notes(board.notes)
-    for most in range(19, 4, -1):
-        blocks = overview(board, epsilon, most)
-        if to_text(blocks, False).count("\n") <= _SCREEN:
-            break
-    return blocks
+    most = next((most for most in range(24, 4, -1) if _fits(overview(board, epsilon, most, 1))), 4)
+    said = next((said for said in range(_NOTES, 1, -1) if _fits(overview(board, epsilon, most, said))), 1)
+    return overview(board, epsilon, most, said)
+
+
+def _fits(blocks: Iterable[Block]) -> bool:
+    """Whether a terminal shows them on its first screen."""
+    return to_text(blocks, False).count("\n") <= _SCREEN
 
 
 def first_level(section: Section) -> float:
@@ -58,11 +62,8 @@ def first_level(section: Section) -> float:
     return next(iter([*levels(section.tables), *finite]), math.inf)
 
 
-def answer_blocks(section: Section, epsilon: float, most: int | None = None) -> Iterator[Block]:
-    """What was compared at an ε, and who is best: over several tasks where it can be said, else on every task.
-
-    most: lines of the table; None: all.
-    """
+def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
+    """What was compared at an ε, and what to use: over several tasks where it can be said, else on every task."""
     group, rows = section.group, [row for row in section.rows if row.epsilon == epsilon or row.at_an_end]
     seeds, documents = ([len(row.seeds) for row in rows], [table.documents for table in section.tables])
     yield words(f"{visible(group.suite)}, version {visible(group.version)}: {_model(section)}", "lead")
@@ -71,11 +72,22 @@ def answer_blocks(section: Section, epsilon: float, most: int | None = None) -> 
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
     else:
         yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
-    answers = [one for one in overall(section.answers) if one.epsilon == epsilon]
-    if ranked := [one for one in answers if one.best]:
-        yield answers_table(section, ranked[:most])
-    if unranked := [one.where for one in answers if not one.best]:
-        yield words(f"No headroom, so nobody is ranked: {named(unranked)}.")
+    sentences = [one.sentence for one in overall(section.answers) if one.epsilon == epsilon and one.best]
+    yield from (words(one, "answer") for one in sentences[:_ANSWERS])
+    if (more := len(sentences) - _ANSWERS) > 0:
+        yield words(f"{counted(more, 'more answer')}: see the best rows at each ε.", "quiet")
+    if said := _headroom(section.tables):
+        yield words(said, "quiet")
+
+
+def _headroom(tables: Sequence[TaskTable]) -> str:
+    """What real demonstrations gain over public ones on the tasks where this was measured."""
+    found = [(table, table.headroom[table.metric]) for table in tables if table.metric in table.headroom]
+    some = [f"{table.task} {signed_text(own.gain)}" for table, own in found if own.rewards]
+    none = [table.task for table, own in found if not own.rewards]
+    said = [f"{REAL} over {PUBLIC} on {names_text(some)}"] if some else []
+    said += [f"none on {names_text(none)}, so nobody is ranked there"] if none else []
+    return f"Headroom: {'; '.join(said)}." if said else ""
 
 
 def _model(section: Section) -> str:
@@ -88,7 +100,7 @@ def _range(numbers: Iterable[int], noun: str) -> str:
     return counted(high, noun) if low == high else f"{low:,}–{counted(high, noun)}"
 
 
-def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list[Block]:
+def overview(board: Board, epsilon: float | None, most: int, most_notes: int) -> list[Block]:
     """One screen: what was compared, the answer, one table at one ε, and where the rest is.
 
     epsilon: None for the one that a board answers first. most: lines of the table.
@@ -97,7 +109,7 @@ def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list
         return [words(NOTHING), *notes(board.notes)]
     section, *others = board.sections
     level = first_level(section) if epsilon is None else epsilon
-    blocks: list[Block] = [*answer_blocks(section, level, max(most // 3, 2))]
+    blocks: list[Block] = [*answer_blocks(section, level)]
     if section.tables:
         blocks.append(methods_table(section, [level], room=width(), most=most))
     if section.measured:
@@ -108,7 +120,7 @@ def overview(board: Board, epsilon: float | None = None, most: int = 19) -> list
         names = names_text(dict.fromkeys(_model(one) for one in others))
         blocks.append(words(f"Apart, not compared with these: {names} (--full, --model).", "quiet"))
     every = [*section.notes, *board.notes]
-    said = [*section.notes[:1], *board.notes, *section.notes[1:]][:_NOTES]  # the most important ones
+    said = [*section.notes[:1], *board.notes, *section.notes[1:]][:most_notes]  # the most important ones
     blocks += notes(one if len(one) <= _LONGEST_NOTE else f"{one[:_LONGEST_NOTE]}…" for one in said)
     if more := len(every) - len(said):
         blocks.append(words(f"{counted(more, 'more note')}: --full", "note"))

@@ -28,9 +28,14 @@ from dpicl.leaderboards.model.standings import TaskTable
 MOST_LINES = 24
 #: Width of a column and of a page with two columns, in points; height of a panel and of a line of the legend.
 _COLUMN, _PAGE, _PANEL, _LEGEND = 252, 504, 135, 12
-#: Seven colours that every kind of colour vision tells apart (after Okabe and Ito 2008), and eight shapes.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
+#: Twelve colours that most kinds of colour vision tell apart (the qualitative schemes of Tol 2021), eight shapes and
+#: three dashes: no two lines of a figure look alike.
+_COLOURS = (
+    *("#332288", "#cc6677", "#117733", "#ee7733", "#44aa99", "#882255", "#0077bb", "#999933", "#aa4499", "#88ccee"),
+    *("#661100", "#777777"),
+)
 _SHAPES = "os^DvPX*"
+_DASHES = ("solid", "dashed", "dotted")
 _STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
     "font.size": 7,
@@ -106,11 +111,11 @@ def _panel(
     handles: dict[str, Any] = {}
     for number, (label, rows) in enumerate(sorted(lines.items())):
         shift = 0.5 * gap * ((number + 0.5) / len(lines) - 0.5)  # lines that share an ε stand side by side
-        colour = _COLOURS[styles[label] % len(_COLOURS)]
+        colour, style = _COLOURS[styles[label] % len(_COLOURS)], _DASHES[styles[label] // len(_COLOURS) % len(_DASHES)]
         handles[label] = axes.errorbar(
             [places[row.epsilon] + shift for row in rows], [row.score for row in rows],
             yerr=[[row.score - row.low for row in rows], [row.high - row.score for row in rows]],
-            color=colour, ecolor=(colour, 0.6), marker=_SHAPES[styles[label] % len(_SHAPES)],
+            color=colour, ecolor=(colour, 0.6), marker=_SHAPES[styles[label] % len(_SHAPES)], linestyle=style,
         )  # fmt: skip
     for row in _across(table):
         axes.axhspan(row.low, row.high, color="black", alpha=0.05, linewidth=0)
@@ -131,20 +136,21 @@ def _places(epsilons: Sequence[float]) -> dict[float, float]:
 
 
 @_styled
-def file_of(figure: Figure, kind: str) -> bytes:
+def file_of(figure: Figure, kind: str, transparent: bool = False) -> bytes:
     """The content of a file: pdf, png or svg. It has no date: the same figure is the same bytes."""
     content = io.BytesIO()
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a character that the font lacks
-        figure.savefig(content, format=kind, metadata=undated, dpi=300)
+        figure.savefig(content, format=kind, metadata=undated, dpi=300, transparent=transparent)
     return content.getvalue()
 
 
 def image_address(tables: Iterable[TaskTable]) -> Markup:
-    """The figure of these tables as the address of an image that a page holds itself."""
+    """The figure of these tables as the address of an image that a page holds itself, without a ground of its own."""
     drawn = privacy_utility([("", table) for table in tables])
-    return Markup("data:image/svg+xml;base64," + base64.b64encode(file_of(drawn, "svg")).decode())  # has no markup
+    content = base64.b64encode(file_of(drawn, "svg", transparent=True)).decode()
+    return Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
 
 
 def _cut(text: str, longest: int) -> str:

@@ -244,7 +244,6 @@ def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
     """The first page: the first suite's answer, then a line for each suite. boards: by the suite's name, which names
     its folder beside the page. links: (name, address)."""
     blocks: list[Block] = [Heading("Private in-context learning", 1)]
-    blocks.append(words("Which method of private in-context learning is best at the same proved ε?"))
     if not boards:
         return page.render("Private in-context learning", [*blocks, words(NOTHING)], here="index.html", nav=links)
     first, board = next(iter(boards.items()))

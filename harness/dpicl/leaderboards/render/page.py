@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.files import NotRegular, put_whole, regular
@@ -168,9 +168,15 @@ def _environment() -> Environment:
         "kind": lambda block: type(block).__name__,
         "sentence": capitalized,
         "web_address": web_address,
+        "breakable": _breakable,
         "key": _key,
     }
     return environment
+
+
+def _breakable(text: str) -> Markup:
+    """A name that may go on below after each underscore: 'product_<wbr>of_<wbr>experts'."""
+    return Markup(str(escape(visible(text))).replace("_", "_<wbr>"))
 
 
 def _key(value: Any) -> str | None:

@@ -26,8 +26,9 @@ document.addEventListener("DOMContentLoaded", () => {
     }
     const lines = Array.from(document.querySelectorAll(".answer table:has(th[data-task]) tr[data-row]")).filter((line) => line.dataset.kind !== "reference baselines");
     const left = lines.filter((line) => line.offsetParent !== null);
-    const text = `${left.length} of ${lines.length} ${lines.length === 1 ? "method" : "methods"}`;
-    document.getElementById("shown").textContent = text + (left.length ? ", plus the reference baselines" : ": none fits all filters");
+    const named = (some) => new Set(some.map((line) => line.dataset.row)).size;
+    const text = `${named(left)} of ${named(lines)} methods shown`;
+    document.getElementById("shown").textContent = left.length ? text : `${text}: none fits all filters`;
     return new URLSearchParams(fields.filter((field) => field.value.trim() !== field.dataset.first).map((field) => [field.dataset.filter, field.value.trim()])).toString();
   };
   const change = () => history.replaceState(null, "", `#${apply()}`);
