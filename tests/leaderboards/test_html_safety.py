@@ -27,7 +27,7 @@ _ATTRIBUTES = """
 _TAGS = """
     a abbr bdi body button code dd details div dl dt em figcaption figure footer h1 h2 h3 h4 head header html
     img input label li main meta nav ol option p script section select span strong style summary table tbody td th
-    thead title tr ul caption
+    thead title tr ul caption wbr
 """
 
 

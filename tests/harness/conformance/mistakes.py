@@ -321,9 +321,9 @@ class RecordsFoundInAClosure(SoundTokens):
     """All records of the private set, out of the variables that its functions hold."""
 
     def write(self, label, private, context):
-        held = [cell.cell_contents for cell in private._reveal.__closure__]
-        (groups,) = [each for each in held if isinstance(each, dict)]
-        object.__setattr__(self, "longest", max((len(record.text) for record in groups[None]), default=0))
+        (held,) = private._reveal.__closure__
+        records = held.cell_contents.groups[None]
+        object.__setattr__(self, "longest", max((len(record.text) for record in records), default=0))
         return super().write(label, private, context)
 
 

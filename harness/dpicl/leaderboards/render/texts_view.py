@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 
+from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.rows import Row
 from dpicl.tables.document import Block, Column, Heading, make_table, words
@@ -25,7 +26,10 @@ _INTRO = (
 
 def texts_blocks(board: Board) -> list[Block]:
     """Released texts are untrusted, and data. Empty where no row has any to show."""
-    blocks = [block for section in board.sections for table in section.tables for block in _of_task(table.rows)]
+    blocks: list[Block] = []
+    for section in board.sections:
+        own = [block for table in section.tables for block in _of_task(table.rows)]
+        blocks += [words(f"Model: {model_name(section.group.model)}."), *own] if own else []
     return [Heading("Released texts", 1), words(_INTRO), *blocks] if blocks else []
 
 
