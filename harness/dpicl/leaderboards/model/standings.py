@@ -47,7 +47,7 @@ class TaskTable:
     """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them.
 
     headroom: by metric; empty where an end of it has no result. margin: of equivalence. detectable: ε -> the true
-    difference of two rows that this table XX that were compared together, by
+    difference of two rows that this table finds with probability .8. families: rows that were compared together, by
     `Row.key`. beside_ends: ε -> its ranked rows, controls and reference baselines, compared together.
     """
 
