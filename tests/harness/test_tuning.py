@@ -153,8 +153,13 @@ def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
     facts = {**OWN, "chatdoctor": TaskFacts(1, "local")}
     rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), facts, MECHANISMS).mechanisms}
     assert rows["pta.0"] == ["agnews"] and rows["ksa.5"] == ["chatdoctor"]
+    without = read(tmp_path, text.replace("chatdoctor, ", ""))
+    assert {entry.row for entry in tuning_suite(without, facts, MECHANISMS).mechanisms} == {
+        f"pta.{i}" for i in range(6)
+    }
+    alone = without.model_copy(update={"mechanisms": [one for one in without.mechanisms if one.row == "ksa"]})
     with pytest.raises(UsageError, match=r"ksa can do none of agnews, shared_facts;.*--task"):
-        tuning_suite(read(tmp_path, text.replace("chatdoctor, ", "")), facts, MECHANISMS)
+        tuning_suite(alone, facts, MECHANISMS)
 
 
 def test_a_setting_without_a_result_chooses_nothing(tmp_path):
@@ -260,7 +265,8 @@ def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
 def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     path, results = tmp_path / "suite.yaml", tmp_path / "results"
-    path.write_text(TEXT.replace("test_records: 12", "test_records: 4").replace("slots: 4", "slots: 2, tokens: 2"))
+    text = TEXT.replace("test_records: 12", "test_records: 4").replace("slots: 4", "slots: 2, tokens: 2")
+    path.write_text(text + "  - {name: pta, label: pta_large, options: {slots: 3, tokens: 2}, tune: pta}\n")
     before = dpicl("run", path, "--results", results)
     assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
     first = dpicl("tune", path, "--results", results, "--task", "trec", "--json")
@@ -269,9 +275,11 @@ def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_p
     assert set(first.json["tasks"]) == {"trec"} and len(on_trec["rows"]["pta"]["settings"]) == 6
     assert on_trec["rows"]["pta"]["command"].startswith("dpicl tune")
     assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
-    written = (tmp_path / "suite.tuned.yaml").read_text()
-    again = dpicl("tune", path, "--results", results, "--task", "trec", "--json")  # everything is there
-    assert (again.code, (tmp_path / "suite.tuned.yaml").read_text()) == (0, written)
+    again = dpicl(
+        "tune", path, "--results", results, "--task", "trec", "--mechanism", "pta_large", "--json"
+    )  # all there
+    assert again.code == 0 and len(list(results.rglob("*.json"))) == 12
+    assert again.json["tasks"]["trec"]["rows"]["pta"]["settings"] == on_trec["rows"]["pta"]["settings"]
     plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
     options = on_trec["rows"]["pta"]["settings"][0]["options"]
     assert all(options.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")

@@ -73,7 +73,7 @@ def tune(
     Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
     failed.
 
-    mechanism: row of the suite; may be repeated (or A,B); others keep an earlier choice.
+    mechanism: row of the suite, or one that shares its grid; may be repeated (or A,B); others keep an earlier choice.
     shots: demonstrations, fewer than the suite's where those take too long, one for each class at least.
     engine: this process, or worker processes (default: inline).
     workers: workers of the engine (default: one for two cores).
@@ -81,8 +81,11 @@ def tune(
     name, files, folder = str(suite), as_list(plugins), Path(results)
     path, tasks = find_suite(name), as_list(task)
     require_writable(path)
-    require_known(f"task of {name}", tasks, load_suite(path).tasks)
-    own = select(name, folder, files, Changes(tasks=tasks, mechanisms=as_list(mechanism), test_records=test_records))
+    whole = load_suite(path)
+    require_known(f"task of {name}", tasks, whole.tasks)
+    grids = {entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)}
+    rows = [grids.get(row, row) for row in as_list(mechanism)]
+    own = select(name, folder, files, Changes(tasks=tasks, mechanisms=rows, test_records=test_records))
     facts = {task: told(own.suite.source) for task, told in task_facts().items() if task in own.suite.tasks}
     made = tuning_suite(own.suite, facts, own.mechanisms, shots)
     selection = selection_of(made, own.mechanisms, folder, asked=name)

@@ -44,19 +44,23 @@ def tuning_suite(
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
     facts: of every task. shots: demonstrations of every task, fewer than the suite's where those take too long; None:
-    the suite's. Raises UsageError where there is nothing to tune, where a row can do none of the tasks, and for fewer
-    shots than a task that rows run on has classes, since what is chosen then hangs on the classes that are shown.
+    the suite's. Rows that can do none of the tasks are left out. Raises UsageError where nothing is left to tune, and
+    for fewer shots than a task that rows run on has classes, since what is chosen then hangs on the classes that are
+    shown.
     """
-    rows = list[MechanismEntry]()
+    rows, unfit = list[MechanismEntry](), list[str]()
     for entry in (entry for entry in suite.mechanisms if entry.settings):
         mechanism = build(mechanisms[entry.name].cls, entry.options)
         fits = [task for task in suite.tasks if skip_reason(mechanism, Task.without_records(task)) is None]
         if not fits:
-            raise UsageError(f"{entry.row} can do none of {', '.join(suite.tasks)}; name one that it can by --task.")
+            unfit.append(entry.row)
+            continue
         for i, setting in enumerate(entry.settings):
             options = {**entry.options, **setting}
             change = {"label": label_of(entry, i), "options": options, "tasks": fits[:1], "epsilons": [], "tune": {}}
             rows.append(entry.model_copy(update=change))
+    if unfit and not rows:
+        raise UsageError(f"{', '.join(unfit)} can do none of {', '.join(suite.tasks)}; name others by --task.")
     if not rows:
         raise UsageError(
             f"No row of suite {suite.name} has a grid to try; add `tune: {{OPTION: [VALUE, ...]}}` to one."
