@@ -67,7 +67,7 @@ def corpora_once() -> Iterator[None]:
     def read(spec: SourceSpec, *more: int | None) -> tuple[list[Record], list[Record]]:
         key = (repr(spec), *more)
         if key not in kept:
-            train, test = _write_corpus(spec, *more)  # type: ignore[arg-type]
+            train, test = _write_corpus(spec, *more)
             kept[key] = tuple(train), tuple(test)
             if len(kept) > CORPORA:
                 del kept[next(iter(kept))]

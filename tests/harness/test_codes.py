@@ -60,7 +60,7 @@ def test_records_are_those_of_the_base_task_with_codewords_for_labels(name):
 
 def test_every_map_is_drawn_and_none_more_often_than_chance():
     words = tuple("abcd")
-    drawn = Counter(tuple(code_map(range(4), words, seed).values()) for seed in range(2400))  # type: ignore[arg-type]
+    drawn = Counter(tuple(code_map(range(4), words, seed).values()) for seed in range(2400))
     assert len(drawn) == 24
     assert stats.chisquare(list(drawn.values())).pvalue > 1e-4
 

@@ -96,7 +96,7 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
     class Contents:
         card, plugin, plugin_hash, results = object(), None, None, found
 
-    assert "server" in reason_not_to_run(Contents(), run_code=True)  # type: ignore[arg-type]  # no submitted address is asked
+    assert "server" in reason_not_to_run(Contents(), run_code=True)  # no submitted address is asked
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_each_mechanism_declares_what_it_needs() -> None:
     task = Task.without_records("agnews").public_view()
     refused = set()
     for name, registered in load_mechanisms().items():
-        if registered.cls().unmet_needs(task, Limited()):  # type: ignore[arg-type]
+        if registered.cls().unmet_needs(task, Limited()):
             refused.add(name)
     assert {"prism", "invisible_ink", "private_prediction"} == refused
 

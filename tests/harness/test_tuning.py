@@ -203,7 +203,7 @@ def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, s
         tmp_path / "suite.yaml", choose_settings(suite, made, results_of(made, {}), "dpicl tune small")
     )
     assert change[0] in choice.read_text()
-    choice.write_text(choice.read_text().replace(*change, 1))
+    choice.write_text(choice.read_text().replace(change[0], change[1], 1))
     with pytest.raises(UsageError, match=said):
         load_suite(tmp_path / "suite.yaml")
 

@@ -36,7 +36,7 @@ DELTA = 1e-5
 
 
 def release(kind: str, *clean: float, bound: float = 1.0, scale: float = 1.0, count: int = 1) -> NoisyRelease:
-    return NoisyRelease(kind, np.array(clean, dtype=np.float64), bound, scale, count)  # type: ignore[arg-type]
+    return NoisyRelease(kind, np.array(clean, dtype=np.float64), bound, scale, count)
 
 
 def hockey(present: np.ndarray, absent: np.ndarray, epsilon: float) -> float:

@@ -31,8 +31,8 @@ def generators() -> list[np.random.Generator]:
 def test_null_scores_give_zero(digits, confidence) -> None:
     positive = 0
     for repetition, g in enumerate(generators()):
-        scores = g.normal(size=(2, 60)).round(digits)
-        positive += lower_bound(*scores, DELTA, confidence, repetition).epsilon > 0
+        first, second = g.normal(size=(2, 60)).round(digits)
+        positive += lower_bound(first, second, DELTA, confidence, repetition).epsilon > 0
     assert positive <= binom.ppf(0.999, REPETITIONS, 1 - confidence)
 
 
@@ -42,7 +42,8 @@ def test_a_score_that_is_learned_from_nothing_gives_zero() -> None:
     def nearest(members, others):
         return lambda runs: -np.abs(runs[:, None] - members).min(axis=1) + np.abs(runs[:, None] - others).min(axis=1)
 
-    bounds = [lower_bound(*g.normal(size=(2, 60)), DELTA, 0.5, learn=nearest).epsilon for g in generators()]
+    pairs = (g.normal(size=(2, 60)) for g in generators())
+    bounds = [lower_bound(first, second, DELTA, 0.5, learn=nearest).epsilon for first, second in pairs]
     assert sum(bound > 0 for bound in bounds) <= binom.ppf(0.999, REPETITIONS, 0.5)
 
 

@@ -45,7 +45,7 @@ class RecordingLM(SimulatedLM):
 
     def encode(self, prompt: object) -> list[int]:
         self.texts.append(str(prompt))
-        return super().encode(prompt)  # type: ignore[arg-type]
+        return super().encode(prompt)
 
 
 class AnsweringLM(SimulatedLM):

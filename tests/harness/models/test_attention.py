@@ -51,9 +51,10 @@ def attended(
     pieces = [Piece([1] * size, range(size), 0, None, None, ()) for size in (before, 3, after) if size]
     pieces.insert(1 if before else 0, row)
     around = (0, 0, before, after + 5)
-    new = [torch.nn.functional.pad(each[:, :, -count:], around, value=7.0) for each in (query, keys, values)]
+    padded = [torch.nn.functional.pad(each[:, :, -count:], around, value=7.0) for each in (query, keys, values)]
+    new_query, new_keys, new_values = padded
     with attention.reading(pieces):
-        found, _ = attention.attend(SimpleNamespace(layer_idx=0), *new, None, scaling)  # type: ignore[arg-type]
+        found, _ = attention.attend(SimpleNamespace(layer_idx=0), new_query, new_keys, new_values, None, scaling)
     return found[:, before : before + count]
 
 
@@ -100,6 +101,6 @@ def test_a_piece_that_is_no_product_is_kept_before_a_later_one_of_its_row_is(mon
     own = KeyValues(Memory(10**9, 1), 40)
     row = [Piece([1] * 30, range(30), 0, None, own, ()), Piece([1] * 10, range(30, 40), 30, None, own, range(30))]
     with attention.reading(row):
-        found, _ = attention.attend(SimpleNamespace(layer_idx=0), query, keys, values, None)  # type: ignore[arg-type]
+        found, _ = attention.attend(SimpleNamespace(layer_idx=0), query, keys, values, None)
     exact = attention._attention(query.double(), keys.double(), values.double(), None, None, None)
     assert (found.transpose(1, 2).double() - exact).abs().max() < 0.06

@@ -105,7 +105,7 @@ def _train_slowly(pipe: Connection) -> None:
         pipe.send("begun")
         pipe.recv()
 
-    ginc.pretrain = pretrain  # type: ignore[assignment]
+    ginc.pretrain = pretrain
     ginc.prepared("small")
 
 

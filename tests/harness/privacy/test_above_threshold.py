@@ -153,10 +153,10 @@ def test_two_outcomes_compose_as_binomials():
     np.testing.assert_allclose(np.log(present / absent), [size, -2 * size])
     k = np.arange(number + 1)
     ways = np.array([math.comb(number, int(each)) for each in k], dtype=float)
-    both = [ways * side[0] ** k * side[1] ** (number - k) for side in (present, absent)]
+    p, q = [ways * side[0] ** k * side[1] ** (number - k) for side in (present, absent)]
     event = dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number)
     upper = epsilon(event, 1e-5).upper
-    assert max(delta(*both, upper)) <= 1e-5 < max(delta(*both, 0.99 * upper))
+    assert max(delta(p, q, upper)) <= 1e-5 < max(delta(p, q, 0.99 * upper))
 
 
 def test_the_adversary_of_the_slack_is_a_round():
