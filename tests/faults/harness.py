@@ -186,27 +186,20 @@ def put(left: dict[str, bytes | None], folder: Path) -> None:
         (folder / path).mkdir() if content is None else (folder / path).write_bytes(content)
 
 
-@dataclass(frozen=True)
-class Child:
-    """pipe: on which it answers."""
+def run_child(
+    work: Callable[[], object] | Sequence[object], folder: Path, watch: Watch | None = None
+) -> tuple[int, Watch | None]:
+    """Some work, or a `dpicl` command, in a child of this process, under a watch; its words go to ``folder/said``.
 
-    pid: int
-    pipe: int
-
-    def wait(self) -> tuple[int, Watch | None]:
-        """(exit code, or minus the signal; its watch, None where it was killed)."""
-        with os.fdopen(self.pipe, "rb") as file:
-            answered = file.read()
-        _, status = os.waitpid(self.pid, 0)
-        return os.waitstatus_to_exitcode(status), pickle.loads(answered) if answered else None
-
-
-def start(work: Callable[[], object] | Sequence[object], folder: Path, watch: Watch | None = None) -> Child:
-    """Some work, or a `dpicl` command, in a child of this process, under a watch; its words go to ``folder/said``."""
+    Returns its exit code, or minus the signal that ended it, and its watch, None where it was killed.
+    """
     here, there = os.pipe()
     if child := os.fork():
         os.close(there)
-        return Child(child, here)
+        with os.fdopen(here, "rb") as file:
+            answered = file.read()
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status), pickle.loads(answered) if answered else None
     code = 99
     try:
         said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -22,7 +22,7 @@ from dpicl.own import budget
 from dpicl.own.budget import ChargeTo
 from dpicl.own.private_ledger import read_all
 from dpicl.results.store import Store
-from tests.faults.harness import MAY_DIFFER, Watch, cuts, put, start
+from tests.faults.harness import MAY_DIFFER, Watch, cuts, put, run_child
 from tests.harness.helpers import children
 from tests.harness.local_suite import private_release, rows_of
 from tests.harness.test_budget import ONE
@@ -83,7 +83,7 @@ class Place:
         self.words: list[object] = ["run", suite, "--plugin", plugin, "--results", self.results]
 
     def run(self, watch: Watch | None = None) -> tuple[int, Any]:
-        return start(self.words, self.folder, watch).wait()
+        return run_child(self.words, self.folder, watch)
 
     @property
     def said(self) -> str:
@@ -197,7 +197,7 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     def released(folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl") -> tuple[int, Any]:
         (folder / "files").mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv("DPICL_CACHE", str(folder / "files" / "cache"))
-        return start(private_release(records, folder / out), folder, watch).wait()
+        return run_child(private_release(records, folder / out), folder, watch)
 
     def check(folder: Path, again: bool) -> None:
         out, cache = folder / "files" / "out.jsonl", folder / "files" / "cache"
@@ -242,7 +242,7 @@ def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypa
     files.mkdir()
     monkeypatch.setenv("DPICL_CACHE", str(files / "cache"))
     watch = Watch(files)
-    _, watched = start(lambda: work(files, watch.write), tmp_path, watch).wait()
+    _, watched = run_child(lambda: work(files, watch.write), tmp_path, watch)
     seen: Counter[int] = Counter()
     for number, (said, left) in enumerate(cuts(watched.journal, files)):
         put(left, tmp_path / str(number))
@@ -252,20 +252,3 @@ def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypa
         assert said.count("done") <= there <= said.count("done") + 1
         seen[there] += 1
     assert min(seen[number] for number in range(most + 1)) > 2
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_a_run_goes_on_after_a_power_cut_at_any_step(place, calm):
-    """Every disk is looked at; on some of them the same command runs to the end."""
-    first, done = place("journal"), {}
-    code, watch = first.run(Watch(first.files))
-    assert code == 0, first.said
-    for number, (said, left) in enumerate(cuts(watch.journal, first.files)):
-        here = place(number)
-        put(left, here.files)
-        done = here.outcomes()
-        assert {line.split()[1] for line in said.splitlines() if re.match(r"\[\d/3\]", line)} <= done.keys()
-        if number % 10 == 0:
-            here.check_resumed(calm[0])
-    assert done == calm[0]

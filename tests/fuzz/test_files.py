@@ -1,22 +1,272 @@
-"""Whatever a file holds, only our own errors come out: thousands of seeded mutations of every kind of file.
-
-A reader answers, or raises what its docstring says. What it lets pass goes on to what uses it: a board, a page's text,
-prompts.
+"""Whatever a file holds, only our own errors come out: seeded mutations of every kind of file from outside, or that
+may be damaged. What a reader lets pass goes on to what uses it: a board, a page's text, prompts.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 
-from tests.fuzz.kinds import KINDS
+from dpicl.attacks.results import attack_from_text, external_from_text
+from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
+from dpicl.core.files import own_folder
+from dpicl.core.json_text import plain
+from dpicl.core.output_cache import OutputCache, key_of
+from dpicl.core.paths import private_folder
+from dpicl.core.strict_yaml import Function, parse
+from dpicl.data import config as task_config
+from dpicl.data.config import TASKS, public_labels, source_spec
+from dpicl.data.reading import read_records
+from dpicl.data.task import Record, Task
+from dpicl.data.task_file import read_task_file
+from dpicl.leaderboards.gate.card import read_card, read_reproduced
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.evidence import build_attacks
+from dpicl.leaderboards.render.as_json import board_json
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.own import budget
+from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, machine_key
+from dpicl.own.records import OwnRecords, queries_of
+from dpicl.plan.expand import expand
+from dpicl.plan.selection import task_facts
+from dpicl.plan.suite import load_suite
+from dpicl.privacy.events import gaussian, to_json
+from dpicl.results.fingerprints import AtHand
+from dpicl.results.schema import from_text, to_text
+from tests.fuzz.mutations import AGAIN, bytes_mutated, value_mutated
+from tests.leaderboards.attack_factory import make_external
+from tests.leaderboards.factory import make_result
+from tests.leaderboards.gate.conftest import CARD
+from tests.leaderboards.shown import render_attacks, render_terminal
 
-FEW, MANY = 30, 1250
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
 
 
-@pytest.mark.parametrize(("count", "seed"), [(FEW, 0), pytest.param(MANY, 1, marks=pytest.mark.slow)])
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def use_result(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        result = from_text(_text(path))
+        board = build_board([result])
+        render_terminal(board, color=False)
+        json.dumps(board_json(board))
+        to_text(result)
+
+
+def use_attack(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        render_attacks(build_attacks([attack_from_text(_text(path))], []), color=False)
+    with contextlib.suppress(ValueError):
+        render_attacks(build_attacks([], [external_from_text(_text(path))]), color=False)
+
+
+def use_suite(path: Path) -> None:
+    expand(load_suite(path), load_mechanisms(), task_facts())
+
+
+def use_task(path: Path) -> None:
+    """Everything that a run does with a task's file before it has a model."""
+    with contextlib.suppress(UnicodeDecodeError):
+        config = {"target_delimiter": " ", "fewshot_delimiter": "\n\n"} | read_task_file(
+            _text(path), "task.yaml", "agnews", built_in=False
+        )
+        records = [Record("a text", label) for label in public_labels(config)]
+        task = Task.of_records(config, records, None)
+        assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
+        assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
+        for style in ("completion", "chat"):
+            task.generation_prompt(task.labels[0], records[:1], style)
+            task.generation_prompt(task.labels[0], (), style)
+        assert task.icl_prefix(records) is not None
+
+
+def use_records(path: Path) -> None:
+    read_records(path, source_spec(task_config.load_config("agnews"))).checked()
+
+
+def use_rows(path: Path) -> None:
+    """A file that somebody gives to `dpicl release`: its fields are guessed, and every record is read."""
+    own = OwnRecords(labels={label: label for label in ("World", "Sports", "Business", "Sci/Tech")})
+    read_records(path, own.spec(path)).checked()
+
+
+def use_queries(path: Path) -> None:
+    queries_of(path, OwnRecords(labels={"World": "World", "Sports": "Sports"}))
+
+
+def use_ledger(path: Path) -> None:
+    """What `dpicl budget` says of it, and what a release looks at."""
+    os.replace(path, private_folder() / "budget-tickets.jsonl")
+    for ledger, stands in budget.read_standings():
+        json.dumps(plain(budget.document(ledger, stands)))
+        assert stands.sum_epsilon >= 0 and ledger.hashes is not None
+
+
+def use_key(path: Path) -> None:
+    os.replace(path, own_folder() / "key")
+    assert len(machine_key()) == 32
+
+
+#: What a model said, in several lines of the cache's file.
+TRUTH = {key_of(i): [i / 7, -float(i), 0.5] for i in range(60)} | {
+    key_of("text", i): f"answer {i} " * 20 for i in range(60)
+}
+
+
+def use_outputs(path: Path) -> None:
+    """Whatever happened to the file, no other answer than the model's comes from it."""
+    folder = path.parent / "outputs"
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    sound = OutputCache(folder)
+    sound.put("sim", "agnews", "texts", {b"": 0})
+    os.replace(path, next(folder.iterdir()))
+    cache = OutputCache(folder)
+    found = cache.get("sim", "agnews", list(TRUTH))
+    assert all(TRUTH[key] == value for key, value in found.items())
+    cache.put("sim", "agnews", "texts", {key: value for key, value in TRUTH.items() if key not in found})
+
+
+@dataclass(frozen=True)
+class Kind:
+    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other.
+
+    parse, write: between a file and plain values; parse is None for what only bytes are damaged of. name: of the file;
+    its ending may say what it is.
+    """
+
+    files: Callable[[], list[bytes]]
+    use: Callable[[Path], None]
+    errors: tuple[type[Exception], ...] = (DpiclError,)
+    name: str = "file"
+    parse: Callable[[bytes], Any] | None = json.loads
+    write: Callable[[Any], bytes] = lambda value: json.dumps(value).encode()
+
+    def damaged(self, content: bytes, rng: random.Random) -> bytes:
+        """A sound file with other values, or other bytes."""
+        if self.parse is not None and rng.random() < 0.7:
+            return self.write(value_mutated(self.parse(content), rng))
+        return bytes_mutated(content, rng)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no aliases, and functions by their names."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(Function, lambda dumper, value: dumper.represent_scalar("!function", str(value)))
+
+
+def parse_yaml(content: bytes) -> Any:
+    return parse(content.decode(), Path("file.yaml"), functions=True).data
+
+
+def write_yaml(value: Any) -> bytes:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False).encode("utf-8", "surrogatepass")
+
+
+def parse_lines(content: bytes) -> Any:
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def write_lines(value: Any) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in (value if isinstance(value, list) else [value]))
+
+
+def write_ledger(value: Any) -> bytes:
+    """With hashes that fit the lines, as somebody writes them who wants to be believed."""
+    value = value if isinstance(value, list) else [value]
+    text = ""
+    for number, line in enumerate(value):
+        if isinstance(line, dict) and number and line.get("before") is not None:
+            line = {**line, "before": hashlib.sha256(text.encode()).hexdigest()}
+        if isinstance(line, dict) and number == len(value) - 1:
+            line["lines"] = text.count("\n") if type(line.get("lines")) is int else line.get("lines")
+        text += json.dumps(line) + "\n"
+    return text.encode()
+
+
+def _some(pattern: str, most: int) -> list[bytes]:
+    found = sorted(RESULTS.glob(pattern), key=lambda path: (path.stat().st_size, path.name))
+    return [path.read_bytes() for path in found[:: max(1, len(found) // most)]][:most]
+
+
+RECORDS = "".join(
+    json.dumps({"text": f"story {i}", "label": label, "id": i}) + "\n"
+    for i, label in enumerate(("World", "Sports", "Business", "Sci/Tech") * 2)
+)
+
+
+CSV = "id,text,label\n" + "".join(f'{i},"story, {i}",{("World", "Sports")[i % 2]}\n' for i in range(6))
+
+
+def _results() -> list[bytes]:
+    made = [make_result(), make_result("zero_shot"), make_result("real_demonstrations")]
+    return [*(to_text(result).encode() for result in made), *_some("[!a]*/**/*.json", 5)]
+
+
+def _ledgers() -> list[bytes]:
+    charge = Charge(when=WHEN, what={"mechanism": "tang"}, event=to_json(gaussian(4.0)), epsilon=1.0, delta=1e-5)
+    ledger = PrivateLedger.begun("tickets", WHEN).charged(charge, frozenset([b"0" * 12]))
+    ledger = ledger.limited(Limit(when=WHEN, total_epsilon=3.0, delta=1e-5)).charged(charge, frozenset([b"1" * 12]))
+    ledger.write()
+    return [(private_folder() / "budget-tickets.jsonl").read_bytes()]
+
+
+WHEN = "2026-01-02T03:04:05+00:00"
+QUERIES = b"".join(json.dumps({"text": f"query {i}", "id": i}).encode() + b"\n" for i in range(4))
+
+
+def _outputs() -> list[bytes]:
+    folder = private_folder().with_name("sound outputs")
+    cache = OutputCache(folder)
+    for key, value in TRUTH.items():
+        cache.put("sim", "agnews", "texts", {key: value})
+    return [path.read_bytes() for path in folder.iterdir()]
+
+
+_YAML: dict[str, Any] = {"parse": parse_yaml, "write": write_yaml}
+_LINES: dict[str, Any] = {"parse": parse_lines, "write": write_lines, "name": "file.jsonl"}
+_NOTED = json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()
+KINDS = {
+    "result": Kind(_results, use_result),
+    "attack": Kind(lambda: _some("attacks/**/*.json", 8), use_attack),
+    "external": Kind(lambda: [make_external().model_dump_json().encode()], use_attack),
+    "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,), **_YAML),
+    "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], use_task, **_YAML),
+    "records": Kind(lambda: [RECORDS.encode()], use_records, (DataError,), **_LINES),
+    "records in JSON": Kind(
+        lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], use_rows, (DataError,), "file.json"
+    ),
+    "records in CSV": Kind(lambda: [CSV.encode()], use_rows, (DataError,), "file.csv", parse=None),
+    "queries": Kind(lambda: [QUERIES], use_queries, (DataError,), **_LINES),
+    "card": Kind(lambda: [CARD.encode()], read_card, (UsageError,), **_YAML),
+    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], read_reproduced),
+    "ledger": Kind(_ledgers, use_ledger, parse=parse_lines, write=write_ledger),
+    "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,), parse=None),
+    "noted records": Kind(lambda: [_NOTED], lambda path: [AtHand.read(path)].clear(), ()),
+    "output cache": Kind(_outputs, use_outputs, (), parse=None),
+}
+
+
+@pytest.mark.parametrize(("count", "seed"), [(30, 0), pytest.param(1250, 1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Path, count: int, seed: int):
     rng, longest = random.Random(f"{kind} {seed}"), 0

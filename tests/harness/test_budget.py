@@ -32,7 +32,7 @@ from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, comp
 from dpicl.privacy.over_releases import joined, total
 from dpicl.releasing.release import release
 from tests.examples import examples
-from tests.fuzz.kinds import write_ledger
+from tests.fuzz.test_files import write_ledger
 from tests.harness.local_suite import LABELS
 from tests.harness.parrot import Parrot
 

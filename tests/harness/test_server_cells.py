@@ -11,8 +11,11 @@ import pytest
 from dpicl import models
 from dpicl.core.errors import UsageError
 from dpicl.data.task import Task
+from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.code import reason_not_to_run
+from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.model.marks import SERVED, marks_of
+from dpicl.leaderboards.model.submissions import Card
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import server_http
 from dpicl.models.server_settings import ServerRecord
@@ -93,10 +96,8 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
         assert SERVED in marks_of([result]) and SERVED not in marks_of([expected[label]])
         assert "server" not in expected[label].manifest.model_dump(mode="json")
 
-    class Contents:
-        card, plugin, plugin_hash, results = object(), None, None, found
-
-    assert "server" in reason_not_to_run(Contents(), run_code=True)  # no submitted address is asked
+    case = Case(Contents(Path("sent"), card=Card.model_construct(mechanism=""), results=found), {}, run_code=True)
+    assert "server" in reason_not_to_run(case)  # no submitted address is asked
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.evidence import Evidence
-from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from dpicl.leaderboards.model.submissions import Card, Reported, Reproduction, Submission
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 
@@ -85,13 +85,13 @@ def plain_results() -> list[Any]:
     return [*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), make_result("prism", 0.5)]
 
 
-def submission(text: str = "", **changes: Any) -> Submission:
+def submission(text: str = "") -> Submission:
     """A method that was submitted, with one row on agnews; text: stands for every text of its card."""
     result = make_result("private_icl", 0.65, options={"slots": 3})
     words: dict[str, Any] = {
         "team": "team",
         "method": "method",
-        "authors": ("A. Author", "B. Author"),
+        "authors": ["A. Author", "B. Author"],
         "licence": "Apache-2.0",
         "paper": "https://example.org/paper",
         "code": "https://example.org/code",
@@ -100,20 +100,13 @@ def submission(text: str = "", **changes: Any) -> Submission:
         "footnote": "a smaller prompt than in the paper",
     }
     if text:
-        words = dict.fromkeys(words, text) | {"authors": (text, text), "unreliable": text}
+        words = dict.fromkeys(words, text) | {"authors": [text, text], "unreliable": text}
+    reported = Reported(task="agnews", epsilon=1, score=0.71, where="table 2")
+    card = Card.model_construct(**words, reported=[reported])
     again = Reproduction(
         result.cell_id, "agnews", 1.0, 0, 0.65, 0.64, False, text or "a maintainer", "2026-02-03", text
     )
-    fields = {
-        **words,
-        "folder": Path("leaderboards/submissions/team/method"),
-        "plugin": Path("method.py"),
-        "reported": {("agnews", 1.0): 0.71},
-        "reproduced": (again,),
-        "results": (result,),
-        **changes,
-    }
-    return Submission(**fields)
+    return Submission(card, (result,), (again,), Path("method.py"))
 
 
 def full_board(text: str = "plain") -> Board:

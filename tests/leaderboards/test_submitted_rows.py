@@ -5,21 +5,20 @@ from __future__ import annotations
 import shutil
 
 import pytest
+import yaml
 
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from dpicl.leaderboards.model.submissions import Card, Reported, Reproduction, Submission
+from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
-from tests.leaderboards.gate.conftest import World, first_world, world  # noqa: F401
+from tests.leaderboards.gate.conftest import CARD, World, first_world, world  # noqa: F401
 from tests.leaderboards.shown import render_terminal
 
 
-def submitted(**more) -> Submission:
-    results = [make_result("other", 0.7, label="other")]
-    facts = {"authors": ("A. Author",), "licence": "MIT", "paper": "a paper", "code": "", "public_data": "none"}
-    return Submission(
-        **{"team": "t", "method": "m", "folder": None, "tuning": "none", "results": tuple(results), **facts, **more}
-    )
+def submitted(result: Result | None = None, reproduced: tuple[Reproduction, ...] = (), **keys) -> Submission:
+    card = Card(**yaml.safe_load(CARD) | {"team": "t", "method": "m"} | keys)
+    return Submission(card, (result or make_result("other", 0.7, label="other"),), reproduced)
 
 
 def shown(*submissions: Submission) -> str:
@@ -58,7 +57,7 @@ def test_a_submission_for_one_task_takes_no_task_from_our_ranking():
 
 def test_a_submission_on_seeds_of_its_own_takes_no_task_from_our_ranking():
     own = [*ends(), make_result("tang", 0.6)]
-    other = submitted(results=(make_result("other", 0.7, label="other", seed=77),))
+    other = submitted(make_result("other", 0.7, label="other", seed=77))
     (ranking,) = build_board(own, submissions=[other]).sections[0].rankings
     assert ranking.tasks == ("agnews",)
     assert {one.label: one.rank and str(one.rank) for one in ranking.standings if one.epsilon == 1} == {
@@ -69,8 +68,9 @@ def test_a_submission_on_seeds_of_its_own_takes_no_task_from_our_ranking():
 
 def test_what_was_reported_and_reproduced_stands_beside_what_was_measured():
     cell = make_result("other", 0.7, label="other").cell_id
+    reported = Reported(task="agnews", epsilon=1, score=0.81, where="table 2")
     again = Reproduction(cell, "agnews", 1.0, 0, 0.7, 0.65, False, "B", "2026-01-02T00:00:00+00:00", None)
-    text = shown(submitted(reported={("agnews", 1.0): 0.81}, reproduced=(again,)))
+    text = shown(submitted(reproduced=(again,), reported=[reported]))
     lines = [line.split() for line in text[text.index("submitted row") :].splitlines()]
     said = " ".join(word for line in lines if line[:1] == ["t/m"] for word in line)
     assert "A. Author 0.700 0.810 seed 0: 0.650" in said

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from dpicl.core import git as project_git
-from dpicl.leaderboards.gate.case import Case, Request
+from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
-from dpicl.leaderboards.gate.examination import Examination, examine, known_suites, run_checks
-from dpicl.leaderboards.gate.findings import Finding
+from dpicl.leaderboards.gate.examination import CHECKS, Examination, examine, known_suites, run_checks
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
 from dpicl.plan.selection import task_facts
@@ -77,15 +76,15 @@ class World:
         """The submission's result files."""
         return sorted(self.folder.glob("results/*/*/*/*/*.json"))
 
-    def request(self, **more: Any) -> Request:
-        return Request(suites=known_suites([self.suite]), results=self.results, **more)
+    def case(self, **more: Any) -> Case:
+        return Case(read_contents(self.folder), known_suites([self.suite]), self.results, **more)
 
     def examine(self, **more: Any) -> Examination:
-        return examine(read_contents(self.folder), self.request(**more))
+        return examine(self.case(**more))
 
     def finding(self, check: str, **more: Any) -> Finding:
         """What one check finds, made alone."""
-        (found,) = run_checks(Case(read_contents(self.folder), self.request(**more)), [check])
+        (found,) = run_checks(self.case(**more), [one for one in CHECKS if one.name == check])
         return found
 
     def status(self, check: str, **more: Any) -> tuple[str, str]:

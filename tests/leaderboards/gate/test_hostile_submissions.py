@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dpicl.core.printable import visible
+from dpicl.leaderboards.gate.case import Finding
 from dpicl.leaderboards.gate.contents import LARGEST_FILE, MOST_FILES, read_contents
-from dpicl.leaderboards.gate.findings import Finding
 from tests.leaderboards.gate.conftest import World
 
 CONTROL = "\x1b[2J\x07"

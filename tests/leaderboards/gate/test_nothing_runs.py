@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.code import conformance_check
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import load_submissions
@@ -76,7 +75,8 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
     "link to itself": lambda path: path.symlink_to(path.name),
 }
 CONFIGURING = """.gitattributes .gitmodules .gitconfig .Git GIT~1 sitecustomize.py conftest.py wandb
-setup.cfg pyproject.toml __pycache__ results/.gitattributes results/tiny/.git .envrc"""
+setup.cfg pyproject.toml __pycache__ results/.gitattributes results/tiny/.git .envrc
+results/con.json results/a:b.json results/é.json"""
 
 
 @pytest.mark.parametrize("name", ["submission.yaml", "README.md", "reproduced.json", "vote.py", "results", "a_result"])
@@ -122,12 +122,14 @@ def test_a_name_in_a_result_is_no_path_and_no_flag(world: World, started):
     """The mechanism's name is a stranger's word: nothing is loaded by it that the package does not know."""
     program = world.root.parent / "program.py"
     program.write_text(f"open({str(world.root.parent / 'ran')!r}, 'w').close()\n")
-    contents = read_contents(world.folder)
+    case = world.case(run_code=True)
+    contents = case.contents
+    card = contents.card and contents.card.model_copy(update={"mechanism": ""})
     for word in (str(program), f"--plugin={program}", "../x.py"):
         results = {
             name: one.model_copy(update={"cell": one.cell.model_copy(update={"mechanism": word, "plugin": None})})
             for name, one in contents.results.items()
         }
-        false = dataclasses.replace(contents, plugin=None, results=results)
-        assert "There is no mechanism" in conformance_check(Case(false, world.request(run_code=True))).problems[0]
+        false = dataclasses.replace(case, contents=dataclasses.replace(contents, card=card, results=results))
+        assert "There is no mechanism" in conformance_check(false).problems[0]
     assert started == [] and not (world.root.parent / "ran").exists()

@@ -20,10 +20,9 @@ from dpicl.core.messages import count, message
 from dpicl.core.paths import DEFAULT_RESULTS
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import card, code, examination, report
-from dpicl.leaderboards.gate.case import Request
-from dpicl.leaderboards.gate.contents import Contents, read_contents
+from dpicl.leaderboards.gate.case import Case, Finding
+from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import ROOT, examine, known_suites, places_check
-from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.history import removed_check
 from dpicl.leaderboards.gate.report import Examination
 from dpicl.plan.suite import Suite
@@ -132,34 +131,29 @@ def submit(
         apart.alive()
         message(line)
 
-    request = Request(
-        suites=known_suites(as_list(suite)),
-        results=Path(results),
-        base=None if base is None else Path(base),
-        run_code=run_code,
-        maintainer=maintainer,
-        rerun=rerun,
-        rerun_seed=rerun_seed,
-        announce=announce,
-    )
     others = contents if all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
+    suites, earlier = known_suites(as_list(suite)), None if base is None else Path(base)
+    cases = [
+        Case(one, suites, Path(results), earlier, others, run_code=run_code, maintainer=maintainer, announce=announce)
+        for one in contents
+    ]
     if record and manifest.commit()[1]:
         raise UsageError(
             "A record names the commit that ran the cells, and tracked files are changed; commit them first."
         )
     if rerun and not all:
-        _require_runnable(contents[0], run_code)
-    found = [examine(one, request, others) for one in contents]
-    extra = [places_check((place or ROOT).absolute()), removed_check(request.base, folders)] if all else []
+        _require_runnable(cases[0])
+    found = [examine(one, rerun, rerun_seed) for one in cases]
+    extra = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
     if record:
         _record(found, str(by))
     return Submitted(found, extra)
 
 
-def _require_runnable(one: Contents, run_code: bool) -> None:
+def _require_runnable(case: Case) -> None:
     """Raises UsageError for a re-run that may not be made; with --all that is a finding of the submission instead."""
-    if not one.size and one.card is not None and one.results and (reason := code.reason_not_to_run(one, run_code)):
-        raise UsageError(f"{one.name} cannot be run again: {reason}.")
+    if not case.contents.size and case.card and case.results and (reason := code.reason_not_to_run(case)):
+        raise UsageError(f"{case.contents.name} cannot be run again: {reason}.")
 
 
 def _folders(folder: Path | None, every: bool) -> list[Path]:

@@ -1,9 +1,8 @@
-"""submission.yaml, the card of a submission, and reproduced.json, what a re-run of it found. Both are read strictly;
-a card and a README to fill in are written, and the gate refuses what still says TODO. Names must do no harm on any
-system.
+"""submission.yaml, the card of a submission, and reproduced.json, what a re-run found: read strictly, and written.
 
 Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
-keys are errors with file and line.
+keys are errors with file and line. A new card and README are to be filled in; the gate refuses what still says TODO.
+Names must do no harm on any system.
 """
 
 from __future__ import annotations
@@ -11,32 +10,26 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpicl.core.errors import ResultError, UsageError
-from dpicl.core.field_types import number
 from dpicl.core.files import write_whole
 from dpicl.core.plain_words import explanation
-from dpicl.core.strict_yaml import parse, read
-from dpicl.leaderboards.model.submissions import Reproduction
+from dpicl.core.strict_yaml import read
+from dpicl.leaderboards.model.submissions import Card, Reproduction
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import lines, read_part
 
 CARD, README = "submission.yaml", "README.md"
 REPRODUCED = "reproduced.json"
-#: Characters of one text of a card.
-LONGEST = 2000
-#: What `dpicl submit --new` writes where an author must write something.
-PLACEHOLDER = "TODO"
 #: Names of teams and methods, which are folders and parts of a row's name on every system.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
@@ -44,80 +37,6 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNOREC
 _RUN_UNASKED = ("sitecustomize", "usercustomize", "conftest", "setup")
 #: What a new card and README say.
 _NEW = {CARD: "new_card.txt", README: "new_readme.txt"}
-
-
-def _filled(value: str) -> str:
-    if not value.strip():
-        raise ValueError("is empty; write it, or 'none' where that is the answer")
-    if value.lstrip().startswith(PLACEHOLDER):
-        raise ValueError(f"still says {PLACEHOLDER}; write it, or 'none' where that is the answer")
-    return value.strip()
-
-
-def _licence(value: str) -> str:
-    try:
-        return canonicalize_license_expression(value)
-    except InvalidLicenseExpression:
-        raise ValueError("is no SPDX licence id, such as Apache-2.0, MIT or CC-BY-4.0") from None
-
-
-def _somebody(value: str) -> str:
-    if value.lower() == "none":
-        raise ValueError("is nobody's name; somebody must answer for a submission")
-    return value
-
-
-def _address(value: str) -> str:
-    if value and not re.fullmatch(r"https://[^\s<>\"']+", value):
-        raise ValueError("must be an address that begins with https://")
-    return value
-
-
-def _python_file(value: str) -> str:
-    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\.py", value):
-        raise ValueError("must be the plain name of a .py file beside the card")
-    return value
-
-
-Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
-Address = Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)]
-PythonFile = Annotated[str, AfterValidator(_python_file)]
-Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
-
-
-class Reported(BaseModel):
-    """A score as a paper prints it. score: in [0, 1]. where: the table or figure, or what differs from this suite."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    task: Text
-    epsilon: Annotated[Number, Field(gt=0)]
-    score: Annotated[Number, Field(ge=0, le=1)]
-    where: Text
-
-
-class Card(BaseModel):
-    """A parsed submission.yaml (docs/submit.md). The maintainers write footnote and unreliable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: Literal[1]
-    version: Annotated[int, Field(ge=1, lt=2**53, strict=True)]
-    team: str
-    method: str
-    suite: Text
-    suite_version: Annotated[int, Field(ge=0, lt=2**53, strict=True)] | Annotated[str, Field(max_length=40)]
-    authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
-    licence: Annotated[str, AfterValidator(_licence)]
-    paper: Text
-    code: Address = ""
-    mechanism: PythonFile = ""
-    public_data: Text
-    tuning: Text
-    contact: Annotated[str, Field(max_length=200)] = ""
-    reported: Annotated[list[Reported], Field(max_length=200)] = []
-    footnote: Annotated[str, Field(max_length=LONGEST)] = ""
-    unreliable: Annotated[str, Field(max_length=LONGEST)] = ""
 
 
 def read_card(path: Path) -> Card:
@@ -135,15 +54,6 @@ def read_card(path: Path) -> Card:
             raise document.error(("reported", i), f"{one.task} at epsilon {one.epsilon:g} is reported twice; keep one.")
         seen.add((one.task, one.epsilon))
     return card
-
-
-def keys_of(content: bytes) -> Mapping[str, Any]:
-    """The keys of an earlier card; {} where it cannot be read safely."""
-    try:
-        data = parse(content.decode("utf-8"), Path(CARD)).data
-    except (UsageError, UnicodeDecodeError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 class _Reproduced(BaseModel):

@@ -1,46 +1,87 @@
-"""One submission under examination, with what its checks compare it with: suite, results of record, an earlier copy."""
+"""One submission under examination, what its checks compare it with, and what they find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, NamedTuple
 
+from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.card import CARD, Card
-from dpicl.leaderboards.gate.contents import Contents, survey
+from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
 
 
 @dataclass(frozen=True)
-class Request:
-    """How to examine. results: folder of the results of record. base: an earlier copy. rerun: cells to run again.
+class Finding:
+    """check: its name. why: one sentence; failed: what is wrong and what to do; not checked: why not.
 
-    run_code: whether submitted code may run. announce: called with one line before it does. maintainer: whether
-    footnotes, marks and records of re-runs may be new. cheap: for a board: no accountant, record or earlier copy; a
-    retired version is then taken as it is.
+    others: further sentences of the same check, for instance one for each file. Untrusted names and texts may be in all
+    of them, so control and direction characters are written out (`visible`).
     """
 
-    suites: Mapping[str, Suite]
-    results: Path = Path()
-    base: Path | None = None
-    run_code: bool = False
-    maintainer: bool = False
-    rerun: int = 0
-    rerun_seed: int | None = None
-    announce: Callable[[str], None] = field(default=lambda line: None)
-    cheap: bool = False
+    check: str
+    status: Literal["ok", "failed", "not checked"]
+    why: str
+    others: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "why", visible(self.why))
+        object.__setattr__(self, "others", tuple(map(visible, self.others)))
+
+
+class Outcome(NamedTuple):
+    """What a check returns: its problems, what is said where there is none, and notes either way."""
+
+    problems: Sequence[str]
+    good: str = ""
+    notes: Sequence[str] = ()
+
+    def finding(self, check: str) -> Finding:
+        first, *more = self.problems or [self.good]
+        return Finding(check, "failed" if self.problems else "ok", first, (*more, *self.notes))
+
+
+class NotChecked(Exception):
+    """Raised by a check that cannot be made; the text says why. notes: what was found all the same."""
+
+    def __init__(self, why: str, notes: Sequence[str] = ()) -> None:
+        super().__init__(why)
+        self.notes = notes
+
+
+def by_sentence(found: Iterable[tuple[str, str]]) -> list[str]:
+    """(file, problem or "") pairs as sentences: a problem that many files share is stated once."""
+    places: dict[str, list[str]] = {}
+    for place, problem in found:
+        places.setdefault(problem, []).append(place)
+    places.pop("", None)
+    return [f"{own[0]}{f' (and {len(own) - 1} more)' if own[1:] else ''}: {problem}" for problem, own in places.items()]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A submission and how it is examined. others: submissions among which it must not be a duplicate."""
+    """A submission and how it is examined.
+
+    suites: name -> suite, as they ship. record: folder of the results of record. base: an earlier copy. others:
+    submissions among which it must not be a duplicate. run_code: whether submitted code may run. maintainer: whether
+    footnotes, marks and records of re-runs may be new. announce: called with one line before code runs. cheap: for a
+    board: no accountant, record or earlier copy; a retired version is then taken as it is.
+    """
 
     contents: Contents
-    request: Request
+    suites: Mapping[str, Suite]
+    record: Path = Path()
+    base: Path | None = None
     others: Sequence[Contents] = ()
+    run_code: bool = False
+    maintainer: bool = False
+    announce: Callable[[str], None] = field(default=lambda line: None)
+    cheap: bool = False
 
     @property
     def card(self) -> Card | None:
@@ -54,7 +95,7 @@ class Case:
     @cached_property
     def suite(self) -> Suite | None:
         """The suite that the card names, in the version that ships now."""
-        return self.request.suites.get(self.card.suite) if self.card else None
+        return self.suites.get(self.card.suite) if self.card else None
 
     @property
     def is_retired(self) -> bool:
@@ -69,26 +110,28 @@ class Case:
         """
         if self.card is None:
             return []
-        found, _ = Store(self.request.results, self.card.suite).load_all()
+        found, _ = Store(self.record, self.card.suite).load_all()
         same = [one for one in found if str(one.suite.version) == str(self.card.suite_version)]
         return [one for one in same if self.suite is None or self.is_retired or one.suite.hash == self.suite.hash]
 
     @cached_property
-    def before(self) -> Mapping[str, bytes] | None:
-        """Path -> content in the earlier copy (of this folder, or of a root with <team>/<method> below it); {}: the
-        submission is new. None: no earlier copy was given."""
-        base, folder = self.request.base, self.contents.folder
+    def before(self) -> Contents | None:
+        """The earlier copy (of this folder, or of a root with <team>/<method> below it), without any file where the
+        submission is new; None: no earlier copy was given."""
+        base, folder = self.base, self.contents.folder
         if base is None or self.contents.size:
             return None
-        return survey(base if (base / CARD).is_file() else base / folder.parent.name / folder.name)[1]
+        return read_contents(base if (base / CARD).is_file() else base / folder.parent.name / folder.name)
 
     @cached_property
     def is_frozen(self) -> bool:
         """Whether the card and every result were there before, to the byte, and none is missing."""
-        if self.request.cheap:
+        if self.cheap:
             return self.is_retired
-        if not self.before or self.contents.schema:
+        if self.before is None or self.contents.schema:
             return False
-        then = {name for name in self.before if name == CARD or name.startswith("results/")}
-        same = all(self.contents.content.get(name) == self.before[name] for name in then)
-        return same and then == {CARD, *self.results}
+        now, then = (
+            {name: text for name, text in one.content.items() if name == CARD or name.startswith("results/")}
+            for one in (self.contents, self.before)
+        )
+        return CARD in then and now == then

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.plugins import as_plugin_error
-from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.gate.ledgers import events_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.events import from_json, to_json
@@ -29,8 +28,9 @@ def trust_caveat(contents: Contents) -> str:
     return "" if contents.plugin is None else "; this trusts the submitted code not to cheat, so read it first"
 
 
-def reason_not_to_run(contents: Contents, run_code: bool) -> str:
+def reason_not_to_run(case: Case) -> str:
     """Why the mechanism's code may not run, or "". Code of the package may, on models that come with the project."""
+    contents = case.contents
     if contents.card is None or not contents.results:
         return "there is no card or no result"
     used = {result.cell.plugin for result in contents.results.values()}
@@ -43,9 +43,9 @@ def reason_not_to_run(contents: Contents, run_code: bool) -> str:
         return "its model is behind a server, and no address that was submitted is asked"
     if contents.size:
         return "its files are refused; fix the size first"
-    if contents.plugin is not None and not run_code:
+    if contents.plugin is not None and not case.run_code:
         return "that runs the submitted code; read it, then give --run-code"
-    if "hf" in models and not run_code:
+    if "hf" in models and not case.run_code:
         return "that loads the model that it names; give --run-code"
     return ""
 
@@ -57,7 +57,7 @@ def plugins(contents: Contents) -> list[Path]:
 
 def events_check(case: Case) -> Outcome:
     """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
-    if reason := reason_not_to_run(case.contents, case.request.run_code):
+    if reason := reason_not_to_run(case):
         raise NotChecked(f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
     with as_plugin_error("The mechanism's `events` fails"):
         answers = events_of(case.results.values(), plugins(case.contents))
@@ -71,9 +71,9 @@ def events_check(case: Case) -> Outcome:
 
 def conformance_check(case: Case) -> Outcome:
     """The conformance kit (`dpicl check`) on the mechanisms of the results."""
-    if reason := reason_not_to_run(case.contents, case.request.run_code):
+    if reason := reason_not_to_run(case):
         raise NotChecked(reason)
-    if not case.request.run_code:
+    if not case.run_code:
         raise NotChecked("its mechanism is one of the package, whose tests run the kit; or --run-code")
     from dpicl.conformance.kit import check_mechanism  # loads torch
 

@@ -16,8 +16,7 @@ from dpicl.core import git
 from dpicl.core.errors import DpiclError
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.card import REPRODUCED
-from dpicl.leaderboards.gate.case import Case
-from dpicl.leaderboards.gate.findings import NotChecked, Outcome, by_sentence
+from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.results.schema import Result
 

@@ -15,27 +15,18 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
+from traceback import extract_tb
 
 from dpicl.core.errors import DpiclError
+from dpicl.core.files import content_of
 from dpicl.core.printable import visible
-from dpicl.leaderboards.gate.card import (
-    CARD,
-    README,
-    REPRODUCED,
-    Card,
-    is_name,
-    is_reserved,
-    read_card,
-    read_reproduced,
-    shadows,
-)
-from dpicl.leaderboards.gate.findings import fault
-from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, is_reserved, read_card, read_reproduced, shadows
+from dpicl.leaderboards.model.submissions import Card, Reproduction, Submission
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import QUARANTINE, Store
 
@@ -58,22 +49,26 @@ class Contents:
 
     size: problems of size, kind and place of files; where there is one, nothing is started for this submission.
     card_problem, schema: why card and results cannot be read. content: path below the folder -> bytes, of all files
-    that were read. results: path -> result. plugin: the submitted file of the mechanism, None where there is none.
+    that were read. results: path -> result.
     """
 
     folder: Path
-    size: tuple[str, ...]
-    card: Card | None
-    card_problem: str
-    schema: tuple[str, ...]
-    content: dict[str, bytes] = field(repr=False)
-    results: dict[str, Result] = field(repr=False)
-    plugin: Path | None
-    reproduced: tuple[Reproduction, ...]
+    size: tuple[str, ...] = ()
+    card: Card | None = None
+    card_problem: str = ""
+    schema: tuple[str, ...] = ()
+    content: dict[str, bytes] = field(default_factory=dict, repr=False)
+    results: dict[str, Result] = field(default_factory=dict, repr=False)
+    reproduced: tuple[Reproduction, ...] = ()
 
     @property
     def name(self) -> str:
         return visible(f"{self.folder.parent.name}/{self.folder.name}", 100)
+
+    @property
+    def plugin(self) -> Path | None:
+        """The submitted file of the mechanism, None where there is none."""
+        return self.folder / self.card.mechanism if self.card and self.card.mechanism in self.content else None
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -94,16 +89,7 @@ class Contents:
         """As the board takes it. Raises ValueError where there is no card."""
         if self.card is None:
             raise ValueError(self.card_problem)
-        same = ("team", "method", "licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable")
-        return Submission(
-            **{name: getattr(self.card, name) for name in same},
-            folder=self.folder,
-            authors=tuple(self.card.authors),
-            reported={(one.task, one.epsilon): one.score for one in self.card.reported},
-            reproduced=self.reproduced,
-            plugin=self.plugin,
-            results=tuple(self.results.values()),
-        )
+        return Submission(self.card, tuple(self.results.values()), self.reproduced, self.plugin)
 
 
 def read_contents(folder: Path) -> Contents:
@@ -112,51 +98,38 @@ def read_contents(folder: Path) -> Contents:
     try:
         return _read(folder)
     except Exception as error:  # one submission never stops the others, nor anybody's board
-        return Contents(folder, (fault(error),), None, "It was not read.", (), {}, {}, None, ())
+        return Contents(folder, (fault(error),), card_problem="It was not read.")
+
+
+def fault(error: Exception) -> str:
+    """The sentence for an error of the gate itself: the submission is refused, the others are still examined."""
+    frames = extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"The gate cannot examine it ({type(error).__name__}{where}); report this, with the submission, as a fault."
 
 
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
-    found = {name: _result(folder, name, content[name]) for name in content if name.startswith("results/")}
-    results = {name: one for name, one in found.items() if isinstance(one, Result)}
-    schema = [one for one in found.values() if isinstance(one, str)]
-    card, card_problem = _card(folder, CARD in content)
-    named = card.mechanism if card else ""
-    size += [
-        f"{name} is not the mechanism that the card names; remove it, a submission has one file of code."
-        for name in content
-        if card is not None and name.endswith(".py") and name != named
-    ]
+    card, card_problem = None, f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
     reproduced: tuple[Reproduction, ...] = ()
+    found = {name: _result(folder, name, content[name]) for name in content if name.startswith("results/")}
+    schema = [one for one in found.values() if isinstance(one, str)]
+    try:
+        if CARD in content:
+            card, card_problem = read_card(folder / CARD), ""
+    except DpiclError as error:
+        card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine in a report
     try:
         reproduced = read_reproduced(folder / REPRODUCED) if REPRODUCED in content else ()
     except DpiclError as error:
         schema.append(str(error).replace(f"{folder}/", ""))
-    plugin = folder / named if named in content else None
-    return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results, plugin, reproduced)
-
-
-def _card(folder: Path, is_there: bool) -> tuple[Card | None, str]:
-    """(the card, "") or (None, why it cannot be read)."""
-    if not is_there:
-        return None, f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
-    team, method = folder.parent.name, folder.name
-    for kind, name in (("team", team), ("method", method)):
-        if not is_name(name):
-            return None, (
-                f"The {kind}'s folder is called {name!r}; use at most 40 lower-case letters, digits, '-' and '_'"
-                " (and not con, nul or another device's name)."
-            )
-    try:
-        card = read_card(folder / CARD)
-    except DpiclError as error:
-        return None, str(error).replace(f"{folder}/", "")  # no path of this machine in a report
-    if (card.team, card.method) != (team, method):
-        return None, (
-            f"{CARD}: team and method are {card.team!r} and {card.method!r}, the folders"
-            f" {team!r} and {method!r}; give them the same names."
-        )
-    return card, ""
+    size += [
+        f"{name} is not the mechanism that the card names; remove it, a submission has one file of code."
+        for name in content
+        if card is not None and name.endswith(".py") and name != card.mechanism
+    ]
+    results = {name: one for name, one in found.items() if isinstance(one, Result)}
+    return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results, reproduced)
 
 
 def _result(folder: Path, name: str, content: bytes) -> Result | str:
@@ -183,54 +156,40 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
             return [f"{place.name} is a link; send the folder itself."], {}
     problems: list[str] = []
     sizes: dict[str, int] = {}
-    for number, (name, info) in enumerate(_walk(folder)):
+    for number, (name, info, problem) in enumerate(_walk(folder)):
         if number >= _MOST_ENTRIES:
             problems.insert(0, f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.")
             break
-        if problem := _refused(folder, name, info):
+        if problem:
             problems.append(problem)
         elif not stat.S_ISDIR(info.st_mode):
             sizes[name] = info.st_size
-    problems += _alike(sizes)
     total = sum(sizes.values())
     if too_much := len(sizes) > MOST_FILES or total > LARGEST:
         most = f"{MOST_FILES:,} and {LARGEST:,} are the most, so send fewer tasks or seeds."
         problems.append(f"It has {len(sizes):,} files with {total:,} bytes; {most}")
     files = {}
     for name in sorted(name for name in sizes if not (too_much and "/" in name)):
-        content = _read_plain(folder / name)
-        if content is None:
+        try:
+            files[name] = content_of(folder / name, LARGEST_FILE)
+        except OSError:
             problems.append(f"{name} cannot be read; give it the usual rights.")
-        else:
-            files[name] = content
     if len(problems) > _MOST_PROBLEMS:
         problems[_MOST_PROBLEMS:] = [f"There are {len(problems) - _MOST_PROBLEMS:,} more problems of this kind."]
     return problems, files
 
 
-def _read_plain(path: Path) -> bytes | None:
-    """The content of a plain file of at most `LARGEST_FILE` bytes, else None. Follows no link, waits for no pipe."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-            content = file.read(LARGEST_FILE + 1)
-    except OSError:
-        return None
-    return content if len(content) <= LARGEST_FILE else None
-
-
-def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path below the folder, with slashes; what it is) of every entry; a refused folder is not entered."""
+def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result, str]]:
+    """(path below the folder, with slashes; what it is; why it may not be there) of every entry; a refused folder is
+    not entered."""
     waiting = [folder]
     while waiting:
         for path, info in _entries(waiting.pop()):
             name, is_folder = path.relative_to(folder).as_posix(), stat.S_ISDIR(info.st_mode)
             if is_folder and _LOCKS_PLACE.fullmatch(name) and _holds_locks_only(path):
                 continue
-            yield name, info
-            if is_folder and not _refused(folder, name, info):
+            yield name, info, (problem := _refused(folder, name, info))
+            if is_folder and not problem:
                 waiting.append(path)
 
 
@@ -280,17 +239,3 @@ def _refused(folder: Path, name: str, info: os.stat_result) -> str:
     if suffix == ".py" and shadows(Path(name).stem, folder):
         return f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
     return ""
-
-
-def _alike(names: Iterable[str]) -> list[str]:
-    """Files and folders that are one on a system that does not tell upper from lower case."""
-    seen: dict[str, str] = {}
-    paths = (path for name in names for path in accumulate(name.split("/"), "{}/{}".format))
-    pairs = ((path, seen.setdefault(path.casefold(), path)) for path in paths)
-    return list(
-        dict.fromkeys(
-            f"{path} and {first} differ in upper and lower case alone; rename one."
-            for path, first in pairs
-            if first != path
-        )
-    )

@@ -4,7 +4,7 @@ submission, and the cheap ones of all submissions for a board."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,12 @@ from dpicl.core.messages import count
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, rerun, settings
-from dpicl.leaderboards.gate.card import PLACEHOLDER, README
-from dpicl.leaderboards.gate.case import Case, Request
-from dpicl.leaderboards.gate.contents import Contents, read_contents
-from dpicl.leaderboards.gate.findings import Finding, NotChecked, Outcome, fault
+from dpicl.leaderboards.gate.card import CARD, README, is_name
+from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
+from dpicl.leaderboards.gate.contents import fault, read_contents
 from dpicl.leaderboards.gate.report import Examination, lines_of
 from dpicl.leaderboards.gate.rerun import RerunCell
-from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.submissions import PLACEHOLDER, Submission
 from dpicl.plan.suite import Suite, load_suite
 
 #: The submissions that ship with the project.
@@ -40,6 +39,15 @@ class Check:
     needs_results: bool = False
     needs_suite: bool = False
 
+    def finding(self, case: Case) -> Finding:
+        """What it finds."""
+        try:
+            return self.function(case).finding(self.name)
+        except NotChecked as reason:
+            return Finding(self.name, "not checked", str(reason), tuple(reason.notes))
+        except DpiclError as error:
+            return Finding(self.name, "failed", str(error))
+
 
 def _size(case: Case) -> Outcome:
     number = count(len(case.contents.content), "file")
@@ -47,7 +55,21 @@ def _size(case: Case) -> Outcome:
 
 
 def _card(case: Case) -> Outcome:
-    problems = [case.contents.card_problem] if case.contents.card_problem else []
+    card, folder = case.card, case.contents.folder
+    team, method = folder.parent.name, folder.name
+    problems = [
+        f"The {kind}'s folder is called {name!r}; use at most 40 lower-case letters, digits, '-' and '_'"
+        " (and not con, nul or another device's name)."
+        for kind, name in (("team", team), ("method", method))
+        if not is_name(name)
+    ]
+    if card is None:
+        problems.append(case.contents.card_problem)
+    elif (card.team, card.method) != (team, method):
+        problems.append(
+            f"{CARD}: team and method are {card.team!r} and {card.method!r}, the folders {team!r} and {method!r}; give"
+            " them the same names."
+        )
     readme = case.contents.content.get(README, b"").decode("utf-8", "replace")
     if any(line.startswith(PLACEHOLDER) for line in readme.splitlines()):
         problems.append(f"README.md still says {PLACEHOLDER}; write what a reader should know, or remove the file.")
@@ -76,113 +98,76 @@ CHECKS = (
     Check("ledger", code.events_check, needs_results=True, needs_suite=True),
     Check("conformance", code.conformance_check, needs_results=True, needs_suite=True),
 )
+_CHEAP = {one.name for one in CHECKS if one.cheap}
 
 
-def run_checks(case: Case, names: Iterable[str] = ()) -> Iterator[Finding]:
-    """The finding of each check (of these names; none: of all), made as it is asked for."""
+def run_checks(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
+    """The finding of each check, made as it is asked for."""
     outside = False
-    for one in CHECKS:
-        if names and one.name not in names:
-            continue
+    for one in checks:
         if one.needs_results and not case.results:
             finding = Finding(one.name, "not checked", "there is no result")
         elif one.needs_suite and outside:
             finding = Finding(one.name, "not checked", "the results are none of the suite; fix that first")
         else:
-            finding = finding_of(one.name, one.function, case)
+            finding = one.finding(case)
         outside = outside or (one.name == "suite" and finding.status != "ok")
         yield finding
 
 
-def finding_of(name: str, function: Callable[[Case], Outcome], case: Case) -> Finding:
-    """What one check finds."""
-    try:
-        return function(case).finding(name)
-    except NotChecked as reason:
-        return Finding(name, "not checked", str(reason), tuple(reason.notes))
-    except DpiclError as error:
-        return Finding(name, "failed", str(error))
-
-
-def examine(contents: Contents, request: Request, others: Sequence[Contents] = ()) -> Examination:
-    """All checks of one submission. others: further submissions, among which it must not be a duplicate.
+def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
+    """All checks of one submission. again: cells to run again. seed: of an earlier draw of cells, to repeat it.
 
     Never raises for any submission: an error of the gate itself is a finding, and the submission is refused.
     """
+    contents = case.contents
     try:
-        case = Case(contents, request, others)
-        if contents.plugin is not None and not code.reason_not_to_run(contents, request.run_code):
-            request.announce(code.announcement(contents))
+        if contents.plugin is not None and not code.reason_not_to_run(case):
+            case.announce(code.announcement(contents))
         findings = [*run_checks(case)]
-        seed: int | None = None
+        failed = {finding.check for finding in findings if finding.status == "failed"}
         cells: list[RerunCell] = []
-        if request.rerun:
-            finding, seed, cells = _rerun(case, findings)
+        if again:
+            finding, seed, cells = _rerun(case, again, seed, bool(failed))
             findings.append(finding)
-        lines = [] if cheap_problem(contents, request.suites) else lines_of(case, cells)
+        lines = [] if failed & _CHEAP else lines_of(case, cells)
         return Examination(contents, tuple(findings), tuple(lines), tuple(cells), seed)
     except Exception as error:  # one submission never stops the others
         return Examination(contents, (Finding("gate", "failed", fault(error)),))
 
 
-def _rerun(case: Case, findings: Sequence[Finding]) -> tuple[Finding, int | None, list[RerunCell]]:
+def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Finding, int | None, list[RerunCell]]:
     """(finding, seed of the sample, cells that were run again)."""
-    contents, request = case.contents, case.request
-    failed = any(finding.status == "failed" for finding in findings)
-    reason = "another check failed; fix that first" if failed else code.reason_not_to_run(contents, request.run_code)
+    reason = "another check failed; fix that first" if failed else code.reason_not_to_run(case)
     if reason:
         return Finding("rerun", "not checked", reason), None, []
-    seed, chosen = rerun.sample(contents, request.rerun, request.rerun_seed)
-    number = count(len(contents.results), "cell")
-    request.announce(f"{contents.name}: running {len(chosen)} of {number} again, seed {seed}.")
-    cells: list[RerunCell] = []
-
-    def run_again(case: Case) -> Outcome:
-        cells.extend(rerun.rerun(case, chosen))
-        return rerun.rerun_outcome(contents, cells, seed)
-
-    return finding_of("rerun", run_again, case), seed, cells
-
-
-def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
-    """The first sentence of the cheap checks, or ""; for the board. Never raises."""
+    seed, chosen = rerun.sample(case.contents, again, seed)
+    number = count(len(case.results), "cell")
+    case.announce(f"{case.contents.name}: running {len(chosen)} of {number} again, seed {seed}.")
     try:
-        case = Case(contents, Request(suites, cheap=True))
-        found = run_checks(case, [one.name for one in CHECKS if one.cheap])
-        return next((finding.why for finding in found if finding.status == "failed"), "")
-    except Exception as error:  # one submission never stops anybody's board
-        return fault(error)
+        cells = rerun.rerun(case, chosen)
+    except DpiclError as error:
+        return Finding("rerun", "failed", str(error)), seed, []
+    return rerun.rerun_outcome(case.contents, cells, seed).finding("rerun"), seed, cells
 
 
 def find_submissions(root: Path) -> list[Path]:
-    """The folders <team>/<method> below a root, sorted; README.md and files beside teams are not submissions."""
-    return [path for team in _folders(root) for path in _folders(team) if path.name != "__pycache__"]
+    """The folders <team>/<method> below a root, sorted; README.md and files beside teams are not submissions.
 
-
-def _folders(place: Path) -> list[Path]:
-    """Links to folders too: they are refused with a sentence, rather than passed over."""
-    return [path for path in _children(place) if path.is_dir() and not path.name.startswith(".")]
-
-
-def _children(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []  # `places_check` says so
+    Links to folders too: they are refused with a sentence, rather than passed over.
+    """
+    folders = (path for path in root.glob("*/*") if path.is_dir() and path.name != "__pycache__")
+    return sorted(path for path in folders if not any(part.startswith(".") for part in path.parts[-2:]))
 
 
 def places_check(root: Path) -> Finding:
     """Nothing lies below the root but README.md and the folders <team>/<method>, whose content is checked by itself."""
-    strays = []
-    for path in _children(root):
-        if path.name == README and path.is_file() and not path.is_symlink():
-            continue
-        if not _is_plain_folder(path) or not os.access(path, os.R_OK | os.X_OK):
-            strays.append(path.name)
-        if _is_plain_folder(path):
-            inside = (one for one in _children(path) if one.name == "__pycache__" or not _is_plain_folder(one))
-            strays += [f"{path.name}/{one.name}" for one in inside]
-    problems = [f"{name} is no submission <team>/<method>; remove it." for name in strays]
+    teams = [path for path in root.glob("*") if path.name != README or path.is_symlink() or not path.is_file()]
+    strays = [path for path in teams if not _is_plain_folder(path) or not os.access(path, os.R_OK | os.X_OK)]
+    inside = (path for team in teams if _is_plain_folder(team) for path in team.glob("*"))
+    strays += [path for path in inside if path.name == "__pycache__" or not _is_plain_folder(path)]
+    names = sorted(path.relative_to(root).as_posix() for path in strays)
+    problems = [f"{name} is no submission <team>/<method>; remove it." for name in names]
     return Outcome(problems, "README.md and folders <team>/<method>, nothing else").finding("places")
 
 
@@ -210,9 +195,18 @@ def load_submissions(
     for contents in map(read_contents, find_submissions(root)):
         if of is not None and contents.card is not None and contents.card.suite != of:
             continue
-        if problem := cheap_problem(contents, suites):
+        if problem := _cheap_problem(Case(contents, suites, cheap=True)):
             left_out = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
             problems.append(visible(left_out))
         else:
             found.append(contents.submission())
     return found, problems
+
+
+def _cheap_problem(case: Case) -> str:
+    """The first sentence of the cheap checks, or ""."""
+    try:
+        found = run_checks(case, [one for one in CHECKS if one.cheap])
+        return next((finding.why for finding in found if finding.status == "failed"), "")
+    except Exception as error:  # one submission never stops anybody's board
+        return fault(error)

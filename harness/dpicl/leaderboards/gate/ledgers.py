@@ -18,9 +18,8 @@ from dpicl.core.errors import DpiclError, PluginError, UsageError
 from dpicl.core.messages import epsilon_text
 from dpicl.core.seeds import streams
 from dpicl.data.task import Task, load_config
-from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.case import Case, Outcome, by_sentence
 from dpicl.leaderboards.gate.consistency import RESEND
-from dpicl.leaderboards.gate.findings import Outcome, by_sentence
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
@@ -109,8 +108,8 @@ def epsilon_check(case: Case) -> Outcome:
     problems, largest = [], 0.0
     for name, result in case.results.items():
         problem = ledger_problem(result)
-        if not problem and not case.request.cheap:
-            problem = _asserted_problem(result, case.request.run_code)
+        if not problem and not case.cheap:
+            problem = _asserted_problem(result, case.run_code)
             if not problem:
                 problem, value = recompute(result)
                 largest = max(largest, value / result.cell.epsilon if result.cell.epsilon else 0.0)

@@ -29,8 +29,7 @@ from dpicl.data.sources import resolve
 from dpicl.data.splits import folded, normalised
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.card import CARD
-from dpicl.leaderboards.gate.case import Case
-from dpicl.leaderboards.gate.findings import NotChecked, Outcome
+from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome
 from dpicl.leaderboards.model.text import names_text
 
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.

@@ -11,12 +11,11 @@ from typing import Any
 from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
-from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding
-from dpicl.leaderboards.gate.history import scores_before
 from dpicl.leaderboards.gate.rerun import RerunCell
 from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.rows import score_of
 from dpicl.leaderboards.model.text import recovery_text, score_text
 from dpicl.tables.document import Column, Table, make_table
 
@@ -60,14 +59,16 @@ def lines_of(case: Case, reruns: Sequence[RerunCell]) -> list[Line]:
     rank, rivals: place by score among the rows of this task and epsilon that are ranked. change: of the mean score
     since the earlier copy. marks: what weakens its proved ε. reproduced: cells that somebody else ran again.
     """
-    before, again = scores_before(case), [one.reproduction("this run") for one in reruns]
+    earlier = () if case.before is None else case.before.results.values()
+    before = {one.cell_id: score_of(one) for one in earlier}
+    again = [one.reproduction("this run") for one in reruns]
     same = ("task", "epsilon", "seeds", "score", "low", "high", "recovery", "proved", "claimed", "reported")
     lines = []
     for section in build_board(case.reference, submissions=[case.contents.submission()]).sections:
         for table, row in ((own, row) for own in section.tables for row in (*own.rows, *own.paper)):
             if row.submission is None:
                 continue
-            rivals = [one.score for one in table.rows if one.epsilon == row.epsilon and not one.unranked]
+            rivals = [one.worth for one in table.rows if one.epsilon == row.epsilon and not one.unranked]
             ids = [result.cell_id for result in row.results]
             then = [before[one] for one in ids if one in before]
             made = {one.cell_id: one for one in (*row.reproduced, *again) if one.cell_id in ids}
@@ -76,7 +77,7 @@ def lines_of(case: Case, reruns: Sequence[RerunCell]) -> list[Line]:
                 "row": visible(row.label, 100),
                 "recovery_note": visible(row.recovery_note),
                 "marks": [mark.name for mark in row.marks],
-                "rank": None if row.unranked else 1 + sum(score > row.score for score in rivals),
+                "rank": None if row.unranked else 1 + sum(worth > row.worth for worth in rivals),
                 "rivals": len(rivals),
                 "change": row.score - fmean(then) if then else None,
                 "reproduced": [asdict(one) for one in made.values()],

@@ -24,11 +24,10 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
 from dpicl.core.plugins import as_plugin_error
 from dpicl.leaderboards.gate.card import REPRODUCED
-from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.case import Case, Outcome
 from dpicl.leaderboards.gate.code import plugins, trust_caveat
 from dpicl.leaderboards.gate.consistency import CLOCK
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Outcome
 from dpicl.leaderboards.gate.ledgers import SAME
 from dpicl.leaderboards.model.rows import score_of
 from dpicl.leaderboards.model.submissions import Reproduction
@@ -93,7 +92,7 @@ def rerun(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
     bench = Workbench(load_mechanisms(plugins(case.contents)))
     cells = []
     for one in chosen:
-        case.request.announce(f"running {one.cell}")
+        case.announce(f"running {one.cell}")
         with as_plugin_error(f"The re-run of {one.cell} fails"):
             cells.append(compared(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
     return cells

@@ -19,8 +19,7 @@ from dpicl.core.errors import unknown
 from dpicl.core.messages import count
 from dpicl.core.printable import visible
 from dpicl.data.config import classes, load_config
-from dpicl.leaderboards.gate.case import Case
-from dpicl.leaderboards.gate.findings import NotChecked, Outcome, by_sentence
+from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import names_text, seeds_text
 from dpicl.plan.expand import declared_sizes
@@ -38,7 +37,7 @@ def suite_check(case: Case) -> Outcome:
     if card is None:
         raise NotChecked("there is no card that names a suite")
     if suite is None:
-        return Outcome([f"{case.contents.name}: {unknown('suite', card.suite, case.request.suites)}"])
+        return Outcome([f"{case.contents.name}: {unknown('suite', card.suite, case.suites)}"])
     if not results:
         command = f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
         return Outcome([f"There is no result; make some with `{command}`, where FOLDER is the submission."])

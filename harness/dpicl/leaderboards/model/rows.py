@@ -107,7 +107,7 @@ class Row:
     @property
     def reported(self) -> float | None:
         """The score that the paper of a submission reports for this task and ε; None where it does not."""
-        return None if self.submission is None else self.submission.reported.get((self.task, self.epsilon))
+        return None if self.submission is None else self.submission.reported(self.task, self.epsilon)
 
     @property
     def reproduced(self) -> tuple[Reproduction, ...]:
@@ -253,7 +253,8 @@ def _unranked(result: Result, proved: float, marks: Sequence[Mark], submission: 
         return "its proved ε is above the ε that it was run for"
     if FIXED_DRAW in marks:
         return FIXED_DRAW.name
-    return f"marked unreliable: {submission.unreliable.rstrip('.')}" if submission and submission.unreliable else ""
+    unreliable = submission.card.unreliable if submission else ""
+    return f"marked unreliable: {unreliable.rstrip('.')}" if unreliable else ""
 
 
 def _over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:

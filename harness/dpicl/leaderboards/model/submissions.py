@@ -6,15 +6,97 @@ compared like all others. `dpicl.leaderboards.gate` reads the folders and decide
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from dpicl.core.field_types import number
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.results.schema import Result
+
+#: Characters of one text of a card.
+LONGEST = 2000
+#: What `dpicl submit --new` writes where an author must write something.
+PLACEHOLDER = "TODO"
+
+
+def _filled(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty; write it, or 'none' where that is the answer")
+    if value.lstrip().startswith(PLACEHOLDER):
+        raise ValueError(f"still says {PLACEHOLDER}; write it, or 'none' where that is the answer")
+    return value.strip()
+
+
+def _licence(value: str) -> str:
+    try:
+        return canonicalize_license_expression(value)
+    except InvalidLicenseExpression:
+        raise ValueError("is no SPDX licence id, such as Apache-2.0, MIT or CC-BY-4.0") from None
+
+
+def _somebody(value: str) -> str:
+    if value.lower() == "none":
+        raise ValueError("is nobody's name; somebody must answer for a submission")
+    return value
+
+
+def _address(value: str) -> str:
+    if value and not re.fullmatch(r"https://[^\s<>\"']+", value):
+        raise ValueError("must be an address that begins with https://")
+    return value
+
+
+def _python_file(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\.py", value):
+        raise ValueError("must be the plain name of a .py file beside the card")
+    return value
+
+
+Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
+Address = Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)]
+PythonFile = Annotated[str, AfterValidator(_python_file)]
+Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
+
+
+class Reported(BaseModel):
+    """A score as a paper prints it. score: in [0, 1]. where: the table or figure, or what differs from this suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Text
+    epsilon: Annotated[Number, Field(gt=0)]
+    score: Annotated[Number, Field(ge=0, le=1)]
+    where: Text
+
+
+class Card(BaseModel):
+    """A parsed submission.yaml (docs/submit.md). The maintainers write footnote and unreliable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1]
+    version: Annotated[int, Field(ge=1, lt=2**53, strict=True)]
+    team: str
+    method: str
+    suite: Text
+    suite_version: Annotated[int, Field(ge=0, lt=2**53, strict=True)] | Annotated[str, Field(max_length=40)]
+    authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
+    licence: Annotated[str, AfterValidator(_licence)]
+    paper: Text
+    code: Address = ""
+    mechanism: PythonFile = ""
+    public_data: Text
+    tuning: Text
+    contact: Annotated[str, Field(max_length=200)] = ""
+    reported: Annotated[list[Reported], Field(max_length=200)] = []
+    footnote: Annotated[str, Field(max_length=LONGEST)] = ""
+    unreliable: Annotated[str, Field(max_length=LONGEST)] = ""
 
 
 @dataclass(frozen=True)
@@ -43,31 +125,21 @@ class Reproduction:
 class Submission:
     """A method that was submitted.
 
-    team, method: its two folders. authors, licence, paper, code, public_data, tuning: as submission.yaml says.
-    reported: (task, ε) -> the score that the paper reports, in [0, 1]. footnote: what a reader must know. unreliable:
-    why the maintainers do not trust it, or ""; it then has no rank. reproduced: the cells that were run again. plugin:
-    its code, None where it is in the package or was not submitted.
+    reproduced: the cells that were run again. plugin: its code, None where it is in the package or was not submitted.
     """
 
-    team: str
-    method: str
-    folder: Path
-    authors: tuple[str, ...]
-    licence: str
-    paper: str
-    code: str
-    public_data: str
-    tuning: str
-    reported: Mapping[tuple[str, float], float] = field(default_factory=dict)
-    footnote: str = ""
-    unreliable: str = ""
+    card: Card
+    results: tuple[Result, ...] = field(default=(), repr=False)
     reproduced: tuple[Reproduction, ...] = ()
     plugin: Path | None = None
-    results: tuple[Result, ...] = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
-        return f"{self.team}/{self.method}"
+        return f"{self.card.team}/{self.card.method}"
+
+    def reported(self, task: str, epsilon: float) -> float | None:
+        """The score that its paper reports, in [0, 1]; None where it does not."""
+        return next((one.score for one in self.card.reported if (one.task, one.epsilon) == (task, epsilon)), None)
 
     @property
     def rows(self) -> tuple[str, ...]:

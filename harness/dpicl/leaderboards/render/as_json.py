@@ -37,10 +37,10 @@ def submission_json(row: Row) -> dict[str, Any] | None:
     one = row.submission
     if one is None:
         return None
-    names = ("name", "licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable")
+    names = ("licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable", "authors")
     return {
-        **{name: getattr(one, name) for name in names},
-        "authors": list(one.authors),
+        "name": one.name,
+        **{name: getattr(one.card, name) for name in names},
         "reported": row.reported,
         "reproduced": [asdict(again) for again in row.reproduced],
     }

@@ -327,11 +327,11 @@ def submitted_table(rows: Iterable[Row]) -> Table:
         Column("row", "submitted row", attrgetter("name")),
         EPSILON,
         Column("task", "task", attrgetter("task")),
-        Column("authors", "authors", lambda row: names_text(row.submission.authors), wide=True),
+        Column("authors", "authors", lambda row: names_text(row.submission.card.authors), wide=True),
         Column("score", "score here", attrgetter("score"), score_text),
         Column("reported", "paper reports", attrgetter("reported"), score_text, optional=True),
         Column("reproduced", "run again", reproduced, wide=True, optional=True),
-        Column("footnote", "†", lambda row: row.submission.footnote or None, wide=True, optional=True),
+        Column("footnote", "†", lambda row: row.submission.card.footnote or None, wide=True, optional=True),
     )
     return make_table("Submitted rows", columns, rows, keep=2, sortable=False)
 

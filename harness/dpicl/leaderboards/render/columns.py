@@ -78,7 +78,7 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "audited_kind": row.audit.kind,
         "submitted_by": submission and submission.name,
         "reported": row.reported,
-        "unreliable": submission and submission.unreliable,
+        "unreliable": submission and submission.card.unreliable,
         "higher_is_better": "no" if table.lower_is_better(table.metric) else "yes",
     }
 
@@ -87,8 +87,8 @@ def row_label(row: Row) -> str:
     """The row's name, what is known of a submission, marks: 'voting (Q = 100) ◊', 'team/method, submitted †'."""
     state = ["refuted"] if row.audit.flag else []
     if row.submission is not None:
-        state.append("unreliable" if row.submission.unreliable else "submitted")
-    footnote = " †" if row.submission is not None and row.submission.footnote else ""
+        state.append("unreliable" if row.submission.card.unreliable else "submitted")
+    footnote = " †" if row.submission is not None and row.submission.card.footnote else ""
     return ", ".join([row.name, *state]) + footnote + (f" {signs(row.marks)}" if row.marks else "")
 
 

@@ -82,11 +82,12 @@ def _about(registered: Registered) -> Iterator[Block]:
 def submission_blocks(submission: Submission, rows: Sequence[Row]) -> list[Block]:
     """What a submission says of its method, and what was found about it."""
     blocks: list[Block] = [Heading(f"Submitted as {submission.name}")]
-    if submission.unreliable:
-        blocks.append(words(f"Unreliable, without a rank: {submission.unreliable}", "note flag"))
-    said: dict[str, str | Link] = {"authors": names_text(submission.authors) or "–"}
+    card = submission.card
+    if card.unreliable:
+        blocks.append(words(f"Unreliable, without a rank: {card.unreliable}", "note flag"))
+    said: dict[str, str | Link] = {"authors": names_text(card.authors) or "–"}
     for name in ("licence", "paper", "code", "public_data", "tuning"):
-        text = getattr(submission, name)
+        text = getattr(card, name)
         said[name.replace("_", " ")] = Link(text, text, untrusted=True)
     blocks.append(Facts(said, "manifest"))
     reading = "A paper's score is of its own model and records: it is here to be read, not to be compared closely."
