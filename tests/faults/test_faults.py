@@ -22,93 +22,59 @@ from dpicl.own import budget
 from dpicl.own.budget import ChargeTo
 from dpicl.own.private_ledger import read_all
 from dpicl.results.store import Store
-from tests.faults.harness import MAY_DIFFER, Watch, cuts, put, run_child
+from tests.faults.harness import Watch, cuts, put, run_child
 from tests.harness.helpers import children
 from tests.harness.local_suite import private_release, rows_of
+from tests.harness.mortal import Lab
 from tests.harness.test_budget import ONE
 from tests.leaderboards.factory import make_result
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 long = (pytest.mark.slow, pytest.mark.timeout(3600))
-
-#: Writes down every release, in one call, before it is made.
-PLUGIN = """\
-import os
-from dataclasses import dataclass
-
-from dpicl import Demonstration, DemonstrationMechanism
-from dp_accounting import dp_event as dp
-
-
-@dataclass(frozen=True)
-class Counted(DemonstrationMechanism):
-    name = "counted"
-    knob = None
-    tag: int = 0
-
-    def events(self, knob, sizes):
-        return dp.NoOpDpEvent()
-
-    def release(self, private, context):
-        log = os.open(os.environ["RELEASES"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(log, f"counted{self.tag}\\n".encode())
-        os.close(log)
-        return [Demonstration(f"text {self.tag}", label, 2) for label in context.shots]
-"""
-SUITE = """\
-{name: deadly, version: 1, source: synthetic, model: sim, seeds: [0], epsilons: [8], delta: 1e-5, shots: 2,
- tasks: [agnews], test_records: 4, train_records: 60, mechanisms: [
-  {name: counted, label: counted0, options: {tag: 0}},
-  {name: counted, label: counted1, options: {tag: 1}},
-  {name: voting, options: {slots: 3, examples_per_slot: 1, sampling_seed: 0}}]}
-"""
+#: Two cells, none of which kills its worker.
+NEVER = {0: 0, 1: 0}
 
 
 @dataclass
-class Place:
-    """One run's folder: ``files`` holds results and cache, ``releases`` is the plug-in's log."""
+class Place(Lab):
+    """One run's folder: ``files`` holds results and cache."""
 
-    folder: Path
     patch: pytest.MonkeyPatch
 
     def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        super().__post_init__()
+        rows = (
+            self.suite.read_text() + "  - {name: voting, options: {slots: 3, examples_per_slot: 1, sampling_seed: 0}}\n"
+        )
+        self.suite.write_text(rows)
         self.files = self.folder / "files"
         self.results, self.cache = self.files / "results", self.files / "cache"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "deadly.py").write_text(PLUGIN)
-        (self.folder / "deadly.yaml").write_text(SUITE)
         self.patch.setenv("DPICL_CACHE", str(self.cache))
-        self.patch.setenv("RELEASES", str(self.folder / "releases"))
-        suite, plugin = self.folder / "deadly.yaml", self.folder / "deadly.py"
-        self.words: list[object] = ["run", suite, "--plugin", plugin, "--results", self.results]
+        self.patch.setenv("DPICL_TEST_LOG", str(self.log))
+        self.command: list[object] = ["run", self.suite, "--plugin", self.plugin, "--results", self.results]
 
     def run(self, watch: Watch | None = None) -> tuple[int, Any]:
-        return run_child(self.words, self.folder, watch)
+        return run_child(self.command, self.folder, watch)
 
     @property
     def said(self) -> str:
         return (self.folder / "said").read_text()
 
-    def releases(self) -> Counter[str]:
-        path = self.folder / "releases"
-        return Counter(path.read_text().split() if path.exists() else ())
-
-    def outcomes(self) -> dict[str, Any]:
-        """Label -> the result, but for when it was made, and how fast; fails where a file is not whole."""
-        results, damaged = Store(self.results, "deadly").load_all()
-        assert damaged == []
-        return {result.cell.label: result.model_dump(exclude=MAY_DIFFER) for result in results}
+    def released(self) -> Counter[str]:
+        """Label -> how often it released."""
+        return Counter(f"mortal{tag}" for tag, _ in self.releases())
 
     def check_resumed(self, expected: dict[str, Any], kills: int = 1) -> None:
         """Runs to the end what something happened to, and compares with a run that nothing happened to."""
-        done, released = self.outcomes(), self.releases()
+        done, released = self.outcomes("files/results"), self.released()
         finished = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in self.results.rglob("*.json")}
         code, _ = self.run()
         assert code == 0, (code, self.said)
         assert all((path.stat().st_mtime_ns, path.read_bytes()) == was for path, was in finished.items())
-        assert self.outcomes() == expected
-        assert not done.keys() & (self.releases() - released).keys()  # nothing that is finished is released again
-        assert max(self.releases().values(), default=0) <= 1 + kills
+        assert self.outcomes("files/results") == expected
+        assert not done.keys() & (self.released() - released).keys()  # nothing that is finished is released again
+        assert max(self.released().values(), default=0) <= 1 + kills
         assert not [path for each in ("*.tmp", "*.lock", ".probe*") for path in self.results.rglob(each)]
 
     def check_broken(self, folder: Path, first: int, expected: dict[str, Any]) -> None:
@@ -122,7 +88,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    return lambda name: Place(tmp_path / str(name), monkeypatch)
+    return lambda name: Place(tmp_path / str(name), NEVER, monkeypatch)
 
 
 @pytest.fixture(scope="session")
@@ -132,11 +98,11 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int,
     import dpicl.leaderboards.cli.run  # noqa: F401
 
     with pytest.MonkeyPatch.context() as patch:
-        here = Place(tmp_path_factory.mktemp("calm") / "calm", patch)
+        here = Place(tmp_path_factory.mktemp("calm") / "calm", NEVER, patch)
         code, watch = here.run(Watch(here.files))
         assert code == 0 and watch.steps > 100, here.said
-        assert here.releases() == {"counted0": 1, "counted1": 1}
-        outcomes = here.outcomes()
+        assert here.released() == {"mortal0": 1, "mortal1": 1}
+        outcomes = here.outcomes("files/results")
         shutil.rmtree(here.files)
         _, results = here.run(Watch(here.results))
     return outcomes, watch.steps, results.needed
@@ -157,7 +123,7 @@ def test_a_run_that_is_killed_at_any_point_of_the_writing_loses_nothing(place, c
 @pytest.mark.timeout(1800)
 def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_worker(dpicl_process, place, calm):
     here = place("parent")
-    process = dpicl_process(*here.words, "--engine", "local", "--workers", 2)
+    process = dpicl_process(*here.command, "--engine", "local", "--workers", 2)
     while not (workers := children(process.pid)) and process.poll() is None:
         time.sleep(0.02)
     time.sleep(random.Random(0).uniform(0, 15))

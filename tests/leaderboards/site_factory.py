@@ -85,7 +85,7 @@ def plain_results() -> list[Any]:
     return [*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), make_result("prism", 0.5)]
 
 
-def submission(text: str = "") -> Submission:
+def submission(text: str = "", unreliable: str = "") -> Submission:
     """A method that was submitted, with one row on agnews; text: stands for every text of its card."""
     result = make_result("private_icl", 0.65, options={"slots": 3})
     words: dict[str, Any] = {
@@ -98,9 +98,10 @@ def submission(text: str = "") -> Submission:
         "public_data": "none",
         "tuning": "on another task",
         "footnote": "a smaller prompt than in the paper",
+        "unreliable": unreliable,
     }
     if text:
-        words = dict.fromkeys(words, text) | {"authors": [text, text], "unreliable": text}
+        words = dict.fromkeys(words, text) | {"authors": [text, text]}
     reported = Reported(task="agnews", epsilon=1, score=0.71, where="table 2")
     card = Card.model_construct(**words, reported=[reported])
     again = Reproduction(
