@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from dpicl.attacks.results import attack_from_text, external_from_text
 from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
@@ -24,7 +23,6 @@ from dpicl.core.files import own_folder
 from dpicl.core.json_text import plain
 from dpicl.core.output_cache import OutputCache, key_of
 from dpicl.core.paths import private_folder
-from dpicl.core.strict_yaml import Function, parse
 from dpicl.data import config as task_config
 from dpicl.data.config import TASKS, public_labels, source_spec
 from dpicl.data.reading import read_records
@@ -44,7 +42,7 @@ from dpicl.plan.suite import load_suite
 from dpicl.privacy.events import gaussian, to_json
 from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text
-from tests.fuzz.mutations import AGAIN, bytes_mutated, value_mutated
+from tests.fuzz.mutations import mutated
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
@@ -144,60 +142,31 @@ def use_outputs(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other.
-
-    parse, write: between a file and plain values; parse is None for what only bytes are damaged of. name: of the file;
-    its ending may say what it is.
-    """
+    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other. name: of
+    the file; its ending may say what it is. finish: what somebody does to a damaged file who wants to be believed."""
 
     files: Callable[[], list[bytes]]
-    use: Callable[[Path], None]
+    use: Callable[[Path], object]
     errors: tuple[type[Exception], ...] = (DpiclError,)
     name: str = "file"
-    parse: Callable[[bytes], Any] | None = json.loads
-    write: Callable[[Any], bytes] = lambda value: json.dumps(value).encode()
-
-    def damaged(self, content: bytes, rng: random.Random) -> bytes:
-        """A sound file with other values, or other bytes."""
-        if self.parse is not None and rng.random() < 0.7:
-            return self.write(value_mutated(self.parse(content), rng))
-        return bytes_mutated(content, rng)
+    finish: Callable[[bytes], bytes] = bytes
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes no aliases, and functions by their names."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_Dumper.add_representer(Function, lambda dumper, value: dumper.represent_scalar("!function", str(value)))
+def resealed(content: bytes) -> bytes:
+    """A ledger whose hashes fit its lines."""
+    try:
+        return write_ledger([json.loads(line) for line in content.splitlines()])
+    except (ValueError, RecursionError):
+        return content
 
 
-def parse_yaml(content: bytes) -> Any:
-    return parse(content.decode(), Path("file.yaml"), functions=True).data
-
-
-def write_yaml(value: Any) -> bytes:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False).encode("utf-8", "surrogatepass")
-
-
-def parse_lines(content: bytes) -> Any:
-    return [json.loads(line) for line in content.splitlines()]
-
-
-def write_lines(value: Any) -> bytes:
-    return b"".join(json.dumps(line).encode() + b"\n" for line in (value if isinstance(value, list) else [value]))
-
-
-def write_ledger(value: Any) -> bytes:
-    """With hashes that fit the lines, as somebody writes them who wants to be believed."""
-    value = value if isinstance(value, list) else [value]
+def write_ledger(lines: list[Any]) -> bytes:
+    """The lines of a ledger, each with the hash of those before it."""
     text = ""
-    for number, line in enumerate(value):
+    for number, line in enumerate(lines):
         if isinstance(line, dict) and number and line.get("before") is not None:
             line = {**line, "before": hashlib.sha256(text.encode()).hexdigest()}
-        if isinstance(line, dict) and number == len(value) - 1:
+        if isinstance(line, dict) and number == len(lines) - 1:
             line["lines"] = text.count("\n") if type(line.get("lines")) is int else line.get("lines")
         text += json.dumps(line) + "\n"
     return text.encode()
@@ -242,27 +211,31 @@ def _outputs() -> list[bytes]:
     return [path.read_bytes() for path in folder.iterdir()]
 
 
-_YAML: dict[str, Any] = {"parse": parse_yaml, "write": write_yaml}
-_LINES: dict[str, Any] = {"parse": parse_lines, "write": write_lines, "name": "file.jsonl"}
+_CELL = {"cell_id": "0123456789abcdef", "task": "agnews", "epsilon": 1.0, "seed": 0, "reported": 0.5, "reproduced": 0.5}
+#: A sound reproduced.json.
+AGAIN = {
+    "schema_version": 1,
+    "cells": [{**_CELL, "identical": True, "by": "A. Author", "created": "2026-01-02", "commit": None}],
+}
 _NOTED = json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()
 KINDS = {
     "result": Kind(_results, use_result),
     "attack": Kind(lambda: _some("attacks/**/*.json", 8), use_attack),
     "external": Kind(lambda: [make_external().model_dump_json().encode()], use_attack),
-    "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,), **_YAML),
-    "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], use_task, **_YAML),
-    "records": Kind(lambda: [RECORDS.encode()], use_records, (DataError,), **_LINES),
+    "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,)),
+    "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], use_task),
+    "records": Kind(lambda: [RECORDS.encode()], use_records, (DataError,), "file.jsonl"),
     "records in JSON": Kind(
-        lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], use_rows, (DataError,), "file.json"
+        lambda: [f"[{','.join(RECORDS.splitlines())}]".encode()], use_rows, (DataError,), "file.json"
     ),
-    "records in CSV": Kind(lambda: [CSV.encode()], use_rows, (DataError,), "file.csv", parse=None),
-    "queries": Kind(lambda: [QUERIES], use_queries, (DataError,), **_LINES),
-    "card": Kind(lambda: [CARD.encode()], read_card, (UsageError,), **_YAML),
+    "records in CSV": Kind(lambda: [CSV.encode()], use_rows, (DataError,), "file.csv"),
+    "queries": Kind(lambda: [QUERIES], use_queries, (DataError,), "file.jsonl"),
+    "card": Kind(lambda: [CARD.encode()], read_card, (UsageError,)),
     "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], read_reproduced),
-    "ledger": Kind(_ledgers, use_ledger, parse=parse_lines, write=write_ledger),
-    "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,), parse=None),
-    "noted records": Kind(lambda: [_NOTED], lambda path: [AtHand.read(path)].clear(), ()),
-    "output cache": Kind(_outputs, use_outputs, (), parse=None),
+    "ledger": Kind(_ledgers, use_ledger, finish=resealed),
+    "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,)),
+    "noted records": Kind(lambda: [_NOTED], AtHand.read, ()),
+    "output cache": Kind(_outputs, use_outputs, ()),
 }
 
 
@@ -277,7 +250,7 @@ def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Pa
         path.write_bytes(content)
         one.use(path)
     for _ in range(count):
-        content = one.damaged(rng.choice(files), rng)
+        content = one.finish(mutated(rng.choice(files), rng))
         path.write_bytes(content)
         try:
             one.use(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from dpicl.core.errors import DpiclError
 from dpicl.models import server_http, server_probe
 from dpicl.models.server_dialects import LETTERS
 from dpicl.models.server_http import Call, Connection
-from tests.fuzz.mutations import value_mutated
+from tests.fuzz.mutations import mutated
 from tests.harness.conftest import tiny_folder as tiny_folder
 from tests.harness.models.fake_server import MODEL, FakeServer
 
@@ -42,7 +41,7 @@ def mutate(monkeypatch: pytest.MonkeyPatch, share: float, chance: random.Random)
     async def answer(self: Connection, call: Call) -> tuple[int, float, bytes]:
         status, after, content = await sent(self, call)
         if status == 200 and chance.random() < share:
-            content = json.dumps(value_mutated(json.loads(content), chance)).encode()
+            content = mutated(content, chance)
         return status, after, content
 
     monkeypatch.setattr(Connection, "_sent", answer)

@@ -22,12 +22,10 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
 from dpicl.results.store import Store
-from tests.fuzz.mutations import AGAIN, bytes_mutated
-from tests.fuzz.test_files import KINDS
+from tests.fuzz.mutations import mutated
+from tests.fuzz.test_files import AGAIN
 from tests.leaderboards.gate.conftest import World
 from tests.leaderboards.shown import render_terminal
-
-FILES = {"submission.yaml": "card", "reproduced.json": "reproduced"}
 
 
 def damage(folder: Path, chance: random.Random) -> None:
@@ -35,10 +33,8 @@ def damage(folder: Path, chance: random.Random) -> None:
     if chance.random() < 0.2:
         (folder / "reproduced.json").write_text(json.dumps(AGAIN))
     path = chance.choice(sorted(each for each in folder.rglob("*") if each.is_file()))
-    is_result = path.suffix == ".json" and path.name not in FILES
-    kind, content = KINDS.get("result" if is_result else FILES.get(path.name, "")), path.read_bytes()
-    path.write_bytes(kind.damaged(content, chance) if kind else bytes_mutated(content, chance))
-    if is_result and chance.random() < 0.6:
+    path.write_bytes(mutated(path.read_bytes(), chance))
+    if path.is_relative_to(folder / "results") and chance.random() < 0.6:
         move_home(folder, path)
 
 
