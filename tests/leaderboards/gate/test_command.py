@@ -25,7 +25,7 @@ def test_a_good_submission_has_exit_code_0_and_the_reviewers_table(world: World,
     assert answer.code == 0
     assert "team_a/vote passes; not checked: commit, history, ledger, conformance." in answer.out
     row = next(line for line in answer.out.splitlines() if line.split()[:1] == ["agnews"])
-    assert row.split()[:5] == ["agnews", "2", "team_a/vote", "sim", "5"] and "1 of 1" in row
+    assert row.split()[:3] == ["agnews", "team_a/vote,", "submitted"] and "sim" in row
 
 
 def test_json_has_every_check_and_row_and_no_text(world: World, dpicl):

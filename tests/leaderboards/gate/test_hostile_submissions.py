@@ -160,12 +160,12 @@ def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
 ):
     from dpicl.leaderboards.gate import contents, examination
 
-    def broken(case, cells):
+    def broken(case):
         if case.contents.name == "team_a/vote":
             raise RecursionError
         return []
 
-    monkeypatch.setattr(examination, "lines_of", broken)
+    monkeypatch.setattr(examination, "submitted_rows", broken)
     answer = dpicl("submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--json")
     first, second = answer.json["submissions"]
     assert [one["check"] for one in first["checks"]] == ["gate"] and "as a fault" in first["checks"][0]["why"]

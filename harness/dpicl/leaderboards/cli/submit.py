@@ -59,8 +59,8 @@ def _shown(found: Submitted, markdown: bool) -> Iterator[Block | str]:
         return
     for one in found.examinations:
         yield f"{one.contents.name}\n{report.findings_text(one.findings)}\n"
-        if one.lines:
-            yield report.reviewers_table(one)
+        if one.rows:
+            yield one.table()
         yield report.ending(one)
     if found.findings:
         yield f"the whole\n{report.findings_text(found.findings)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from dpicl.core import git
@@ -75,10 +76,9 @@ def missing_texts(result: Result) -> str:
 def _is_restricted(result: Result) -> bool:
     """Whether `dpicl run` withholds the texts of this task and source (dpicl.run.pipeline)."""
     try:
-        metadata = Task.without_records(result.cell.task).config["metadata"]
+        return replace(Task.without_records(result.cell.task), source=result.cell.source).restricted
     except DpiclError:
         return False
-    return result.cell.source != "synthetic" and bool(metadata.get("restricted", False))
 
 
 def commit_check(case: Case) -> Outcome:

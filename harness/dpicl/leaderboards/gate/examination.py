@@ -16,8 +16,9 @@ from dpicl.leaderboards.gate import code, consistency, history, ledgers, records
 from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
 from dpicl.leaderboards.gate.contents import fault, read_contents
-from dpicl.leaderboards.gate.report import Examination, lines_of
+from dpicl.leaderboards.gate.report import Examination, submitted_rows
 from dpicl.leaderboards.gate.rerun import RerunCell
+from dpicl.leaderboards.model.rows import score_of
 from dpicl.leaderboards.model.submissions import PLACEHOLDER, Submission
 from dpicl.plan.suite import Suite, load_suite
 
@@ -130,8 +131,9 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
         if again:
             finding, seed, cells = _rerun(case, again, seed, bool(failed))
             findings.append(finding)
-        lines = [] if failed & _CHEAP else lines_of(case, cells)
-        return Examination(contents, tuple(findings), tuple(lines), tuple(cells), seed)
+        rows = [] if failed & _CHEAP else submitted_rows(case)
+        earlier = {} if case.before is None else {one.cell_id: score_of(one) for one in case.before.results.values()}
+        return Examination(contents, tuple(findings), tuple(rows), earlier, tuple(cells), seed)
     except Exception as error:  # one submission never stops the others
         return Examination(contents, (Finding("gate", "failed", fault(error)),))
 

@@ -1,38 +1,42 @@
-"""What the gate found of a submission: the reviewer's table, and everything for a terminal, as JSON and as Markdown."""
+"""What the gate found of a submission, in a terminal, as JSON and Markdown; its rows as the board would show them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
-from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.rerun import RerunCell
-from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.rows import score_of
-from dpicl.leaderboards.model.text import recovery_text, score_text
+from dpicl.leaderboards.model.board import Section, build_board
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.submissions import Reproduction
+from dpicl.leaderboards.model.text import score_text
+from dpicl.leaderboards.render.columns import record, row_columns
 from dpicl.tables.document import Column, Table, make_table
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5
 _MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
-#: A row of the reviewer's table, as JSON has it.
-Line = dict[str, Any]
+#: Where a row stands.
+Place = tuple[Section, TaskTable, Row]
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What the gate found. lines: rows as the board would show them. seed: of the sample of re-run cells."""
+    """What the gate found. rows: as the board would show them. earlier: cell id -> its score in the earlier copy. seed:
+    of the sample of re-run cells."""
 
     contents: Contents
     findings: tuple[Finding, ...]
-    lines: tuple[Line, ...] = ()
+    rows: tuple[Place, ...] = ()
+    earlier: Mapping[str, float] = field(default_factory=dict)
     reruns: tuple[RerunCell, ...] = ()
     seed: int | None = None
 
@@ -40,87 +44,64 @@ class Examination:
     def good(self) -> bool:
         return all(finding.status != "failed" for finding in self.findings)
 
+    def change(self, row: Row) -> float | None:
+        """Of its mean score since the earlier copy; None where it is new."""
+        then = [self.earlier[one.cell_id] for one in row.results if one.cell_id in self.earlier]
+        return row.score - fmean(then) if then else None
+
+    def reproduced(self, row: Row) -> list[Reproduction]:
+        """Its cells that somebody else ran again, or that were run again now."""
+        ids = {result.cell_id for result in row.results}
+        now = (one.reproduction("this run") for one in self.reruns if one.reported.cell_id in ids)
+        return [*{one.cell_id: one for one in (*row.reproduced, *now)}.values()]
+
     def as_json(self) -> dict[str, Any]:
-        """Names, sentences and numbers; no text of the results."""
+        """Names, sentences and numbers; no text of the results. Rows have the keys of board.csv."""
         return {
             "submission": self.contents.name,
             "ok": self.good,
             "hash": self.contents.hash,
             "plugin": self.contents.plugin_hash,
             "checks": [asdict(finding) for finding in self.findings],
-            "rows": [*self.lines],
+            "rows": [self._row_json(*place) for place in self.rows],
             "rerun_seed": self.seed,
         }
 
+    def _row_json(self, section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
+        own = record(section, table, row)
+        plain = {key: visible(value, 200) if isinstance(value, str) else value for key, value in own.items()}
+        return {**plain, "change": self.change(row), "reproduced": [asdict(one) for one in self.reproduced(row)]}
 
-def lines_of(case: Case, reruns: Sequence[RerunCell]) -> list[Line]:
-    """One line a row, as the board would show it. reruns: those of this run.
+    def table(self) -> Table:
+        """Its rows in the columns of the board, and what a reviewer asks for besides."""
 
-    rank, rivals: place by score among the rows of this task and epsilon that are ranked. change: of the mean score
-    since the earlier copy. marks: what weakens its proved ε. reproduced: cells that somebody else ran again.
-    """
-    earlier = () if case.before is None else case.before.results.values()
-    before = {one.cell_id: score_of(one) for one in earlier}
-    again = [one.reproduction("this run") for one in reruns]
-    same = ("task", "epsilon", "seeds", "score", "low", "high", "recovery", "proved", "claimed", "reported")
-    lines = []
-    for section in build_board(case.reference, submissions=[case.contents.submission()]).sections:
-        for table, row in ((own, row) for own in section.tables for row in (*own.rows, *own.paper)):
-            if row.submission is None:
-                continue
-            rivals = [one.worth for one in table.rows if one.epsilon == row.epsilon and not one.unranked]
-            ids = [result.cell_id for result in row.results]
-            then = [before[one] for one in ids if one in before]
-            made = {one.cell_id: one for one in (*row.reproduced, *again) if one.cell_id in ids}
-            own = {
-                "model": visible(section.group.model, 60),
-                "row": visible(row.label, 100),
-                "recovery_note": visible(row.recovery_note),
-                "marks": [mark.name for mark in row.marks],
-                "rank": None if row.unranked else 1 + sum(worth > row.worth for worth in rivals),
-                "rivals": len(rivals),
-                "change": row.score - fmean(then) if then else None,
-                "reproduced": [asdict(one) for one in made.values()],
-            }
-            lines.append({**{name: getattr(row, name) for name in same}, **own})
-    return lines
+        def reproduced(row: Row) -> str | None:
+            texts = (
+                f"seed {one.seed}: {score_text(one.reported)} → {score_text(one.reproduced)}"
+                f"{' (identical)' if one.identical else ''}"
+                for one in self.reproduced(row)
+            )
+            return ", ".join(texts) or None
+
+        name, *columns = row_columns()
+        ours = (
+            Column("task", "task", attrgetter("task")),
+            name,
+            Column("model", "model", lambda row: model_name(row.results[0].cell.model)),
+            *columns,
+            Column("marks", "marks", lambda row: "; ".join(mark.name for mark in row.marks) or None, optional=True),
+            Column("change", "change", self.change, "{:+.3f}".format, optional=True),
+            Column("reported", "paper", attrgetter("reported"), score_text, optional=True),
+            Column("reproduced", "reported → reproduced", reproduced, wide=True, optional=True),
+        )
+        return make_table("", ours, [row for _, _, row in self.rows], keep=2)
 
 
-def _again(line: Line) -> str | None:
-    """Cells that somebody else ran again."""
-    texts = (
-        f"seed {one['seed']}: {score_text(one['reported'])} → {score_text(one['reproduced'])}"
-        f"{' (identical)' if one['identical'] else ''}"
-        for one in line["reproduced"]
-    )
-    return ", ".join(texts) or None
-
-
-def _proved(line: Line) -> str:
-    return epsilon_text(line["proved"]) + (f" ({'; '.join(line['marks'])})" if line["marks"] else "")
-
-
-_COLUMNS = (
-    Column("task", "task", itemgetter("task")),
-    Column("epsilon", "ε", itemgetter("epsilon"), epsilon_text),
-    Column("row", "row", itemgetter("row")),
-    Column("model", "model", itemgetter("model"), model_name),
-    Column("seeds", "seeds", lambda line: len(line["seeds"])),
-    Column("score", "score", itemgetter("score"), score_text),
-    Column("interval", "95% interval", lambda line: f"{line['low']:.3f}–{line['high']:.3f}"),
-    Column("recovery", "recovery", lambda line: recovery_text(line["recovery"])),
-    Column("proved", "proved ε", _proved, wide=True),
-    Column("claimed", "claimed ε", lambda line: epsilon_text(line["claimed"])),
-    Column("rank", "rank", lambda line: None if line["rank"] is None else f"{line['rank']} of {line['rivals']}"),
-    Column("change", "change", lambda line: "new" if line["change"] is None else f"{line['change']:+.3f}"),
-    Column("paper", "paper", itemgetter("reported"), score_text, optional=True),
-    Column("reproduced", "reported → reproduced", _again, wide=True, optional=True),
-)
-
-
-def reviewers_table(examination: Examination) -> Table:
-    """The rows of a submission, as the board would show them."""
-    return make_table("", _COLUMNS, examination.lines)
+def submitted_rows(case: Case) -> list[Place]:
+    """The rows of a submission, where the board would show them."""
+    board = build_board(case.reference, submissions=[case.contents.submission()])
+    places = ((section, table) for section in board.sections for table in section.tables)
+    return [(*place, row) for place in places for row in place[1].all_rows if row.submission is not None]
 
 
 def _sentences(finding: Finding) -> list[str]:
@@ -154,9 +135,9 @@ def markdown(examinations: Sequence[Examination], extra: Sequence[Finding] = ())
     """The whole report as Markdown: what strangers wrote stands in blocks of code, and is shown as it is."""
     blocks = []
     for one in examinations:
-        table = reviewers_table(one)
+        table = one.table()
         rows = [[column.name for column in table.columns], *map(table.texts, table.lines)] if table.lines else []
-        lines = [ending(one), "", findings_text(one.findings), "", *map(" | ".join, rows)]
+        lines = [ending(one), "", findings_text(one.findings), "", *(visible(" | ".join(row)) for row in rows)]
         blocks.append("\n".join(lines).rstrip())
     blocks += [f"the whole\n\n{findings_text(extra)}"] if extra else []
     return "".join(f"```text\n{block.replace('`', chr(39))}\n```\n" for block in blocks)
