@@ -30,10 +30,10 @@ _NEED_ROOM = (*_TWO_PATHS, "mkdir", "fsync", "open", "write")
 @dataclass
 class Watch:
     """Follows the steps of this process under a folder: calls that change files, files opened for writing, the middle
-    of every text that is written, locks, and accesses to a cache of SQLite, whose own writing is not seen.
+    of every text that is written, and locks.
 
     deadly: the step right before which the process is killed. broken: the step that needs room from which on each such
-    step fails. journal: what was done, and what was said on stderr.
+    step fails. journal: what was done, and said to be.
     """
 
     folder: Path
@@ -68,13 +68,9 @@ class Watch:
             number = ERRORS[self.broken % len(ERRORS)]
             raise OSError(number, os.strerror(number), path)
 
-    def write(self, text: str) -> int:
-        """As stderr: each line is a step of the journal."""
-        self.journal += [("said", [line], None) for line in text.splitlines()]
-        return sys.__stderr__.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.__stderr__, name)
+    def say(self, text: str) -> None:
+        """A step of the journal: what is said to be done."""
+        self.journal.append(("said", [text], None))
 
     def _inside(self, target: Any) -> str | None:
         """The path of a name or an open file's number below the folder; None for one elsewhere."""
@@ -209,7 +205,6 @@ def run_child(
         sys.stderr = sys.__stderr__ = os.fdopen(2, "w", closefd=False)
         if watch is not None:
             watch.install()
-            sys.stderr = watch
         code = int(work() or 0) if callable(work) else main([str(word) for word in work])
         with os.fdopen(there, "wb") as file:
             file.write(pickle.dumps(watch))

@@ -208,7 +208,7 @@ def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypa
     files.mkdir()
     monkeypatch.setenv("DPICL_CACHE", str(files / "cache"))
     watch = Watch(files)
-    _, watched = run_child(lambda: work(files, watch.write), tmp_path, watch)
+    _, watched = run_child(lambda: work(files, watch.say), tmp_path, watch)
     seen: Counter[int] = Counter()
     for number, (said, left) in enumerate(cuts(watched.journal, files)):
         put(left, tmp_path / str(number))
