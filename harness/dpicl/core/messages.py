@@ -51,8 +51,8 @@ def _rounded(bound: float, digits: int, way: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """'1 cell', '3 cells'."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """'1 cell', '3 cells', '1,000 cells'."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def epsilon_text(epsilon: float | None) -> str:

@@ -28,7 +28,6 @@ from dpicl.leaderboards.compare.releases import compare as compare_sides
 from dpicl.leaderboards.compare.report import ReleasesCompared
 from dpicl.leaderboards.compare.rows import RowComparison, compare_named, parse_name
 from dpicl.results.store import Store
-from dpicl.tables.document import Block
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
@@ -38,10 +37,11 @@ _OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "m
 
 
 def _answer(found: RowComparison | ReleasesCompared, given: Mapping[str, Any]) -> Answer:
-    shown: list[Block | str] = [*found.blocks()]
-    if given.get("markdown") == _STDOUT and isinstance(found, ReleasesCompared):
-        shown = [found.markdown()]
-    return Answer(found.document(), shown, getattr(found, "code", 0))
+    if isinstance(found, RowComparison):
+        return Answer(found.document(), found.blocks())
+    failed = bool(given.get("fail_on_regression")) and found.compared.regressed
+    shown = [found.markdown()] if given.get("markdown") == _STDOUT else found.blocks()
+    return Answer(found.document(), shown, REGRESSED if failed else 0)
 
 
 @p.verb(
@@ -105,7 +105,7 @@ def compare(
                 f"dpicl: left out {count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
                 f" for example {side.foreign[0]}."
             )
-    found = ReleasesCompared(comparison, REGRESSED if fail_on_regression and comparison.regressed else 0)
+    found = ReleasesCompared(comparison)
     if markdown not in (None, _STDOUT):
         _write(Path(str(markdown)), found.markdown())
     return found

@@ -20,13 +20,13 @@ from typing import Literal
 import numpy as np
 
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import count, epsilon_text
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.reading import Side
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of
-from dpicl.leaderboards.model.text import counted, named
+from dpicl.leaderboards.model.text import named
 from dpicl.results.schema import Result
 
 #: A regression: the base is better, an improvement: the candidate is.
@@ -306,7 +306,7 @@ def _check_conditions(pairs: Sequence[_Pair], metric: str | None) -> None:
     here, there = (value_of(result, condition, metric) for result in (pair.base[0], other))
     values = f"{_short(here)} against {_short(there)}"
     if condition == "test records" and isinstance(here, tuple) and isinstance(there, tuple):
-        values = f"{len(here)} against {counted(len(there), 'document')}, {len({*here} & {*there})} shared"
+        values = f"{len(here)} against {count(len(there), 'document')}, {len({*here} & {*there})} shared"
     raise UsageError(
         f"{_short(pair.key)}: {where} differ in the {condition} ({values}){more}, so a difference of scores would"
         f" say nothing about the models; {PAIR[condition]}, or leave it out with --task, --mechanism or --epsilon."

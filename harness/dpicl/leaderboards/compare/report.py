@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import count, epsilon_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.releases import CellVerdict, Comparison, Unmatched
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.text import (
     MOST_NAMED,
-    counted,
     gathered,
     named,
     names_text,
@@ -70,17 +69,18 @@ _CHANGES = (
 
 @dataclass(frozen=True, repr=False)
 class ReleasesCompared(Shown):
-    """Two releases cell by cell. compared: the numbers. code: of the command."""
+    """Two releases cell by cell. compared: the numbers."""
 
     compared: Comparison
-    code: int = 0
 
     def blocks(self) -> list[Block]:
         """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
         found = self.compared
         blocks: list[Block] = [Heading(_title(found))]
         sides = (found.base, found.candidate)
-        blocks.append(Facts({f"{side.name}, {counted(len(side.results))}": visible(side.path, 120) for side in sides}))
+        blocks.append(
+            Facts({f"{side.name}, {count(len(side.results), 'result')}": visible(side.path, 120) for side in sides})
+        )
         if changed := [one for one in found.changes if one.changed]:
             blocks.append(make_table("what changed", _CHANGES, changed, keep=1))
         else:
@@ -88,7 +88,7 @@ class ReleasesCompared(Shown):
         certain = [cell for cell in found.cells if cell.fails or cell.verdict == "improvement"]
         blocks += [_cells_table(certain)] if certain else []
         if rest := [cell for cell in found.cells if cell not in certain]:
-            summary = f"{counted(len(rest), 'cell')} equivalent, inconclusive or not tested"
+            summary = f"{count(len(rest), 'cell')} equivalent, inconclusive or not tested"
             blocks.append(Part((_cells_table(rest),), summary))
         return [*blocks, *notes(_notes(found))]
 
@@ -168,7 +168,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         yield f"{cell.privacy}: {cell.key} (target {target}, proved {base} → {candidate})."
     yield from _without_partner(comparison)
     yield (
-        f"Regression: Holm's p over {counted(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
+        f"Regression: Holm's p over {count(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
         f" at least {settings.min_effect:g}; intervals are not adjusted. MDE (80% power): the smallest true drop that"
         f" this cell would show with probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)} (none: no drop"
         " shows)."
@@ -204,18 +204,18 @@ def _title(comparison: Comparison) -> str:
     """The verdict of the gate first, and why: 'GATE FAILS: 8 rows missing; 2 cells compared (2 tested)'."""
     gone = {one.key for one in comparison.missing if one.whole}
     partly = {one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing}
-    lacking = [f"{counted(len(gone), 'row')} missing"] if gone else []
-    lacking += [f"{counted(len(partly - gone), 'row')} incomplete"] if partly - gone else []
+    lacking = [f"{count(len(gone), 'row')} missing"] if gone else []
+    lacking += [f"{count(len(partly - gone), 'row')} incomplete"] if partly - gone else []
     worse, better = comparison.count("regression"), comparison.count("improvement")
     too_large = sum(bool(cell.privacy) for cell in comparison.cells)
-    said = [counted(worse, "regression")] if worse else []
+    said = [count(worse, "regression")] if worse else []
     said += [f"{too_large} proved ε too large"] if too_large else []
     said += lacking if comparison.incomplete else []
-    said += [counted(better, "improvement")] if better else []
+    said += [count(better, "improvement")] if better else []
     counts = ((comparison.count(name), name) for name in ("equivalent", "inconclusive"))
     said = said or [f"{number} {name}" for number, name in counts if number] or ["nothing tested"]
     said += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
-    cells = f"{counted(len(comparison.cells), 'cell')} compared ({comparison.tested} tested)"
+    cells = f"{count(len(comparison.cells), 'cell')} compared ({comparison.tested} tested)"
     return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}; {cells}"
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import count, epsilon_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.intervals import bootstrap_interval
@@ -26,7 +26,7 @@ from dpicl.leaderboards.compare.releases import DEFAULTS
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
-from dpicl.leaderboards.model.text import counted, gathered
+from dpicl.leaderboards.model.text import gathered
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, make_table, notes, words
 
@@ -152,8 +152,8 @@ class Tracks:
 
     def blocks(self) -> Iterator[Block]:
         """Releases, then a table for every suite and task."""
-        steps = counted(self.significant, "step")
-        yield words(f"{steps} better or worse, in {counted(len(self.lines), 'line')}", "lead")
+        steps = count(self.significant, "step")
+        yield words(f"{steps} better or worse, in {count(len(self.lines), 'line')}", "lead")
         releases = (
             Column("number", "release", lambda one: one.number),
             Column("title", "model, weights, dtype and commit", lambda one: visible(one.title, 100), wide=True),
@@ -264,7 +264,7 @@ def _settled(results: Sequence[Result]) -> tuple[list[Result], str]:
         return kept, ""
     others = dict.fromkeys(name for one in groups for name in differing(kept[0], next(iter(one.values())), PAIR))
     why = f"other {', '.join(others)}" if others else "older results of the same seeds"
-    return kept, f"{len(results) - len(kept)} of {counted(len(results), 'result')} left out: {why}"
+    return kept, f"{len(results) - len(kept)} of {count(len(results), 'result')} left out: {why}"
 
 
 def _with_steps(lines: Sequence[Track]) -> tuple[Track, ...]:

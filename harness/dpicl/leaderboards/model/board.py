@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import require_known
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import count, epsilon_text
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
@@ -24,7 +24,7 @@ from dpicl.leaderboards.model.ranks import rank_rows, rank_standings
 from dpicl.leaderboards.model.rows import Rank, Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable, rankings, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.model.text import counted, gathered
+from dpicl.leaderboards.model.text import gathered
 from dpicl.plan.headroom import measure_headroom
 from dpicl.results.schema import Result
 
@@ -137,8 +137,8 @@ def build_board(
         groups[group] += [result for result in usual if result.cell.mechanism in BASELINES]
     real = {group: own for group, own in groups.items() if not group.simulated}
     if real and len(real) < len(groups):
-        count = counted(sum(len(own) for group, own in groups.items() if group.simulated))
-        notes.append(f"Left out: {count} of a simulated model, which never stand on a board with real ones.")
+        number = count(sum(len(own) for group, own in groups.items() if group.simulated), "result")
+        notes.append(f"Left out: {number} of a simulated model, which never stand on a board with real ones.")
         groups = defaultdict(list, real)
     newest = sorted(groups, key=lambda group: max(result.created for result in groups[group]), reverse=True)
     newest.sort(key=lambda group: group.notion != RECORD_CENTRAL.name)  # the usual notion first
@@ -196,8 +196,8 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
     yield from gathered(
         (f"In doubt: {said}", f"{row.title} on {row.task}") for row in rows for said in row.audit.doubts
     )
-    for mark, count in Counter(mark for row in rows for mark in row.marks).items():
-        yield f"{mark.sign} {mark.name} ({counted(count, 'row')}): {mark.why}."
+    for mark, number in Counter(mark for row in rows for mark in row.marks).items():
+        yield f"{mark.sign} {mark.name} ({count(number, 'row')}): {mark.why}."
 
 
 def _settle(
@@ -222,7 +222,7 @@ def _settle(
             if own is not best:
                 labels = ", ".join(sorted({result.cell.label for result in own}))
                 said = f"Left out, with other {', '.join(differing(own[0], best[0], names))}"
-                left_out.append((said, f"{counted(len(own))} of {labels} on {own[0].cell.task}"))
+                left_out.append((said, f"{count(len(own), 'result')} of {labels} on {own[0].cell.task}"))
     return kept, left_out
 
 

@@ -23,7 +23,7 @@ from dpicl.attacks.power import Power, powers
 from dpicl.attacks.results import EXACT, AttackResult, External
 from dpicl.attacks.table import sizes_text
 from dpicl.core.cell import Cell
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import count, epsilon_text
 from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.leaderboards.model.comparability import (
     REAL_DATA,
@@ -36,7 +36,7 @@ from dpicl.leaderboards.model.comparability import (
 )
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import counted, gathered
+from dpicl.leaderboards.model.text import gathered
 
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.
@@ -95,8 +95,8 @@ def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[Attac
             candidates = [row for row in candidates if _is_row(result, row)]
         known = evidence.defaults(result.subject.mechanism, result.subject.task)
         differ = [_differing_words(result.subject.options, _options(row), known) for row in candidates]
-        for row, count in zip(candidates, differ, strict=True):
-            if count == min(differ):
+        for row, number in zip(candidates, differ, strict=True):
+            if number == min(differ):
                 found[id(row)].append(result)
     return found
 
@@ -194,7 +194,7 @@ def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External])
     notes = []
     real = [result for result in attacks if not is_simulated(result.manifest.model.name)]
     if real and len(real) < len(attacks):
-        notes.append(f"Left out: {counted(len(attacks) - len(real), 'attack')} on a simulated model.")
+        notes.append(f"Left out: {count(len(attacks) - len(real), 'attack')} on a simulated model.")
         attacks = real
     elif attacks and not real:
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")

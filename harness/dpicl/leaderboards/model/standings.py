@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
 
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, signs
@@ -26,7 +26,7 @@ from dpicl.leaderboards.model.rows import (
     title_of,
 )
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import counted, gathered, named, names_text, recovery_text, seeds_text
+from dpicl.leaderboards.model.text import gathered, named, names_text, recovery_text, seeds_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
 
@@ -123,7 +123,7 @@ class TaskTable:
         rows = self.all_rows
         found = Counter(pair for row in rows for pair in row.skipped.items())
         return tuple(
-            (name, reason, f"{count} of {counted(len(rows), 'row')}") for (name, reason), count in found.items()
+            (name, reason, f"{number} of {count(len(rows), 'row')}") for (name, reason), number in found.items()
         )
 
 

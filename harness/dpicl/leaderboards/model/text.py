@@ -56,11 +56,6 @@ def names_text(names: Iterable[str], last: str = "and") -> str:
     return f" {last} ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
 
 
-def counted(number: int, noun: str = "result") -> str:
-    """'1 result', '2 results'."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
 def gathered(notes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Of (what is said, of what): 'WHAT: a, b and c.', in the order in which it is said first."""
     found: dict[str, list[str]] = defaultdict(list)

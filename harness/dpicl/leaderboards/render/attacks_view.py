@@ -11,10 +11,10 @@ from operator import itemgetter
 from dpicl.attacks.audited import attack_name
 from dpicl.attacks.results import AttackResult
 from dpicl.attacks.table import ENDS, Attacked, attacks_table, of_results
-from dpicl.core.messages import bound_text, epsilon_text
+from dpicl.core.messages import bound_text, count, epsilon_text
 from dpicl.leaderboards.model.evidence import AttackBoard, question_of
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.text import counted, names_text
+from dpicl.leaderboards.model.text import names_text
 from dpicl.tables.document import Block, Column, Part, Table, make_table, notes, words
 
 _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task agnews --epsilon 1"
@@ -64,7 +64,7 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
     for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
         own = of_results(list(found), board.powers)
         title = name + (f" ({question})" if question else "")
-        blocks.append(Part((attacks_table(title, own, heading=False),), f"{title}: {counted(len(own))}"))
+        blocks.append(Part((attacks_table(title, own, heading=False),), f"{title}: {count(len(own), 'result')}"))
     if board.external:
         external = [Attacked(one.label, one.task, one.epsilon, one, None, "") for one in board.external]
         blocks.append(attacks_table("External evaluations", external))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from statistics import fmean
 
-from dpicl.core.messages import bound_text, epsilon_text
+from dpicl.core.messages import bound_text, count, epsilon_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
@@ -17,7 +17,7 @@ from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import counted, named, names_text, recovery_text, score_text, signed_text
+from dpicl.leaderboards.model.text import named, names_text, recovery_text, score_text, signed_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import share_text
 from dpicl.leaderboards.render.columns import (
@@ -124,7 +124,7 @@ def methods_table(
         kept = max(most - len(controls), 3)
         if more := others[kept:]:
             tied = sum(bool(one.best) for one in more)
-            said.append(f"{counted(len(more), 'more method')}{f', {tied} of them *' if tied else ''}: --full.")
+            said.append(f"{count(len(more), 'more method')}{f', {tied} of them *' if tied else ''}: --full.")
         methods = [*others[:kept], *controls]
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
@@ -174,7 +174,7 @@ def _task_column(table: TaskTable, ranks: bool = True) -> Column:
         return row.score, f"{score_text(row.score)}{rank}{'*' if table.task in method.best else ''}"
 
     lower = table.lower_is_better(table.metric)
-    about = f"{metric_name(table.metric)} on {counted(table.documents, scored_thing(table.metric))}"
+    about = f"{metric_name(table.metric)} on {count(table.documents, scored_thing(table.metric))}"
     about += "; without headroom nobody is ranked" if table.ranks_nobody else ""
     name = visible(table.task, _TASK) + (" ↓" if lower else "")
     return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import count, epsilon_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL, model_name
 from dpicl.leaderboards.model.answers import levels, overall
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import counted, gathered, names_text, signed_text
+from dpicl.leaderboards.model.text import gathered, names_text, signed_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
@@ -75,7 +75,7 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
     sentences = [one.sentence for one in overall(section.answers) if one.epsilon == epsilon and one.best]
     yield from (words(one, "answer") for one in sentences[:_ANSWERS])
     if (more := len(sentences) - _ANSWERS) > 0:
-        yield words(f"{counted(more, 'more answer')}: see the best rows at each ε.", "quiet")
+        yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
     if said := _headroom(section.tables):
         yield words(said, "quiet")
 
@@ -97,7 +97,7 @@ def _model(section: Section) -> str:
 
 def _range(numbers: Iterable[int], noun: str) -> str:
     low, high = min(numbers, default=0), max(numbers, default=0)
-    return counted(high, noun) if low == high else f"{low:,}–{counted(high, noun)}"
+    return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"
 
 
 def overview(board: Board, epsilon: float | None, most: int, most_notes: int) -> list[Block]:
@@ -123,7 +123,7 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
     said = [*section.notes[:1], *board.notes, *section.notes[1:]][:most_notes]  # the most important ones
     blocks += notes(one if len(one) <= _LONGEST_NOTE else f"{one[:_LONGEST_NOTE]}…" for one in said)
     if more := len(every) - len(said):
-        blocks.append(words(f"{counted(more, 'more note')}: --full", "note"))
+        blocks.append(words(f"{count(more, 'more note')}: --full", "note"))
     return blocks
 
 
@@ -145,7 +145,7 @@ def section_blocks(
 
 
 def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Sequence[Mapping[str, str]]) -> Part:
-    things = counted(table.documents, scored_thing(table.metric))
+    things = count(table.documents, scored_thing(table.metric))
     blocks: list[Block] = [Heading(f"{table.task}: {metric_title(table, table.metric)}, {things}", 3)]
     blocks.append(rows_table(table, table.in_order, places))
     if submitted := [row for row in table.all_rows if row.submission is not None]:
