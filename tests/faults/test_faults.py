@@ -44,10 +44,8 @@ class Place(Lab):
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
         super().__post_init__()
-        rows = (
-            self.suite.read_text() + "  - {name: voting, options: {slots: 3, examples_per_slot: 1, sampling_seed: 0}}\n"
-        )
-        self.suite.write_text(rows)
+        with self.suite.open("a") as file:
+            file.write("  - {name: voting, options: {slots: 3, examples_per_slot: 1, sampling_seed: 0}}\n")
         self.files = self.folder / "files"
         self.results, self.cache = self.files / "results", self.files / "cache"
         self.patch.setenv("DPICL_CACHE", str(self.cache))
@@ -65,7 +63,7 @@ class Place(Lab):
         """Label -> how often it released."""
         return Counter(f"mortal{tag}" for tag, _ in self.releases())
 
-    def check_resumed(self, expected: dict[str, Any], kills: int = 1) -> None:
+    def check_resumed(self, expected: dict[str, Any]) -> None:
         """Runs to the end what something happened to, and compares with a run that nothing happened to."""
         done, released = self.outcomes("files/results"), self.released()
         finished = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in self.results.rglob("*.json")}
@@ -74,7 +72,7 @@ class Place(Lab):
         assert all((path.stat().st_mtime_ns, path.read_bytes()) == was for path, was in finished.items())
         assert self.outcomes("files/results") == expected
         assert not done.keys() & (self.released() - released).keys()  # nothing that is finished is released again
-        assert max(self.released().values(), default=0) <= 1 + kills
+        assert max(self.released().values(), default=0) <= 2
         assert not [path for each in ("*.tmp", "*.lock", ".probe*") for path in self.results.rglob(each)]
 
     def check_broken(self, folder: Path, first: int, expected: dict[str, Any]) -> None:
@@ -108,10 +106,10 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int,
     return outcomes, watch.steps, results.needed
 
 
-@pytest.mark.parametrize("every", [None, pytest.param(1, marks=long)])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=long)])
 def test_a_run_that_is_killed_at_any_point_of_the_writing_loses_nothing(place, calm, every):
     expected, steps, _ = calm
-    for point in range(1, steps + 1, every) if every else random.Random(0).sample(range(1, steps + 1), 1):
+    for point in range(1, steps + 1) if every else [random.Random(0).randint(1, steps)]:
         here = place(point)
         code, _ = here.run(Watch(here.files, deadly=point))
         assert code == -signal.SIGKILL, (point, here.said)

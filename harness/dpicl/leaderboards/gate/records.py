@@ -35,8 +35,6 @@ from dpicl.leaderboards.model.text import names_text
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.
 RUN, WHOLE, BOILERPLATE = 8, 4, 3
 _WORD = re.compile(r"\w+")
-#: Fields that other checks pin: a hash, a time, and the ids of the reference's test records.
-_PINNED = {("cell_id",), ("created",)}
 #: Harness's record seed: see dpicl.results.fingerprints.
 _SEED = 0
 
@@ -129,19 +127,17 @@ def _texts(case: Case, task: str) -> Iterator[tuple[str, str]]:
             yield CARD, text
 
 
-def _strings(value: Any, place: tuple[str, ...] = ()) -> Iterator[str]:
-    """Every text of a value, keys too, except what `_PINNED` names."""
-    if place in _PINNED or (len(place) == 3 and place[0] == "documents" and place[2] == "ids"):
-        return
+def _strings(value: Any) -> Iterator[str]:
+    """Every text of a value, keys too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield str(key)
-            yield from _strings(item, (*place, str(key)))
+            yield from _strings(item)
     elif isinstance(value, Iterable):
         for item in value:
-            yield from _strings(item, (*place, ""))
+            yield from _strings(item)
 
 
 def _runs(text: str) -> Iterator[str]:
