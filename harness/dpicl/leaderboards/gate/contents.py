@@ -11,7 +11,6 @@ depth are limited, so that no folder keeps the gate busy:
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import stat
@@ -71,19 +70,9 @@ class Contents:
         return self.folder / self.card.mechanism if self.card and self.card.mechanism in self.content else None
 
     @cached_property
-    def files(self) -> dict[str, str]:
-        """Path below the folder -> sha256, of all files that were read."""
-        return {name: hashlib.sha256(content).hexdigest() for name, content in self.content.items()}
-
-    @property
     def plugin_hash(self) -> str | None:
-        return None if self.plugin is None else self.files[self.plugin.name]
-
-    @property
-    def hash(self) -> str:
-        """sha256 over names and contents of the card, the mechanism and the results."""
-        own = sorted(item for item in self.files.items() if item[0] not in (REPRODUCED, README))
-        return hashlib.sha256(json.dumps(own).encode()).hexdigest()
+        """Its sha256."""
+        return None if self.plugin is None else hashlib.sha256(self.content[self.plugin.name]).hexdigest()
 
     def submission(self) -> Submission:
         """As the board takes it. Raises ValueError where there is no card."""

@@ -49,9 +49,14 @@ _SECONDS = 180.0
 
 def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
     """The rows of a file's ledger as one event."""
+    return _charged((dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition) for row in ledger)
+
+
+def _charged(charges: Iterable[tuple[dp.DpEvent, str | None]]) -> dp.DpEvent:
+    """The event of a ledger that is charged these events, each for a group of records or (None) for all."""
     total = Ledger(None, math.inf)
-    for row in ledger:
-        total.charge(dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition)
+    for event, group in charges:
+        total.charge(event, group)
     return total.event()
 
 
@@ -75,10 +80,8 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
             event = (
                 mechanism.events(0.0, sizes) if knob is None else mechanism.events_of(knob.value, knob.by_label, sizes)
             )
-            total = Ledger(None, math.inf)
-            for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
-                total.charge(branch, group)
-            return total.event()
+            branches = event.branches if isinstance(event, ParallelDpEvent) else ((None, event),)
+            return _charged((branch, group) for group, branch in branches)
 
         return to_json(within(_SECONDS, declared))
     except DpiclError:

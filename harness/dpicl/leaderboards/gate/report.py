@@ -60,7 +60,6 @@ class Examination:
         return {
             "submission": self.contents.name,
             "ok": self.good,
-            "hash": self.contents.hash,
             "plugin": self.contents.plugin_hash,
             "checks": [asdict(finding) for finding in self.findings],
             "rows": [self._row_json(*place) for place in self.rows],
