@@ -21,7 +21,7 @@ from dpicl.attacks.results import attack_from_text, external_from_text
 from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.core.files import own_folder
 from dpicl.core.json_text import plain
-from dpicl.core.output_cache import OutputCache, key_of
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.paths import private_folder
 from dpicl.data import config as task_config
 from dpicl.data.config import TASKS, public_labels, source_spec
@@ -43,6 +43,7 @@ from dpicl.privacy.events import gaussian, to_json
 from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text
 from tests.fuzz.mutations import mutated
+from tests.harness.test_output_cache import asked_again
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
@@ -119,25 +120,15 @@ def use_key(path: Path) -> None:
     assert len(machine_key()) == 32
 
 
-#: What a model said, in several lines of the cache's file.
-TRUTH = {key_of(i): [i / 7, -float(i), 0.5] for i in range(60)} | {
-    key_of("text", i): f"answer {i} " * 20 for i in range(60)
-}
-
-
 def use_outputs(path: Path) -> None:
     """Whatever happened to the file, no other answer than the model's comes from it."""
     folder = path.parent / "outputs"
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    sound = OutputCache(folder)
-    sound.put("sim", "agnews", "texts", {b"": 0})
+    OutputCache(folder).put("sim", "agnews", "texts", {b"": 0})
     os.replace(path, next(folder.iterdir()))
-    cache = OutputCache(folder)
-    found = cache.get("sim", "agnews", list(TRUTH))
-    assert all(TRUTH[key] == value for key, value in found.items())
-    cache.put("sim", "agnews", "texts", {key: value for key, value in TRUTH.items() if key not in found})
+    asked_again(folder)
 
 
 @dataclass(frozen=True)
@@ -205,9 +196,7 @@ QUERIES = b"".join(json.dumps({"text": f"query {i}", "id": i}).encode() + b"\n" 
 
 def _outputs() -> list[bytes]:
     folder = private_folder().with_name("sound outputs")
-    cache = OutputCache(folder)
-    for key, value in TRUTH.items():
-        cache.put("sim", "agnews", "texts", {key: value})
+    asked_again(folder)
     return [path.read_bytes() for path in folder.iterdir()]
 
 
