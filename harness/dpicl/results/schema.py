@@ -23,6 +23,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import PluginError, UnsupportedEvent
 from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.core.json_text import plain as finite
+from dpicl.core.printable import shortened
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.models.server_settings import ServerRecord
 from dpicl.privacy.events import from_json, notion_of
@@ -424,7 +425,8 @@ def first_problem(error: ValidationError) -> str:
     """The first thing that a schema refused, in a few words: where, and what it should be."""
     problem = error.errors(include_input=False)[0]
     place = ".".join(map(str, problem["loc"]))[:100]
-    return f"{place + ': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}"
+    said = problem["msg"].removeprefix("Value error, ")  # which may quote what the file holds
+    return f"{place + ': ' if place else ''}{shortened(said)}"
 
 
 @contextmanager
