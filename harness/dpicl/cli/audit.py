@@ -25,7 +25,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.field_types import Number
-from dpicl.core.messages import message
+from dpicl.core.messages import epsilon_text, message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.vocabulary import Report, silent
 from dpicl.data.task import Task
@@ -104,17 +104,13 @@ def audit(
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    of_exact = {"--suite": suite, "--other-records": other_records, "--queries": queries, "--copies": copies}
-    of_exact |= {"--limit": test_records}
-    of_sampled = {"--question": question, "--runs": runs, "--records": records, "--confidence": confidence}
-    of_rows = {"--delta": delta, "--model": model, "--source": source, "--seed": seed, "--limit": test_records}
-    of_rows["--option"] = str(options) if options else None
+    asked = {"--other-records": other_records, "--queries": queries, "--copies": copies, "--limit": test_records}
+    of_row = {"--delta": delta, "--model": model, "--source": source, "--seed": seed, "--limit": test_records}
     if not exact:
-        _refuse(of_exact, "{} goes with --exact; add --exact, or leave it out.")
+        _refuse({"--suite": suite, **asked}, "{} goes with --exact; add --exact, or leave it out.")
     else:
+        of_sampled = {"--question": question, "--runs": runs, "--records": records, "--confidence": confidence}
         _refuse(of_sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
-    if suite is not None:
-        _refuse(of_rows, "Rows of a suite are audited with their own settings; leave {} out, or --suite.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     kept = _Kept(None if results is None else Path(results), progress)
@@ -122,11 +118,12 @@ def audit(
     epsilons = list(dict.fromkeys(p.as_list(epsilon)))
     adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
-        names = [] if mechanism is None else [str(mechanism)]
-        rows = load_suite(find_suite(str(suite))).mechanisms
-        require_known(f"row of {suite}", names, {name for row in rows for name in (row.row, row.name)})
-        changes = Changes(tasks=[task] if task else [], mechanisms=names, epsilons=epsilons)
-        return _exact(select(str(suite), folder, files, changes), adversary, kept)
+        _refuse(
+            {**of_row, "--option": str(options) if options else None},
+            "Rows of a suite are audited with their own settings; leave {} out, or --suite.",
+        )
+        rows = [] if mechanism is None else [str(mechanism)]
+        return _exact(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, kept)
     owner = None if mechanism is None else given_mechanism(mechanism, files)
     wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     if missing := [name for name, value in wanted.items() if not value]:
@@ -152,6 +149,17 @@ def audit(
     }
     files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
     return _exact(selection_of(make_suite(row), load_mechanisms(files), folder), adversary, kept)
+
+
+def _rows_of(
+    suite: str, rows: list[str], task: str | None, epsilons: list[float], folder: Path, files: list[Any]
+) -> Selection:
+    """These rows of a suite (none named: all). Raises UsageError for a row that it lacks."""
+    known = load_suite(find_suite(suite))
+    require_known(f"row of {suite}", rows, {name for entry in known.mechanisms for name in (entry.row, entry.name)})
+    require_known(f"epsilon of {suite}", map(epsilon_text, epsilons), [epsilon_text(one) for one in known.epsilons])
+    changes = Changes(tasks=[task] if task else [], mechanisms=rows, epsilons=epsilons)
+    return select(suite, folder, files, changes)
 
 
 def _refuse(given: Mapping[str, object], sentence: str) -> None:
@@ -212,7 +220,7 @@ def _sampled(
 def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:
     """Each audit is written as soon as it is there. Raises UsageError where no row can be audited."""
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
-    cells, skipped = _rows(selection, bench, adversary[1])
+    cells, skipped = _auditable(selection, bench, adversary[1])
     for cell in cells:
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
         try:
@@ -230,7 +238,7 @@ def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept
     return Audits(made, (*(f"failed: {each}" for each in failed), *left_out))
 
 
-def _rows(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
+def _auditable(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
     """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
     first, skipped = dict[tuple[object, ...], Cell](), dict[str, str]()
     for cell in selection.cells:

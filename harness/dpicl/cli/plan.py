@@ -67,7 +67,8 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
     costs = Costs(results, selection.mechanisms)
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
-    seconds = [estimates[cell.id].seconds for cell in missing]
+    seconds = [value for cell in missing if (value := estimates[cell.id].seconds) is not None]
+    unmeasured = list(dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None))
     gains = headrooms(result for result in results if status.get(result.cell_id) == "present")
     document = {
         "suite": selection.suite.name,
@@ -77,7 +78,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         "skipped": len(left_out),
         "missing": len(found.missing) - len(left_out),
         "tokens": sum(estimates[cell.id].tokens for cell in missing),
-        "seconds": None if None in seconds else sum(value for value in seconds if value is not None),
+        "seconds": None if unmeasured else sum(seconds),
         "untuned": untuned_rows(selection),
         "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
         "cells": [
@@ -93,7 +94,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         ],
     }
     cells = [cell for cell in selection.cells if cell.id not in left_out]
-    shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document)]
+    shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document, sum(seconds), unmeasured)]
     if gains:
         shown.append(text_table(_HEADROOM, map(_headroom_row, gains), "Headroom, from public to real demonstrations"))
     shown += [f"Skipped: {row} on {', '.join(tasks)}: {why}" for row, tasks, why in _reasons(selection.cells, left_out)]
@@ -106,12 +107,15 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     return Answer(document, shown)
 
 
-def _totals(plan: Mapping[str, Any]) -> str:
-    """How many cells are done and left, and what these cost, in a sentence."""
+def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) -> str:
+    """How many cells are done and left, and what these cost, in a sentence. unmeasured: models of which no cell has run
+    on this machine; seconds: of all others."""
     parts = [f"{plan['present']} done", *(f"{plan[key]} {key}" for key in ("stale", "skipped") if plan[key])]
     cost = ""
     if plan["missing"] or plan["stale"]:
-        time = "time unknown until a cell has run" if plan["seconds"] is None else f"about {duration(plan['seconds'])}"
+        names = ", ".join(unmeasured)
+        time = f"about {duration(seconds)}" if seconds or not names else f"time unknown until a cell of {names} has run"
+        time += f" and what {names} takes, of which no cell has run" if seconds and names else ""
         which = " with the stale ones" if plan["stale"] else ""
         cost = f" ({plan['tokens'] / 1e6:,.3g} million tokens{which}, {time} in one process)"
     return f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']} to do{cost}."
@@ -163,14 +167,14 @@ def _sizes(selection: Selection, results: Sequence[Result], detect: float, power
     """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
     suite = selection.suite
     sources = SOURCES if suite.source == "auto" else (suite.source,)  # as on a board: results say what they are from
-    wanted = {(cell.task, cell.model, cell.label, cell.epsilon) for cell in selection.cells}
+    wanted = {(cell.task, cell.model, cell.label, cell.epsilon, cell.seed) for cell in selection.cells}
     own = [
         result
         for result in results
         if (cell := result.cell).suite_version == suite.version
         and result.suite.hash == suite.hash
         and cell.source in sources
-        and (cell.task, cell.model, cell.label, cell.epsilon) in wanted
+        and (cell.task, cell.model, cell.label, cell.epsilon, cell.seed) in wanted
     ]
     if results and not own:
         message(f"{count(len(results), 'result')} with other suite settings, model or options left out.")

@@ -163,7 +163,7 @@ def pretrain(size: Size, name: str, target: Path, device: str = "cpu") -> float:
         model.to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=size.rate, weight_decay=_DECAY, betas=_BETAS)
         begun = time.monotonic()
-        message(f"Training the model {NAME} ({name}) once: {size.steps} steps.")
+        message(f"Training the model {NAME} ({name}) once: {size.steps:,} steps, minutes for the small one on a CPU.")
         for step, block in enumerate(tqdm(batches(size), total=size.steps, disable=None)):  # silent in a log
             rate = size.rate * min((step + 1) / max(size.warm_up, 1), 1 - step / size.steps)
             for group in optimizer.param_groups:

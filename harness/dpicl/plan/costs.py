@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import median
 
 from dpicl.core.cell import Cell
 from dpicl.core.plugins import Registered
@@ -89,8 +89,8 @@ class Costs:
 
     def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
         for table, kind in zip(self._seconds, _KINDS, strict=True):
-            if found := table.get(kind(cell)):
-                return CostEstimate(tokens, fmean(found))
+            if found := table.get(kind(cell)):  # the median: some ran beside other work
+                return CostEstimate(tokens, median(found))
         read = self._read.get(cell.model)
         if not read:
             return CostEstimate(tokens, None)
