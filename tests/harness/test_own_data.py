@@ -129,6 +129,7 @@ FILES = {
     "keys that are no names": ("a.jsonl", f'{{"{SECRET} is ill": "x", "label": "a"}}\n', "no column 'text'"),
     "a column twice": ("a.csv", f"text,text,label\n{SECRET},b,a\n", "two columns 'text'"),
     "ragged": ("a.csv", f"text,label\nx,b\n{SECRET},a,c\n{SECRET}\n", "line 3", "3 fields", "3–4"),
+    "a field too few": ("a.csv", f"text,label\n{SECRET}\n", "line 2", "1 field,"),
     "a mark that is never closed": ("a.csv", f'text,label\nx,b\n"{SECRET}\n\ny,b\n', "line 3", "quotation"),
     "a long first line": ("a.csv", f"{SECRET * 1_200_000},label\nx,a\n", "first line", "limit"),
     "ragged, with line breaks of old Macs": ("a.csv", f"text,label\rx,b\r{SECRET},a,c\r", "line 3", "3 fields"),
@@ -298,4 +299,4 @@ def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
     assert seen.json["leaks"] == [2, 7]
     shown = dpicl("data", train, "--test", test)
     assert SECRET not in shown.out + shown.err and SECRET not in seen.out
-    assert "line 9" in shown.out and "private" in shown.err
+    assert "train.jsonl, line 9" in shown.out and "train," not in shown.out and "private" in shown.err

@@ -75,9 +75,26 @@ def test_a_state_is_used_as_it_was_made(dpicl, state):
     refuse(dpicl(*used, "--option", "head=logistic"), "--option head=centroid")
     refuse(dpicl(*RELEASE, "--out", "y.json", "--format", "chat"), "--format")
     refuse(dpicl("answer", "voting", *used[2:]), "prepares nothing")
+    refuse(dpicl("answer", "tang", *used[2:]), "tang releases demonstrations", "{text}", "no cost")
+    (state.parent / "prompt.txt").write_text("Text: {text}\nCategory:\n")
+    refuse(dpicl("answer", *ANSWER[2:], "--state", "prompt.txt", "--out", "x.jsonl"), "prompt.txt", "{text}", "no cost")
     refuse(dpicl(*ANSWER, "--state", "nothing.json", "--out", "x.jsonl"), "nothing.json")
     refuse(dpicl(*ANSWER, "--state", ".", "--out", "x.jsonl"), "regular file")
     assert not list(state.parent.glob("x.*")) and not list(state.parent.glob("y.*"))
+
+
+def test_a_state_names_its_mechanism_and_no_code(dpicl, state):
+    used = ("answer", *ANSWER[2:], "--state", "desk.json", "--out")
+    assert dpicl(*used, "a.jsonl").code == 0
+    assert dpicl(*ANSWER, "--state", "desk.json", "--out", "b.jsonl").code == 0
+    assert (state.parent / "a.jsonl").read_text() == (state.parent / "b.jsonl").read_text()
+    (state.parent / "evil.py").write_text("open('owned', 'w')")
+    content = json.loads(state.read_text())
+    for name in ("evil.py", "none"):
+        state.write_bytes(changed(content, "card", "mechanism", to=name))
+        refuse(dpicl(*used, "x.jsonl"), name, "--plugin")
+    assert not (state.parent / "owned").exists()
+    refuse(dpicl("answer", *ANSWER[2:], "--data", "tickets.csv", "--epsilon", 1, "--out", "x.jsonl"), "MECHANISM")
 
 
 def changed(content: dict, *path: str | int, to: object) -> bytes:

@@ -72,7 +72,7 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     rows = [json.loads(line) for line in (desk / "demos.jsonl").read_text().splitlines()]
     assert [set(row) for row in rows] == [{"text", "label"}] * 4 and {row["label"] for row in rows} <= set(LABELS)
     card = json.loads((desk / "demos.card.json").read_text())
-    assert card == answer.json["card"] and card["private"] and card["warning"] is None
+    assert card == answer.json["card"] and card["private"]
     assert 0.98 <= card["privacy"]["epsilon_proved"] <= 1 and card["privacy"]["delta"] == 1e-6
     assert card["manifest"]["data"]["sizes"] == dict.fromkeys(LABELS, 20)
     assert card["manifest"]["data"]["fingerprint"] == "withheld"
@@ -86,11 +86,23 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
         if file.is_file() and file.name != "tickets.csv":
             assert "swordfish" not in file.read_text()
     (desk / "more.csv").write_text((desk / "tickets.csv").read_text() + "one more,refund\n")
-    refuse(release(dpicl, data="more.csv", out="again.jsonl"), "tickets", "1.1")
+    refused = release(dpicl, data="more.csv", out="again.jsonl")
+    refuse(refused, "tickets", "1.1")
+    assert "loading" not in refused.err
     assert not list(desk.glob("again*"))
     shown = dpicl("budget", "--private-set", "tickets", "--json")
     assert [entry["kind"] for entry in shown.json["private_sets"][0]["entries"]] == ["limit", "charge"]
     assert "tickets" in dpicl("budget").out
+
+
+def test_a_release_of_the_simulated_model_is_said_to_be_worth_nothing(dpicl, desk, monkeypatch):
+    answer = release(dpicl, "--json")
+    warning = answer.json["card"]["warning"]
+    assert answer.json["card"]["private"] and "simulated" in warning and warning in release(dpicl, out="b.jsonl").err
+    page = (desk / "demos.card.md").read_text()
+    assert warning in page and "-differentially private" in page
+    monkeypatch.setattr(simulated, "ModelIdentity", lambda name, *more, **named: ModelIdentity("mine", *more, **named))
+    assert release(dpicl, "--json", out="c.jsonl").json["card"]["warning"] is None
 
 
 @pytest.mark.parametrize("alone", [True, False, None])
@@ -99,8 +111,8 @@ def test_a_card_and_the_terminal_say_where_a_proof_holds_up_to_rounding(dpicl, d
     made = partial(ModelIdentity, batch_invariant=alone)
     monkeypatch.setattr(simulated, "ModelIdentity", lambda *plain, batch_invariant: made(*plain))
     answer = release(dpicl)
-    first = (desk / "demos.card.md").read_text().split("\n\n")[1]
-    assert ("This release is, up to rounding, (" in first) is (alone is not True)
+    page = (desk / "demos.card.md").read_text()
+    assert ("This release is, up to rounding, (" in page) is (alone is not True)
     assert ("proved up to rounding at delta" in answer.out) is (alone is not True)
     notes = json.loads((desk / "demos.card.json").read_text())["privacy"]["notes"]
     assert any("up to rounding" in note for note in notes) is (alone is not True)
@@ -108,7 +120,9 @@ def test_a_card_and_the_terminal_say_where_a_proof_holds_up_to_rounding(dpicl, d
 
 def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
     (desk / "demos.card.md").write_text("mine")
-    refuse(release(dpicl), "demos.card.md", "--out")
+    answer = release(dpicl)
+    refuse(answer, "demos.card.md", "--out")
+    assert "loading" not in answer.err
     refuse(release(dpicl, out="tickets.csv/demos.jsonl"), "Nothing was charged")
     assert (desk / "demos.card.md").read_text() == "mine" and not (desk / "demos.jsonl").exists()
     assert dpicl("budget", "--json").json == {"private_sets": []}
@@ -155,6 +169,9 @@ def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
     ("more", "words"),
     [
         (("--epsilon", "inf"), ["finite"]),
+        (("--epsilon", "0"), ["--epsilon must be above 0, not '0'"]),
+        (("--measure-only",), ["--public-test"]),
+        (("--measure-only", "--public-test", "tickets.csv", "--noise", "seeded"), ["--noise seeded"]),
         (("--delta", "1e-7"), ["1e-06"]),
         (("--delta", "0.1"), ["0.1", "1/60", "--allow-large-delta"]),
         (("--delta", "0.1", "--noise", "seeded"), ["1/60"]),
@@ -197,9 +214,12 @@ def test_secure_noise_needs_a_declared_size(dpicl, desk):
 def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
     with (desk / "tickets.csv").open("ab") as file:
         file.write(line.encode("latin-1") + b"\n")
-    answer = release(dpicl)
-    assert answer.code == 2 and "--noise seeded" in answer.err
+    answer = release(dpicl, "--label-field", "label")
+    named = ("data", "tickets.csv", "--labels", ",".join(LABELS), "--label-field", "label")
+    assert answer.code == 2 and f"`dpicl {' '.join(named)}`" in answer.err
     assert not any(word in answer.err for word in ("swordfish", "weather", "line 5"))
+    found = dpicl(*named)
+    assert found.code and "line 56" in found.out + found.err
     assert "line 56" in release(dpicl, "--noise", "seeded").err
 
 
@@ -208,7 +228,7 @@ def test_a_document_that_one_record_makes_unreadable_tells_nothing(dpicl, desk, 
     content = '[{"text": "ticket 1", "label": "billing"}\n' + wrong
     (desk / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     answer, shown = release(dpicl, data="a.json"), release(dpicl, "--noise", "seeded", data="a.json").err
-    assert answer.code == 2 and "--noise seeded" in answer.err
+    assert answer.code == 2 and "dpicl data a.json" in answer.err
     assert not any(word in answer.err for word in ("twice", "line 2", "JSON:"))
     assert "twice" in shown or "line 2" in shown
 
@@ -369,7 +389,8 @@ def test_a_model_that_changes_costs_nothing_or_is_named_on_the_card(dpicl, desk,
 
 def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl, desk):
     answer = release(dpicl, "--public-test", "public.csv")
-    assert answer.code == 2 and "public.csv" in answer.err
+    refuse(answer, "public.csv")
+    assert "loading" not in answer.err
     write_csv(desk / "public.csv", 12)
     answer = release(dpicl, "--public-test", "public.csv", "--json")
     assert answer.code == 0, answer.err
@@ -378,10 +399,32 @@ def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl,
     names = ["tang", "zero_shot", "public_demonstrations", "public records in the prompt"]
     assert [row["name"] for row in found["rows"]] == names
     assert all(0 <= row["low"] <= row["score"] <= row["high"] <= 1 for row in found["rows"])
-    assert "| tang | " in (desk / "demos.card.md").read_text()
+    page = (desk / "demos.card.md").read_text()
+    assert "| tang | " in page and "On the private records it may be" in page
+    assert found["not_better_than"] == names[1:]  # what knows nothing beats nothing
+    assert "not shown to be better than that of zero_shot" in answer.err and "not shown to be better" in page
     heads = ("loading", "measuring", "acc_calibrated on 18", "trying", "charging epsilon", "charged to 'tickets'")
     assert all(any(line.startswith(head) for line in answer.err.splitlines()) for head in heads), answer.err
     assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1  # the trial cost nothing
+
+
+def test_what_beats_the_others_is_not_doubted_and_can_be_measured_alone_at_no_cost(dpicl, desk):
+    """The simulated model does not know what these words mean; records do."""
+    words = {"billing": "money", "technical": "screen", "refund": "parcel"}
+    rows = [f"{word} case {n},{label}" for n in range(14) for label, word in words.items()]
+    (desk / "public.csv").write_text("\n".join(["text,label", *rows]))
+    given = ("release", "embedding_centroids", "--data", "tickets.csv", *ALWAYS[:-1], 8, "--option", "embedding=sim",
+             "--public-test", "public.csv", "--measure-only", "--out", "desk.json")  # fmt: skip
+    answer = dpicl(*given, "--json")
+    assert answer.code == 0, answer.err
+    utility = answer.json["card"]["utility"]
+    scores = {row["name"]: row for row in utility["rows"]}
+    assert scores["embedding_centroids"]["low"] > scores["zero_shot"]["high"]
+    assert "zero_shot" not in utility["not_better_than"]
+    shown = dpicl(*given)
+    assert f"{scores['zero_shot']['score']:.3f}" in shown.out and "charging" not in shown.err
+    assert not list(desk.glob("desk*")) and answer.json["budgets"] == []
+    assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
 def test_the_card_says_where_utility_was_not_measured(dpicl, desk):

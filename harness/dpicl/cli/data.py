@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -54,17 +54,18 @@ def data(
         train = read_records(path, spec)
         counted = None if test is None else read_records(Path(test), spec, "test")
         counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
+        names = {"train": path.name, "test": "" if test is None else Path(test).name}
         found = "local"
     else:
         given = {"--test": test, "--labels": labels, "--text-field": text_field, "--label-field": label_field}
         if wrong := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
-        spec = source_spec(load_config(name))
+        spec, names = source_spec(load_config(name)), {}
         found = resolve(source, spec)
         counts = count_records(*_readings(spec, found), spec.labels)
     document = {"what": name, "source": found, "ok": not counts.problems, **asdict(counts)}
     message("These are counts of private records: for you, and not for publication.")
-    return Answer(document, _shown(name, found, counts), 1 if counts.problems else 0)
+    return Answer(document, _shown(name, found, counts, names), 1 if counts.problems else 0)
 
 
 def _is_file(name: str) -> bool:
@@ -84,10 +85,12 @@ def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords |
     return train, test
 
 
-def _shown(name: str, source: str, counts: DataCounts) -> Iterator[Block | str]:
+def _shown(name: str, source: str, counts: DataCounts, names: Mapping[str, str]) -> Iterator[Block | str]:
+    """names: split -> its file's name, where files were given; those of a task are called train and test."""
+    splits = [replace(each, split=names.get(each.split, each.split)) for each in counts.splits]
     columns = ["", "records", "labels", "words (5%, median, 95%, longest)", "repeated", "wrong"]
-    yield text_table(columns, map(_row, counts.splits), f"{name}, {source} records")
-    for each in counts.splits:
+    yield text_table(columns, map(_row, splits), f"{name}, {source} records")
+    for each in splits:
         if each.labels:
             shown = [f"{label} {number:,}" for label, number in each.labels.items()]
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
@@ -95,9 +98,10 @@ def _shown(name: str, source: str, counts: DataCounts) -> Iterator[Block | str]:
         for what, lines in each.faults.items():
             yield f"{each.split}, {each.unit} {ranges(lines, None)}: {what}"
     if counts.leaks:
-        unit = counts.splits[0].unit
-        yield f"train, {unit} {ranges(counts.leaks)}: in the test records too; these are dropped from train"
-    if any(each.repeated for each in counts.splits):
+        train = splits[0]
+        where = f"{train.split}, {train.unit} {ranges(counts.leaks)}"
+        yield f"{where}: in the test records too; these are dropped from {train.split}"
+    if any(each.repeated for each in splits):
         yield "Repeated records are dropped: the first of them stays."
     yield from (f"Problem: {problem}." for problem in counts.problems)
 

@@ -26,15 +26,17 @@ from dpicl.core.messages import capitalized, count, message, rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
 from dpicl.data.in_memory import as_table
-from dpicl.mechanism.bases import PreparedMechanism
+from dpicl.mechanism.bases import Mechanism, PreparedMechanism
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.own.budget import ChargeTo, SetStanding, read_standings
 from dpicl.own.card import NOT_MEASURED, describe_proof
 from dpicl.own.job import STAYS, ReleaseJob
 from dpicl.own.records import OwnRecords, queries_of, query_of
 from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, try_places
-from dpicl.own.state import answers_from, public_task, read_state, require_same
+from dpicl.own.state import OF_A_PROMPT, SavedState, answers_from, public_task, read_state, require_same
+from dpicl.own.utility import Utility
 
 #: A file or a folder; in a program also a DataFrame, a dataset, a list of dictionaries or of (text, label).
 Data = Any
@@ -57,7 +59,10 @@ class Own(TypedDict, total=False):
             metavar="FILE",
         ),
     ]
-    epsilon: Annotated[p.Epsilon, p.Flag("proved epsilon of this release")]
+    measure_only: Annotated[
+        bool, p.Flag("stop after the utility is measured on --public-test: charges nothing, writes nothing")
+    ]
+    epsilon: Annotated[Number, Field(gt=0), p.Flag("proved epsilon of this release", metavar="E")]
     delta: Annotated[p.Delta, p.Flag("delta (default: 1e-6)")]
     allow_large_delta: Annotated[
         bool, p.Flag("release also where delta is above one over the declared number of records; the card says so")
@@ -93,8 +98,16 @@ def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
 
 
 def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[SetStanding]) -> Iterator[str]:
-    privacy, out = made.card["privacy"], Path(given["out"])
-    if not made.card["private"]:
+    privacy = made.card["privacy"]
+    if given.get("measure_only"):
+        yield Utility.model_validate(made.card["utility"]).sentence
+        yield (
+            "Nothing was charged or written; the release, without --measure-only, would cost epsilon ="
+            f" {rounded_up(privacy['epsilon_proved'])}."
+        )
+        return
+    out = Path(given["out"])
+    if made.card["warning"]:
         message(f"dpicl: {made.card['warning']}")
     texts = count(len(made.answers), "answer") if made.queries else count(len(made.prompt.texts), "text")
     what = f"The state of {made.card['mechanism']}" if made.state is not None else texts
@@ -152,23 +165,22 @@ def release(
     format: of the file: JSONL of texts and labels (default), a prompt, or a chat's messages; what a prepared
         mechanism releases has a format of its own.
     """
-    kinds, otherwise = ("demonstrations", "prepared"), "answers queries; use `dpicl answer` (dpicl.answer)"
-    job = _job(mechanism, own, kinds, otherwise, shots)
+    job = _job(mechanism, own, {"answers": "answers queries; use `dpicl answer`"}, shots)
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
     check_format(format or "jsonl", job.task)
-    return _saved(job.run(), job.out, format or "jsonl")
+    return _saved(job.run(), None if job.measure_only else job.out, format or "jsonl")
 
 
 @p.verb(
     "dpicl answer embedding_centroids --data tickets.csv --labels billing,technical,refund --size 100 --queries new.txt"
     " --epsilon 1 --delta 1e-6 --out answers.jsonl\n"
-    "dpicl answer embedding_centroids --state desk.json --queries new.txt --out answers.jsonl",
+    "dpicl answer --state desk.json --queries new.txt --out answers.jsonl",
     answer=_answer,
     needs=("out",),
 )
 def answer(
-    mechanism: Annotated[GivenMechanism, p.OneMechanism],
+    mechanism: Annotated[GivenMechanism | None, p.OneMechanism] = None,
     *,
     queries: Annotated[Path | str | Sequence[str], p.Flag(metavar="FILE")],
     state: p.OnePath | None = None,
@@ -177,8 +189,9 @@ def answer(
     """Answers to queries from the private records of a file, charged to their budget: for all queries together.
 
     An answer mechanism pays for each query (a program may give a list of texts). A prepared one releases once and
-    answers them all; answers from the state that it released are post-processing, so nothing is charged. Mechanism and
-    options are then those that the state was made with: a file does not decide what is loaded.
+    answers them all; answers from the state that it released are post-processing, so nothing is charged. The mechanism
+    is then the one that the state names, among those that are known here, and options are given as they were for the
+    release: a file does not decide what is loaded.
     Everything else is as for `release`. Raises DataError for a file that is no state.
 
     queries: public texts: JSONL or a table with the text's field (and `id`), or .txt with one a line.
@@ -193,18 +206,25 @@ def answer(
             f"{' and '.join(missing)} must be given, to answer from private records; or --state FILE, to answer from"
             " what was released before."
         )
-    said = "releases demonstrations, which answer any query; use `dpicl release` (dpicl.release)"
-    job = _job(mechanism, own, ("answers", "prepared"), said)
-    return _saved(replace(job, queries=_asked_queries(queries, job.own)).run(), job.out)
+    if mechanism is None:
+        raise UsageError("MECHANISM must be given, to answer from private records; see `dpicl list mechanisms`.")
+    said = "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
+    job = _job(mechanism, own, {"demonstrations": said})
+    made = replace(job, queries=_asked_queries(queries, job.own)).run()
+    return _saved(made, None if job.measure_only else job.out)
 
 
-def _answer_from(file: Path, mechanism: GivenMechanism, queries: Any, own: Own) -> PrivateRelease:
+def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own: Own) -> PrivateRelease:
     if extra := [name for name in own if name not in _WITH_STATE and own.get(name) is not None]:
         raise UsageError(
             f"--state answers from what was released before, and reads no record; leave out"
             f" --{extra[0].replace('_', '-')}."
         )
-    given = _given_of(mechanism, own, ("prepared",), "prepares nothing; give --data (dpicl.answer)")
+    unfit = {
+        "answers": "prepares nothing: it pays for each query, and needs --data",
+        "demonstrations": f"releases demonstrations, and no state. {OF_A_PROMPT.removesuffix('.')}",
+    }
+    given = _given_of(mechanism or _maker_of(read_state(file), own), own, unfit)
     found = read_state(file)
     task = public_task(found)
     resolved = resolve_options(given.cls, task.name, {**given.options, **p.options_of(given.name, own.get("options"))})
@@ -218,6 +238,14 @@ def _answer_from(file: Path, mechanism: GivenMechanism, queries: Any, own: Own) 
     answers = answers_from(found, built, lm, asked)
     lm.verify_unchanged()
     return _saved(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
+
+
+def _maker_of(found: SavedState, own: Own) -> type[Mechanism]:
+    """The mechanism that a state names, among those that are shipped or that the caller named: no file is loaded."""
+    known, name = load_mechanisms(p.as_list(own.get("plugins") or ())), found.file.card.mechanism
+    if name not in known:
+        raise UsageError(f"{found.path} was made by '{name[:80]}', which is not known here; give its file as --plugin.")
+    return known[name].cls
 
 
 def _saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
@@ -237,11 +265,11 @@ def _saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") 
     return made
 
 
-def _job(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: str, shots: int = 4) -> ReleaseJob:
+def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: int = 4) -> ReleaseJob:
     """What is to be released, checked before a record is read."""
     if own.get("data") is None:
         raise UsageError("A release needs 'data' (--data), the file of private records.")
-    given = _given_of(mechanism, own, kinds, otherwise)
+    given = _given_of(mechanism, own, unfit)
     epsilon, out = own.get("epsilon") or 1.0, own.get("out")
     if math.isinf(epsilon):
         raise UsageError("A release at epsilon = inf is not private: it publishes the records; give a finite epsilon.")
@@ -269,15 +297,17 @@ def _job(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: s
         payer=ChargeTo(own.get("private_set"), default, own.get("total_epsilon")),
         out=None if out is None else Path(out),
         tell=message if call.COMMAND.get() else lambda text: None,
+        measure_only=bool(own.get("measure_only")),
     )
     job.check()
     return job
 
 
-def _given_of(mechanism: GivenMechanism, own: Own, kinds: Sequence[str], otherwise: str) -> Given:
+def _given_of(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str]) -> Given:
+    """unfit: kind of mechanism -> what is said of one that is not for this."""
     found = given_mechanism(mechanism, p.as_list(own.get("plugins") or ()))
-    if found.cls.kind not in kinds:
-        raise UsageError(f"{found.name} {otherwise}.")
+    if (said := unfit.get(str(found.cls.kind))) is not None:
+        raise UsageError(f"{found.name} {said}.")
     return found
 
 

@@ -53,6 +53,11 @@ def model_name(model: str) -> str:
     return model if base not in _MODELS else _MODELS[base] + " (float32)" * (base != model)
 
 
+def is_simulated(model: str) -> bool:
+    """Whether a model of this name is the seeded fake one."""
+    return model.partition(":")[0] == "sim"
+
+
 def silent(done: int, total: int, unit: str) -> None:
     """Reports nothing."""
 

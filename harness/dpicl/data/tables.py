@@ -19,6 +19,7 @@ from typing import Any
 from dpicl.core import json_text
 from dpicl.core.errors import DataError
 from dpicl.core.files import content_of
+from dpicl.core.messages import count
 from dpicl.data.in_memory import Rows, Table
 
 _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
@@ -145,7 +146,7 @@ def lacks(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError
     names = [name for name in found if len(name) <= 30 and name.isascii() and name.replace("-", "_").isidentifier()]
     if path.suffix.lower() in _TABLES and (len(names) < len(found) or not _COMMON & {*map(str.lower, names)}):
         names = []
-    have = f"its first row has {len(found)} fields, and a table's first line names them"
+    have = f"its first row has {count(len(found), 'field')}, and a table's first line names them"
     if names:
         have = f"it has {', '.join(names[:12])}{' …' if names[12:] else ''}"
     return DataError(
@@ -230,7 +231,8 @@ def _csv_rows(reader: Any, names: Sequence[str]) -> Iterator[FileRow]:
         if number == 1 or not any(cells):
             continue
         fits = len(cells) == len(names)
-        said = f"has {len(cells)} fields, and the first line names {len(names)} (put a text with the mark in quotes)"
+        has = count(len(cells), "field")
+        said = f"has {has}, and the first line names {len(names)} (put a text with the mark in quotes)"
         yield FileRow(number, dict(zip(names, cells, strict=True)) if fits else {}, "" if fits else said)
 
 

@@ -85,20 +85,18 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
         return ()
     hashes = hashes_of(record.text for record in records)
     with _alone():
-        entry = Charge(
-            when=_now(),
-            what=plain(release.what),
-            event=to_json(release.event),
-            epsilon=release.epsilon,
-            delta=release.delta,
-        )
-        ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
-        charged = [ledger.charged(entry, hashes) for ledger in ledgers]
-        if refused := next(filter(None, (_refusal(ledger, to.name or to.default) for ledger in charged)), ""):
-            raise BudgetExceeded(refused)
+        charged = _charged(hashes, release, to)
         for ledger in charged:
             ledger.write()
     return tuple(ledger.name for ledger in charged)
+
+
+def check_charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> None:
+    """Raises what `charge` would raise now, and charges nothing."""
+    if not release.free:
+        hashes = hashes_of(record.text for record in records)
+        with _alone():
+            _charged(hashes, release, to)
 
 
 def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> SetStanding:
@@ -164,6 +162,22 @@ def document(ledger: PrivateLedger, stands: SetStanding) -> dict[str, Any]:
             for entry in ledger.entries
         ],
     }
+
+
+def _charged(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> list[PrivateLedger]:
+    """The ledgers of all sets that pay, as they stand after it; none is written. Raises as `charge` does."""
+    entry = Charge(
+        when=_now(),
+        what=plain(release.what),
+        event=to_json(release.event),
+        epsilon=release.epsilon,
+        delta=release.delta,
+    )
+    ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
+    charged = [ledger.charged(entry, hashes) for ledger in ledgers]
+    if refused := next(filter(None, (_refusal(ledger, to.name or to.default) for ledger in charged)), ""):
+        raise BudgetExceeded(refused)
+    return charged
 
 
 def _chosen(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:

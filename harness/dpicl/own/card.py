@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.json_text import plain
 from dpicl.core.messages import rounded_up
-from dpicl.core.vocabulary import NOTIONS, model_name
+from dpicl.core.vocabulary import NOTIONS, is_simulated, model_name
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.own.utility import Utility
@@ -31,6 +31,10 @@ SEEDED = (
     " public records; publish nothing of it that was made from private ones."
 )
 
+SIMULATED = (
+    "WORTH NOTHING: the model is simulated, and knows nothing. This release is for trying the commands; use a real"
+    " model."
+)
 NOT_MEASURED = "utility was not measured (`--public-test FILE` measures it on public records, at no cost in privacy)"
 _NOT_COVERED = (
     "The guarantee is for one record: that of somebody with k records in the set is k times epsilon at k"
@@ -63,8 +67,9 @@ class CardPrivacy(Privacy):
 
 
 class PrivacyCard(Part):
-    """A privacy card. utility: None where it was not measured. state_sha256: of the file that answers follow from,
-    where they were made from one and cost nothing more (missing else)."""
+    """A privacy card. warning: where the release is not private, or of a simulated model. utility: None where it was
+    not measured. state_sha256: of the file that answers follow from, where they were made from one and cost nothing
+    more (missing else)."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     private: bool
@@ -84,8 +89,10 @@ class PrivacyCard(Part):
 
     @model_validator(mode="after")
     def _warns(self) -> PrivacyCard:
-        if self.private is not (self.warning is None):
-            raise ValueError("a card warns where the release is not private, and only there")
+        if self.private is not (self.noise == "secure"):
+            raise ValueError("a release is private with secure noise, and only then")
+        if not self.private and self.warning is None:
+            raise ValueError("a card warns where the release is not private")
         return self
 
 
@@ -104,9 +111,12 @@ def card(
     not_covered = [f"{of_notion}."] if of_notion else []
     if _up_to_rounding(made.bounds.notes):
         not_covered.append("How the model rounds: the proof is about real numbers (see the notes).")
+    embedding = embedding_of(mechanism, None)
+    read = ([] if mechanism.needs == "nothing" else [manifest.model.name]) + ([embedding.name] if embedding else [])
+    warnings = ([] if config.secure else [SEEDED]) + ([SIMULATED] if any(map(is_simulated, read)) else [])
     return PrivacyCard(
         private=config.secure,
-        warning=None if config.secure else SEEDED,
+        warning=" ".join(warnings) or None,
         mechanism=mechanism.name,
         source=mechanism.source,
         kind=str(mechanism.kind),
@@ -114,7 +124,7 @@ def card(
         task=CardTask(name=task.name, kind=task.kind, labels=list(task.labels)),
         noise=config.noise,
         privacy=CardPrivacy(**{**privacy.model_dump(), "notion": privacy.notion}),
-        manifest=manifest.model_copy(update={"embedding": embedding_of(mechanism, None)}),
+        manifest=manifest.model_copy(update={"embedding": embedding}),
         not_covered=[*not_covered, *_NOT_COVERED],
         created=now(),
         utility=utility,
@@ -157,7 +167,8 @@ def card_markdown(content: Mapping[str, Any]) -> str:
     ]
     parts = [
         f"# Privacy card: {_safe(content['mechanism'])}",
-        *([f"**{content['warning']}**"] if content["warning"] else [_promise(privacy)]),
+        *([f"**{_safe(content['warning'])}**"] if content["warning"] else []),
+        *([_promise(privacy)] if content["private"] else []),
         _table(("", ""), rows),
         "## What was charged",
         _table(
@@ -179,11 +190,14 @@ def _utility(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
     rows = [(row["name"], *(f"{row[key]:.3f}" for key in ("score", "low", "high"))) for row in found["rows"]]
-    how = (
+    said = [
         f"Measured before, on public records, at no cost in privacy: {_safe(found['metric'])} on {found['tested']} of"
-        f" them; {found['trained_on']} others stood in for the private ones. On these it may be better or worse."
-    )
-    return f"{how}\n\n{_table(('made by', 'score', '95% from', 'to'), rows)}"
+        f" them; {found['trained_on']} others stood in for the private ones. On the private records it may be better or"
+        " worse."
+    ]
+    if doubt := Utility.model_validate(found).doubt:
+        said.append(f"**{_safe(doubt)}**")
+    return "\n\n".join([*said, _table(("made by", "score", "95% from", "to"), rows)])
 
 
 def _promise(privacy: Mapping[str, Any]) -> str:

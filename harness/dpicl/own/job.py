@@ -21,14 +21,14 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
-from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
+from dpicl.own.budget import ChargeTo, charge, check_charge, warn_of_uncounted
 from dpicl.own.card import PrivacyCard, card, card_json, card_markdown
 from dpicl.own.records import OwnRecords, load_own, read_public
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.utility import Utility, measure
 from dpicl.plan.expand import sizes_of
-from dpicl.releasing.release import Charger, NewRelease, release
+from dpicl.releasing.release import Charger, NewRelease, expected_release, release
 from dpicl.run.pipeline import manifest_of
 
 #: What is said where a release is stopped that was charged.
@@ -41,7 +41,8 @@ class ReleaseJob:
 
     given: the mechanism; chosen: options over its published ones. size: declared private records of each class. data:
     the private records; public: some that a task needs; public_test: some on which the utility is measured before.
-    queries: none for demonstrations and for the state of a prepared mechanism. tell: takes a line for each stage.
+    tell: takes a line for each stage. measure_only: whether to stop before anything is charged. queries: none for
+    demonstrations and for the state of a prepared mechanism.
     """
 
     given: Given
@@ -56,6 +57,7 @@ class ReleaseJob:
     payer: ChargeTo
     out: Path | None
     tell: Callable[[str], None]
+    measure_only: bool = False
     queries: Sequence[Query] = ()
 
     @cached_property
@@ -87,14 +89,20 @@ class ReleaseJob:
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
                 " of this file, which would tell about it): --size 100, or --size LABEL=100 for each label."
             )
+        if self.measure_only and self.public_test is None:
+            raise UsageError("--measure-only measures utility on public records; give them with --public-test FILE.")
+        if self.measure_only and not self.config.secure:
+            raise UsageError("--measure-only goes with secure noise; --noise seeded charges nothing anyway.")
         if self.sizes is not None:
             self.config.require_small_delta(sum(self.sizes.values()))
         if reason := skip_reason(self.mechanism, self.task):
             raise UsageError(f"{self.mechanism.name} cannot do this task: {reason}.")
 
     def run(self) -> PrivateRelease:
-        """Loads records and model, and releases. The place of the output, and with secure noise the whole release but
-        without a record, are tried before anything is charged: what fails then says why; later it costs its epsilon."""
+        """Loads records and model, and releases. Files and the budget are checked before the model is loaded. With
+        secure noise the whole release is tried without a record before anything is charged: what fails then says why;
+        later it costs its epsilon. With measure_only that trial is what is returned: on its card are the measured
+        utility and what the release would cost."""
         paid: list[NewRelease] = []
         try:
             return self._made(paid)
@@ -108,15 +116,20 @@ class ReleaseJob:
         utility: Utility | None = None
         if self.out is not None:
             try_places(self.out)
-        self.tell(f"loading the records and the model {self.model}")
+        known = None if self.public_test is None else read_public(self.public_test, self.own)
         task = load_own(self.own, self.data, self.sizes, secure, self.public)
+        without = replace(task, train=())
+        if secure and not self.measure_only:
+            expected = expected_release(self.mechanism, without, self.model, self.config, self.queries)
+            check_charge(task.train, expected, self.payer)
+        self.tell(f"loading the model {self.model}")
         model = models.load(self.model, dtype="float32" if secure else None)
         manifest = manifest_of(task, model, secure, self.given.registered.plugin_hash)
-        if self.public_test is not None:
+        if known is not None:
             self.tell("measuring the utility on public records")
-            known = read_public(self.public_test, self.own)
             utility = measure(self.mechanism, task, known, model, self.config, self.queries)
-            self.tell(utility.sentence)
+            if not self.measure_only:  # which answers with it
+                self.tell(utility.sentence)
 
         def released(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, charge=pay)
@@ -138,12 +151,14 @@ class ReleaseJob:
             self.tell("trying the release without a record")
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": self.config.accounted_delta}
-            rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings), None)
+            rehearsal = released(without, self.config.model_copy(update=settings), None)
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
             if rehearsal.state is not None:
                 require_readable(self.mechanism, rehearsal.state)
             model.verify_unchanged()
+            if self.measure_only:
+                return rehearsal
         else:
             self.tell("releasing")
         try:

@@ -7,6 +7,7 @@ says them. With secure noise a record that cannot be read is one fixed sentence,
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +23,6 @@ from dpicl.data.in_memory import Table
 from dpicl.data.reading import SourceSpec, read_records
 from dpicl.data.tables import UnreadableContent, fields_of, open_table, require_file
 from dpicl.data.task import Task
-
-_UNREADABLE = (
-    "The private records cannot be read: one of them has no text, has a label that is none of those given, or is"
-    " neither UTF-8 nor what the file should hold. With secure noise nothing more is said, since it may tell about one"
-    " of them; --noise seeded names the line, where nobody else reads the screen."
-)
 
 
 @dataclass(frozen=True)
@@ -91,16 +86,37 @@ def load_own(
             " private; give --public FILE with such records."
         )
     known = [] if public is None else read_public(public, own)
+    unreadable = _unreadable(own, data)
     try:
         spec = own.spec(data)
     except UnreadableContent:
-        with concealed(secure, _UNREADABLE):
+        with concealed(secure, unreadable):
             raise
-    with concealed(secure, _UNREADABLE):
+    with concealed(secure, unreadable):
         records = read_records(data, spec).checked()
     if not records:
         raise DataError(f"{data} holds no record, so there is nothing to release from; `dpicl data {data}` says more.")
     return Task.of_records(config, records, sizes, known)
+
+
+def _unreadable(own: OwnRecords, data: Table) -> str:
+    """What is said with secure noise of records that cannot be read; nothing in it comes from a record."""
+    way = "--noise seeded names the row"
+    if isinstance(data, Path):
+        words = ["dpicl", "data", str(data)]
+        labels = [word if word == written else f"{written}={word}" for written, word in own.labels.items()]
+        for flag, value in (
+            ("--labels", ",".join(labels)),
+            ("--text-field", own.text_field),
+            ("--label-field", own.label_field),
+        ):
+            words += [flag, value] if value else []
+        way = f"`{shlex.join(words)}` names the line"
+    return (
+        "The private records cannot be read: one of them has no text, has a label that is none of those given, or is"
+        " neither UTF-8 nor what the file should hold. With secure noise nothing more is said, since it may tell about"
+        f" one of them; {way}, where nobody else reads the screen."
+    )
 
 
 def read_public(data: Table, own: OwnRecords) -> list[Record]:

@@ -1,8 +1,8 @@
 """What a prepared mechanism released, as a file: any number of queries is answered from it later, at no cost.
 
 The file holds what was released and its privacy card, as JSON, so it may be published as the card may. Whoever reads it
-says by themselves which mechanism, options and model they mean, and they must be those of the file: nothing in a file
-decides what code or which model is loaded.
+says by themselves which options and model they mean, and they must be those of the file; the mechanism that it names is
+one that is known already: nothing in a file decides what code or which model is loaded.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
 from dpicl.own.card import PrivacyCard
 from dpicl.own.records import OwnRecords
+from dpicl.own.released import PLACE
 from dpicl.releasing.execution import ALL_RECORDS, answer_from
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import Release
@@ -39,6 +40,11 @@ from dpicl.results.schema import Part, read_part, to_text
 from dpicl.run.pipeline import embedding_of
 
 SCHEMA_VERSION = 1
+#: What is done with released demonstrations, which are no state.
+OF_A_PROMPT = (
+    f"A released prompt answers without this command, at no cost: put your query in the place of {PLACE} in it, and"
+    " give it to a model (`dpicl release --format prompt` writes one)."
+)
 
 
 class Array(Part):
@@ -122,7 +128,7 @@ def read_state(path: Path) -> SavedState:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); --state names a file of `dpicl release`.") from None
     except ValueError as error:
-        raise DataError(f"{path} cannot be used as --state: {error}.") from None
+        raise DataError(f"{path} cannot be used as --state: {error}. {OF_A_PROMPT}") from None
     return SavedState(file, path, hashlib.sha256(text.encode()).hexdigest())
 
 

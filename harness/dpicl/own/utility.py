@@ -40,17 +40,29 @@ class UtilityRow(Part):
 
 
 class Utility(Part):
-    """trained_on: how many public records stood in for the private ones; tested: on how many others it was scored."""
+    """trained_on: how many public records stood in for the private ones; tested: on how many others it was scored.
+    rows: the mechanism, then what costs no privacy. not_better_than: those of the others over which the mechanism is
+    not shown to be better: the 95% interval of the mean difference, over the same test records, is not above 0."""
 
     metric: str
     trained_on: int
     tested: int
     rows: list[UtilityRow]
+    not_better_than: list[str] = []
 
     @property
     def sentence(self) -> str:
         rows = "; ".join(f"{row.name} {row.score:.3f} [{row.low:.3f}, {row.high:.3f}]" for row in self.rows)
-        return f"{self.metric} on {self.tested} public records, made from {self.trained_on} others: {rows}"
+        said = f"{self.metric} on {self.tested} public records, made from {self.trained_on} others: {rows}."
+        return f"{said} {self.doubt}".rstrip()
+
+    @property
+    def doubt(self) -> str:
+        """A sentence where something that costs no privacy may be as good; else ''."""
+        if not self.not_better_than:
+            return ""
+        others = " or ".join(filter(None, (", ".join(self.not_better_than[:-1]), self.not_better_than[-1])))
+        return f"The utility of {self.rows[0].name} is not shown to be better than that of {others}."
 
 
 def measure(
@@ -88,7 +100,14 @@ def measure(
     for name, values in found.items():
         low, high = bootstrap_interval(values, seed=config.seed)
         rows.append(UtilityRow(name=name, score=sum(values) / len(values), low=low, high=high))
-    return Utility(metric=_metric_of(task), trained_on=len(train), tested=len(test), rows=rows)
+    own_values = found[mechanism.name]
+    gains = {
+        name: [mine - other for mine, other in zip(own_values, values, strict=True)]
+        for name, values in found.items()
+        if name != mechanism.name
+    }
+    doubted = [name for name, gain in gains.items() if bootstrap_interval(gain, seed=config.seed)[0] <= 0]
+    return Utility(metric=_metric_of(task), trained_on=len(train), tested=len(test), rows=rows, not_better_than=doubted)
 
 
 def _spread(records: Sequence[Record], number: int) -> list[Demonstration]:

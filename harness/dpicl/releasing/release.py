@@ -202,7 +202,7 @@ def release(
     admitted = config.epsilon
     if config.secure:
         if charge is None:
-            raise UsageError("Secure noise is charged to a private set; release with `dpicl release` (dpicl.release).")
+            raise UsageError("Secure noise is charged to a private set; release with `dpicl release`.")
         admitted = calibration.bounds.upper  # finite: nothing but what its private set is charged for
         charged_to = charge(new_release(mechanism, task, model.identity.name, config, calibration, sizes))
     ledger = Ledger(calibration.event, admitted)
@@ -266,6 +266,18 @@ def declare(
     if sizes.queries is not None:
         require_budget(asked, sizes.queries)
     return shots, asked, sizes
+
+
+def expected_release(
+    mechanism: Mechanism, task: Task, model: str, config: ReleaseConfig, queries: Sequence[Query]
+) -> NewRelease:
+    """What `release` will charge for these settings, before a model is loaded; no record is looked at.
+
+    Raises UsageError, DataError and PluginError as `release` does before it charges.
+    """
+    _, _, sizes = declare(mechanism, task, config, queries)
+    calibration, _ = _calibrated(mechanism, sizes, config, lambda _: nullcontext())
+    return new_release(mechanism, task, model, config, calibration, sizes)
 
 
 def new_release(

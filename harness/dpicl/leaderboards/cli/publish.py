@@ -15,6 +15,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
 from dpicl.core.messages import count, message
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
+from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.publish import runs, weave_board
 from dpicl.leaderboards.publish.runs import Plan
@@ -120,7 +121,7 @@ def _plan(
 
 def check_simulated(cells: Iterable[Cell], project: str | None, flag: str) -> None:
     """Raises UsageError where all cells are of the simulated model and no project is named for them."""
-    if project is None and all(cell.model.partition(":")[0] == "sim" for cell in cells):
+    if project is None and all(is_simulated(cell.model) for cell in cells):
         raise UsageError(
             f"Numbers of the simulated model never stand beside real ones; name a project for them with {flag}."
         )

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from dpicl.attacks.results import AttackResult
 from dpicl.core.cell import Cell, Options
-from dpicl.core.vocabulary import RECORD_CENTRAL
+from dpicl.core.vocabulary import RECORD_CENTRAL, is_simulated
 from dpicl.data.task_file import NOT_EVERYWHERE
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
@@ -190,11 +190,6 @@ def weights(result: Result | AttackResult) -> str:
     """What pins the weights of the model down: their hash, else the revision, else ''."""
     model = result.manifest.model
     return model.sha256 or model.revision or ""
-
-
-def is_simulated(model: str) -> bool:
-    """Whether a model of this name is the seeded fake one."""
-    return model.partition(":")[0] == "sim"
 
 
 def is_retired(result: Result, suites: Iterable[Suite]) -> bool:

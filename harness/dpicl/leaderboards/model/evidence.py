@@ -24,16 +24,8 @@ from dpicl.attacks.results import EXACT, AttackResult, External
 from dpicl.attacks.table import sizes_text
 from dpicl.core.cell import Cell
 from dpicl.core.messages import count, epsilon_text
-from dpicl.core.vocabulary import RECORD_CENTRAL
-from dpicl.leaderboards.model.comparability import (
-    REAL_DATA,
-    Group,
-    attack_identity,
-    is_simulated,
-    value_of,
-    values_of,
-    weights,
-)
+from dpicl.core.vocabulary import RECORD_CENTRAL, is_simulated
+from dpicl.leaderboards.model.comparability import REAL_DATA, Group, attack_identity, value_of, values_of, weights
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import gathered
