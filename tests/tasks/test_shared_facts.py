@@ -42,6 +42,13 @@ def test_the_numbers_of_records_are_those_that_the_names_say(task):
     assert sum(task.dropped.values()) == 0
 
 
+def test_development_records_are_scored_by_their_own_facts(task):
+    own = Task.load("shared_facts", "synthetic", development=True)
+    counts = Counter(facts.held(own.train, own.seed).values())
+    assert {m: counts[m] for m in (125, 25, 5)} == shared_facts.HELD
+    assert {record.text for record in own.train}.isdisjoint(record.text for record in task.train)
+
+
 def test_coins_are_fair_and_of_their_own():
     """One fact held or not changes no other record: the proof rests on it."""
     coins = np.array([[fact.held for fact in shared_facts.facts(seed)[-shared_facts.LONE :]] for seed in range(60)])

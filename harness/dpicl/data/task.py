@@ -317,7 +317,7 @@ class Task(PublicTask):
             train=tuple(train),
             test=tuple(test),
             public=tuple(public),
-            seed=seed,
+            seed=corpus,
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
             chosen_by_label=limit_train is not None and bool(spec.labels) and source != "synthetic",
         )
