@@ -154,7 +154,7 @@ def audit(
 def _rows_of(
     suite: str, rows: list[str], task: str | None, epsilons: list[float], folder: Path, files: list[Any]
 ) -> Selection:
-    """These rows of a suite (none named: all). Raises UsageError for a row that it lacks."""
+    """These rows of a suite (none named: all). Raises UsageError for a row or an epsilon that it lacks."""
     known = load_suite(find_suite(suite))
     require_known(f"row of {suite}", rows, {name for entry in known.mechanisms for name in (entry.row, entry.name)})
     require_known(f"epsilon of {suite}", map(epsilon_text, epsilons), [epsilon_text(one) for one in known.epsilons])

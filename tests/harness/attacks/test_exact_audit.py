@@ -207,6 +207,7 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         ("--exact", "--suite", "quick", "--source", "auto"),
         ("--exact", "--suite", "quick", "--limit", "5"),
         ("voting", "--exact", "--suite", "quick"),
+        ("--exact", "--suite", "quick", "--epsilon", "3"),
         ("voting", "--task", "agnews", "--epsilon", "1", "--other-records", "alone"),
         ("--exact", "nothing_so_called", "--task", "agnews", "--epsilon", "1"),
     ],
