@@ -13,6 +13,7 @@ ENDS = {
     "zero_shot": "agnews",
     "public_demonstrations": "agnews",
     "real_demonstrations": "agnews",
+    "repeated_label": "agnews",
     "esa_public": "samsum",
     "sga_public": "samsum",
 }
