@@ -76,7 +76,7 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
     yield from (words(one, "answer") for one in sentences[:_ANSWERS])
     if (more := len(sentences) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
-    if said := _headroom(section.tables):
+    if section.tables and (said := _headroom([*section.tables, *section.measured])):
         yield words(said, "quiet")
 
 
@@ -112,13 +112,13 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
     blocks: list[Block] = [*answer_blocks(section, level)]
     if section.tables:
         blocks.append(methods_table(section, [level], room=width(), most=most))
-    if section.measured:
+    else:
         blocks.append(headroom_table(section.measured))
     if rest := [epsilon_text(one) for one in levels(section.tables) if one != level]:
         blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon {rest[-1]}.", "quiet"))
     if others:
-        names = names_text(dict.fromkeys(_model(one) for one in others))
-        blocks.append(words(f"Apart, not compared with these: {names} (--full, --model).", "quiet"))
+        names = names_text(dict.fromkeys(f"{_model(one)} on {one.group.source} records" for one in others))
+        blocks.append(words(f"Apart, not compared with these: {names} (--full).", "quiet"))
     every = [*section.notes, *board.notes]
     said = [*section.notes[:1], *board.notes, *section.notes[1:]][:most_notes]  # the most important ones
     blocks += notes(one if len(one) <= _LONGEST_NOTE else f"{one[:_LONGEST_NOTE]}…" for one in said)
