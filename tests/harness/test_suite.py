@@ -145,6 +145,11 @@ def test_command_line_lists_take_the_place_of_the_suites_own(tmp_path):
     assert {cell.mechanism for cell in cells} == {"tang", "prism"}
 
 
+def test_a_model_that_only_a_flag_names_has_the_tasks_of_the_first_that_a_row_lists(tmp_path):
+    suite = read(tmp_path, TEXT.replace("{slots: 7}", "{slots: 7}\n    tasks: {sim: [trec]}"))
+    assert {cell.task for cell in cells_of(suite, models=["other"]) if cell.mechanism == "tang"} == {"trec"}
+
+
 def test_an_epsilon_given_as_inf_is_infinity(tmp_path):
     assert math.inf in read(tmp_path, TEXT.replace("[1, 8]", "[1, .inf]")).epsilons
 

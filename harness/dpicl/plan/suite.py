@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -354,6 +354,9 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
         update["mechanisms"] = [
             entry for name in dict.fromkeys(changes.mechanisms) for entry in _entries(suite, name, known)
         ]
+    if added := [model for model in changes.models if model not in suite.models]:
+        entries = update.get("mechanisms", suite.mechanisms)
+        update["mechanisms"] = [_with_models(entry, added) for entry in entries]
     if changes.source is not None:
         update["source"] = changes.source
     if changes.test_records is not None:
@@ -363,6 +366,14 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
     for place, said in _size_misfits(new):
         raise new.error(place, said)
     return new
+
+
+def _with_models(entry: MechanismEntry, models: Iterable[str]) -> MechanismEntry:
+    """The row on models that its suite does not name: with the tasks of the first model that it lists."""
+    if not isinstance(entry.tasks, dict):
+        return entry
+    first = next(iter(entry.tasks.values()))
+    return entry.model_copy(update={"tasks": {**entry.tasks, **dict.fromkeys(models, first)}})
 
 
 def _entries(suite: Suite, name: str, known: Mapping[str, Any]) -> list[MechanismEntry]:
