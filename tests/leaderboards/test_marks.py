@@ -147,6 +147,8 @@ def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
     own = [make_result("tang", 0.6, seed=seed) for seed in range(4)]
     drawn = [make_result("public_demonstrations", 0.5, epsilon=0.0, seed=seed) for seed in range(4)]
     greedy = [one.model_copy(update={"released": drawn[0].released}) for one in drawn]
-    for control, compared in ((drawn, True), (greedy, False)):
+    labels = [one.model_copy(update={"text": one.label}) for one in drawn[0].released]
+    repeated = [one.model_copy(update={"released": labels}) for one in drawn]  # a constant, and no draw
+    for control, compared in ((drawn, True), (greedy, False), (repeated, True)):
         row = next(r for r in build_board([*own, *control]).sections[0].tables[0].rows if r.label == "tang")
         assert (row.against_public is not None) is compared
