@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from dpicl.core.messages import MOST_NAMED
 from dpicl.evaluation import intervals
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
-from dpicl.leaderboards.model.text import MOST_NAMED
 from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json

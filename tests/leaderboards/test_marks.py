@@ -150,5 +150,8 @@ def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
     labels = [one.model_copy(update={"text": one.label}) for one in drawn[0].released]
     repeated = [one.model_copy(update={"released": labels}) for one in drawn]  # a constant, and no draw
     for control, compared in ((drawn, True), (greedy, False), (repeated, True)):
-        row = next(r for r in build_board([*own, *control]).sections[0].tables[0].rows if r.label == "tang")
+        section = build_board([*own, *control]).sections[0]
+        row = next(row for row in section.tables[0].rows if row.label == "tang")
         assert (row.against_public is not None) is compared
+        assert "public_demonstrations" in section.answers[0].sentence
+        assert [one.label for one in section.answers[0].not_compared] == ([] if compared else [control[0].cell.label])

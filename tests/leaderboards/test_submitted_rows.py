@@ -85,6 +85,9 @@ def test_the_loader_gives_what_passes_and_a_sentence_for_the_rest(world: World):
     world.files[0].write_bytes(b"[" * 100_000)
     found, problems = load_submissions(world.root, suites)
     assert found == [] and len(problems) == 2
+    (world.root / "team_c" / "late").mkdir(parents=True)
+    (world.root / "team_c" / "late" / "submission.yaml").write_text("suite: other\n")  # unfinished, of another suite
+    assert len(load_submissions(world.root, suites, "tiny")[1]) == 2 < len(load_submissions(world.root)[1])
     assert "Submission team_a/vote is left out" in problems[0] and "nested too deeply" in problems[0]
     assert "team_b/vote is left out" in problems[1] and "'team_a' and 'vote'" in problems[1]
     assert load_submissions(world.root / "nowhere", suites) == ([], [])

@@ -6,10 +6,10 @@ import pytest
 
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.table import estimate_text, measure_name, options_text, trials_text
-from dpicl.core.messages import bound_text, confidence_text, epsilon_text, queries_words
+from dpicl.core.messages import bound_text, confidence_text, epsilon_text, names_text, queries_words
 from dpicl.leaderboards.model.evidence import against_row, differing_options
 from dpicl.leaderboards.model.metrics import metric_name, task_kind
-from dpicl.leaderboards.model.text import interval_text, names_text, queries_text, recovery_text, seeds_text
+from dpicl.leaderboards.model.text import interval_text, queries_text, recovery_text, seeds_text
 from dpicl.leaderboards.render.row_view import describe
 from tests.leaderboards.attack_factory import make_attack, rule
 

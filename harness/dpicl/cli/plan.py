@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import attrgetter
 from typing import Annotated, Any, Unpack
 
 from dpicl.api.parameters import Cells, Flag, SuiteName, verb
@@ -16,19 +17,20 @@ from dpicl.cli.selecting import Shard, selected
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
-from dpicl.core.messages import count, duration, message
+from dpicl.core.messages import count, duration, message, named
 from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
-from dpicl.plan.headroom import Headroom, headrooms
+from dpicl.plan.headroom import headrooms
+from dpicl.plan.headroom_table import headroom_columns
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Changes
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.tables.document import Block, Table, notes, text_table
+from dpicl.tables.document import Block, Column, Table, make_table, notes, text_table
 
 
 @verb("dpicl plan quick --epsilon 1")
@@ -96,7 +98,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document, sum(seconds), unmeasured)]
     if gains:
-        shown.append(text_table(_HEADROOM, map(_headroom_row, gains), "Headroom, from public to real demonstrations"))
+        shown.append(make_table("Headroom, from public to real demonstrations", _HEADROOM, gains, keep=3, heading=True))
     shown += [f"Skipped: {row} on {', '.join(tasks)}: {why}" for row, tasks, why in _reasons(selection.cells, left_out)]
     if found.stale:
         shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
@@ -122,18 +124,10 @@ def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) 
 
 
 _HEADROOM = (
-    *("task", "model", "metric", "headroom (95%)", "rewards", "from, to"),
-    *("gain over other controls", "shots", "seeds × records"),
+    *(Column(name, name, attrgetter(name)) for name in ("task", "model", "metric")),
+    *headroom_columns(lambda one: one),
+    Column("rewards", "rewards", lambda one: "yes" if one.rewards else "no"),
 )
-
-
-def _headroom_row(one: Headroom) -> list[str]:
-    return [
-        *(one.task, one.model, one.metric, f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})"),
-        *("yes" if one.rewards else "no", f"{one.public:.3f} to {one.real:.3f}"),
-        "; ".join(f"{each.over} {each.gain:.3f} ({each.low:.3f} to {each.high:.3f})" for each in one.others),
-        *(str(one.shots), f"{len(one.seeds)} × {one.documents}{', development' * one.development}"),
-    ]
 
 
 def untuned_rows(selection: Selection) -> list[str]:
@@ -147,8 +141,7 @@ def untuned(selection: Selection) -> str:
     if not (rows := untuned_rows(selection)):
         return ""
     command = replace(selection, changes=Changes()).command("tune")
-    named = ", ".join(rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
-    return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({named})."
+    return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({named(rows, 3)})."
 
 
 def stale_advice(suite: str) -> str:

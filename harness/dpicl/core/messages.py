@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from dpicl.core.printable import printable, shortened
 
 #: Above it the third decimal of an epsilon is not shown.
 _LARGE = 1e9
+#: Things that a sentence names; of more it gives the number.
+MOST_NAMED = 6
 
 
 def message(text: str) -> None:
@@ -53,6 +55,29 @@ def _rounded(bound: float, digits: int, way: str) -> str:
 def count(number: int, noun: str) -> str:
     """'1 cell', '3 cells', '1,000 cells'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def names_text(names: Iterable[str], last: str = "and") -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    listed = list(names)
+    return f" {last} ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
+
+
+def named(things: Iterable[str], most: int = MOST_NAMED) -> str:
+    """'a', 'a and b', 'a, b, c, d, e, f and 3 more'."""
+    listed = list(dict.fromkeys(things))
+    more = len(listed) - most
+    return names_text([*listed[:most], f"{more} more"] if more > 0 else listed)
+
+
+def score_text(score: float) -> str:
+    """A score between 0 and 1 with three decimals."""
+    return f"{score:.3f}"
+
+
+def signed_text(difference: float) -> str:
+    """'0.031', '−0.031'."""
+    return f"{difference:z.3f}".replace("-", "−")
 
 
 def epsilon_text(epsilon: float | None) -> str:

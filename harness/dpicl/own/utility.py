@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import DataError
+from dpicl.core.messages import names_text
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Demonstration, Query, Record, ReleasedPrompt
 from dpicl.data.splits import deduplicate
@@ -61,7 +62,7 @@ class Utility(Part):
         """A sentence where something that costs no privacy may be as good; else ''."""
         if not self.not_better_than:
             return ""
-        others = " or ".join(filter(None, (", ".join(self.not_better_than[:-1]), self.not_better_than[-1])))
+        others = names_text(self.not_better_than, "or")
         return f"The utility of {self.rows[0].name} is not shown to be better than that of {others}."
 
 

@@ -29,7 +29,9 @@ def test_exit_codes(dpicl, folders):
     base, same, lost = folders
     assert dpicl("compare", base, same, "--fail-on-regression").code == 0
     assert dpicl("compare", base, lost).code == 0
-    assert dpicl("compare", base, same).out.startswith("GATE PASSES: 2 inconclusive")
+    assert dpicl("compare", base, same).out.startswith("GATE PASSES: 2 identical")
+    assert "identical: the same scores in every cell" in " ".join(dpicl("compare", base, same).out.split())
+    assert "identical:" not in dpicl("compare", base, lost).out
     assert dpicl("compare", base, lost, "--fail-on-regression").code == 1
     assert dpicl("compare", base, lost, "--fail-on-regression", "--min-effect", "0.5").code == 0
     assert dpicl("compare", base, lost, "--fail-on-regression", "--epsilon", "1").code == 0
@@ -103,7 +105,7 @@ def test_the_json_is_one_document(dpicl, folders):
     document = answer.json
     assert document["regressed"] is True
     first, second = document["cells"]
-    assert (first["verdict"], second["verdict"]) == ("inconclusive", "regression")
+    assert (first["verdict"], second["verdict"]) == ("identical", "regression")
     assert second["difference"] == pytest.approx(-0.2)
     assert second["p_adjusted"] == 2 * second["p"]
     assert second["interval"][0] < -0.2 < second["interval"][1]

@@ -24,10 +24,10 @@ def noisy(score: float, seed: int, documents: int = 150, **more):
     return scored((0.7 * difficulty + 0.3 * luck < score).astype(float), seed=seed, **more)
 
 
-def test_the_same_results_show_no_change_and_say_what_could_have_been_seen():
+def test_the_same_results_are_identical_and_say_what_could_have_been_seen():
     results = [noisy(0.6, seed) for seed in range(3)] + [scored(ones(90, 150), "zero_shot")]
     comparison = both(results, results)
-    assert [cell.verdict for cell in comparison.cells] == ["inconclusive"] * 2
+    assert [cell.verdict for cell in comparison.cells] == ["identical"] * 2
     assert [cell.test.adjusted for cell in comparison.cells] == [1.0, 1.0]
     assert all(0 < cell.test.detectable < 0.2 for cell in comparison.cells)
     assert not comparison.regressed
@@ -126,7 +126,7 @@ def test_a_proved_epsilon_above_the_target_is_a_regression_and_one_far_below_is_
     comparison = both([before], [after])
     (cell,) = comparison.cells
     assert (bool(cell.privacy), comparison.regressed, "noise" in cell.note) == (flagged, flagged, noted)
-    assert cell.verdict == "inconclusive"
+    assert cell.verdict == "identical"
 
 
 def with_documents(result, change):

@@ -7,11 +7,10 @@ from typing import Annotated, Any, Unpack
 
 from dpicl.api.parameters import Flag, OnePath, Rows, SuiteName, Tasks, as_list, verb
 from dpicl.cli.output import Answer
-from dpicl.core.messages import count
+from dpicl.core.messages import count, names_text
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.cli.board import OfBoard, view
 from dpicl.leaderboards.model.board import chosen
-from dpicl.leaderboards.model.text import names_text
 from dpicl.leaderboards.render.charts import file_of, privacy_utility
 from dpicl.leaderboards.render.page import write_file
 

@@ -1,4 +1,5 @@
-"""Two releases of a model, cell by cell: regression, improvement, equivalent, or inconclusive (docs/releases.md).
+"""Two releases of a model, cell by cell: regression, improvement, equivalent, identical, or inconclusive
+(docs/releases.md).
 
 A cell is task x row x epsilon, and its seeds and documents are paired; development seeds, on records of their own, are
 cells of their own. Of several versions of a task a side has the newest. Results that were made under different
@@ -20,17 +21,16 @@ from typing import Literal
 import numpy as np
 
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.messages import count, epsilon_text
+from dpicl.core.messages import count, epsilon_text, named
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.reading import Side
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of
-from dpicl.leaderboards.model.text import named
 from dpicl.results.schema import Result
 
-#: A regression: the base is better, an improvement: the candidate is.
-Verdict = Literal["regression", "improvement", "equivalent", "inconclusive", "not tested"]
+#: A regression: the base is better, an improvement: the candidate is. Identical: every outcome is the same on both.
+Verdict = Literal["regression", "improvement", "equivalent", "identical", "inconclusive", "not tested"]
 
 #: Rounding that a proved epsilon may be above its bound by.
 _SLACK = 1 + 1e-9
@@ -325,6 +325,8 @@ def _cell(pair: _Pair, gains: np.ndarray | str, test: PairedTest | None, setting
     before, after = pair.means
     less = pair.base[0].lower_is_better(pair.metric)
     verdict: Verdict = "not tested" if test is None else settings.verdict(test)
+    if isinstance(gains, np.ndarray) and not gains.any():
+        verdict = "identical"
     notes = [gains if isinstance(gains, str) else "", _noise(pair)]
     if test and settings.shows(test) and verdict in ("equivalent", "inconclusive"):
         notes.insert(0, f"a change is shown, and it is smaller than {settings.min_effect:g}")

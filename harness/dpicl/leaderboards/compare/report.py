@@ -8,19 +8,11 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from dpicl.core.messages import count, epsilon_text
+from dpicl.core.messages import MOST_NAMED, count, epsilon_text, named, names_text, score_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.compare.releases import CellVerdict, Comparison, Unmatched
 from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.text import (
-    MOST_NAMED,
-    gathered,
-    named,
-    names_text,
-    p_number,
-    score_text,
-    seeds_text,
-)
+from dpicl.leaderboards.model.text import gathered, p_number, seeds_text
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes, to_markdown
 from dpicl.tables.shown import Shown
 
@@ -88,7 +80,7 @@ class ReleasesCompared(Shown):
         certain = [cell for cell in found.cells if cell.fails or cell.verdict == "improvement"]
         blocks += [_cells_table(certain)] if certain else []
         if rest := [cell for cell in found.cells if cell not in certain]:
-            summary = f"{count(len(rest), 'cell')} equivalent, inconclusive or not tested"
+            summary = f"{count(len(rest), 'cell')} without a change that counts"
             blocks.append(Part((_cells_table(rest),), summary))
         return [*blocks, *notes(_notes(found))]
 
@@ -212,10 +204,12 @@ def _title(comparison: Comparison) -> str:
     said += [f"{too_large} proved ε too large"] if too_large else []
     said += lacking if comparison.incomplete else []
     said += [count(better, "improvement")] if better else []
-    counts = ((comparison.count(name), name) for name in ("equivalent", "inconclusive"))
+    counts = [(comparison.count(name), name) for name in ("equivalent", "identical", "inconclusive")]
     said = said or [f"{number} {name}" for number, name in counts if number] or ["nothing tested"]
     said += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
     cells = f"{count(len(comparison.cells), 'cell')} compared ({comparison.tested} tested)"
+    if comparison.count("identical") == len(comparison.cells):
+        cells += ", identical: the same scores in every cell"
     return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}; {cells}"
 
 

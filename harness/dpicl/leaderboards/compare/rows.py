@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpicl.core.errors import UsageError, require_known, unknown
 from dpicl.core.field_types import parse_number
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import epsilon_text, named, names_text, score_text, signed_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
@@ -26,7 +26,7 @@ from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import named, names_text, p_number, score_text, signed_text
+from dpicl.leaderboards.model.text import p_number
 from dpicl.tables.document import Block, Column, make_table
 from dpicl.tables.shown import Shown
 

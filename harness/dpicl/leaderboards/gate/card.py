@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.errors import DpiclError, ResultError, UsageError
 from dpicl.core.files import write_whole
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import read
@@ -54,6 +54,16 @@ def read_card(path: Path) -> Card:
             raise document.error(("reported", i), f"{one.task} at epsilon {one.epsilon:g} is reported twice; keep one.")
         seen.add((one.task, one.epsilon))
     return card
+
+
+def suite_of(path: Path) -> str | None:
+    """The suite that a card names, also one that is unfinished; None where it names none or is no YAML."""
+    try:
+        data = read(path).data
+    except DpiclError:
+        return None
+    name = data.get("suite") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else None
 
 
 class _Reproduced(BaseModel):

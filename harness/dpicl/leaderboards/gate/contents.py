@@ -24,7 +24,16 @@ from traceback import extract_tb
 from dpicl.core.errors import DpiclError
 from dpicl.core.files import content_of
 from dpicl.core.printable import visible
-from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, is_reserved, read_card, read_reproduced, shadows
+from dpicl.leaderboards.gate.card import (
+    CARD,
+    README,
+    REPRODUCED,
+    is_reserved,
+    read_card,
+    read_reproduced,
+    shadows,
+    suite_of,
+)
 from dpicl.leaderboards.model.submissions import Card, Reproduction, Submission
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import QUARANTINE, Store
@@ -47,13 +56,15 @@ class Contents:
     """What is in the folder of a submission.
 
     size: problems of size, kind and place of files; where there is one, nothing is started for this submission.
-    card_problem, schema: why card and results cannot be read. content: path below the folder -> bytes, of all files
+    suite: the one that the card names, where it can be read so far. card_problem, schema: why card and results cannot
+    be read. content: path below the folder -> bytes, of all files
     that were read. results: path -> result.
     """
 
     folder: Path
     size: tuple[str, ...] = ()
     card: Card | None = None
+    suite: str | None = None
     card_problem: str = ""
     schema: tuple[str, ...] = ()
     content: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -99,12 +110,17 @@ def fault(error: Exception) -> str:
 
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
-    card, card_problem = None, f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
+    card, suite, card_problem = (
+        None,
+        None,
+        f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one.",
+    )
     reproduced: tuple[Reproduction, ...] = ()
     found = {name: _result(folder, name, content[name]) for name in content if name.startswith("results/")}
     schema = [one for one in found.values() if isinstance(one, str)]
     try:
         if CARD in content:
+            suite = suite_of(folder / CARD)
             card, card_problem = read_card(folder / CARD), ""
     except DpiclError as error:
         card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine in a report
@@ -118,7 +134,7 @@ def _read(folder: Path) -> Contents:
         if card is not None and name.endswith(".py") and name != card.mechanism
     ]
     results = {name: one for name, one in found.items() if isinstance(one, Result)}
-    return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results, reproduced)
+    return Contents(folder, tuple(size), card, suite, card_problem, tuple(schema), content, results, reproduced)
 
 
 def _result(folder: Path, name: str, content: bytes) -> Result | str:

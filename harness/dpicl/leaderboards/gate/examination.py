@@ -188,14 +188,14 @@ def load_submissions(
 ) -> tuple[list[Submission], list[str]]:
     """(submissions that may be shown, one sentence for each that may not). Never raises for what is in the folders.
 
-    of: the suite that is shown; submissions to another one are passed over. None: all of them.
+    of: the suite that is shown; submissions to another one are passed over, unfinished ones too. None: all of them.
     Only cheap checks are made. The board itself checks that scores were measured on the right records; `examine` checks
     the rest.
     """
     suites = known_suites() if suites is None else suites
     found, problems = [], []
     for contents in map(read_contents, find_submissions(root)):
-        if of is not None and contents.card is not None and contents.card.suite != of:
+        if of is not None and contents.suite not in (of, None):
             continue
         if problem := _cheap_problem(Case(contents, suites, cheap=True)):
             left_out = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."

@@ -24,13 +24,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dpicl.core.errors import DpiclError
+from dpicl.core.messages import names_text
 from dpicl.data.config import load_config, source_spec
 from dpicl.data.sources import resolve
 from dpicl.data.splits import folded, normalised
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome
-from dpicl.leaderboards.model.text import names_text
 
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.
 RUN, WHOLE, BOILERPLATE = 8, 4, 3

@@ -8,6 +8,7 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Any
 
+from dpicl.core.messages import score_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.gate.case import Case, Finding
@@ -17,7 +18,6 @@ from dpicl.leaderboards.model.board import Section, build_board
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Reproduction
-from dpicl.leaderboards.model.text import score_text
 from dpicl.leaderboards.render.columns import record, row_columns
 from dpicl.tables.document import Column, Table, make_table
 

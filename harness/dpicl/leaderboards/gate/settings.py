@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
-from dpicl.core.messages import count
+from dpicl.core.messages import count, names_text
 from dpicl.core.printable import visible
 from dpicl.data.config import classes, load_config
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
-from dpicl.leaderboards.model.text import names_text, seeds_text
+from dpicl.leaderboards.model.text import seeds_text
 from dpicl.plan.expand import declared_sizes
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.core.messages import capitalized, epsilon_text, queries_words
+from dpicl.core.messages import capitalized, epsilon_text, named, names_text, queries_words
 from dpicl.evaluation.statistics import RankSets
+from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import named, names_text
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0
@@ -42,6 +42,7 @@ class BoardAnswer:
     is said of them, or 'no headroom' where nobody is ranked. controls: those at ε = 0, or without a language model,
     that score at least as much as each of them. to_beat: the highest row that reads no record. beating: the rows that
     prompt a language model and are better than it, at 95% for all rows together; None where they were not compared.
+    not_compared: rows that read no record and score at least as much as `to_beat`, in no rank set.
     """
 
     epsilon: float
@@ -52,6 +53,7 @@ class BoardAnswer:
     controls: tuple[Best, ...] = ()
     to_beat: Best | None = None
     beating: tuple[str, ...] | None = None
+    not_compared: tuple[Best, ...] = ()
 
     @property
     def compared(self) -> bool:
@@ -87,7 +89,10 @@ class BoardAnswer:
     @property
     def _as_good(self) -> str:
         others = [one for one in self.controls if one != self.to_beat]
-        return f" Controls that score as much: {_listed(others)}." if others else ""
+        said = f" Controls that score as much: {_listed(others)}." if others else ""
+        if self.not_compared:
+            said += f" Also without records, and not compared ({FIXED_DRAW.name}): {_listed(self.not_compared)}."
+        return said
 
     def __str__(self) -> str:
         return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}"
@@ -167,6 +172,7 @@ def _answer(
         controls=tuple(map(_best, as_good)),
         to_beat=None if control is None else _best(control),
         beating=beating,
+        not_compared=tuple(_best(one) for one in place.not_compared if control is None or one.worth >= control.worth),
     )
 
 

@@ -14,13 +14,13 @@ from statistics import fmean
 import numpy as np
 
 from dpicl.attacks.audited import Audit
-from dpicl.core.messages import epsilon_text
+from dpicl.core.messages import epsilon_text, score_text
 from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
-from dpicl.leaderboards.model.text import queries_text, score_text, seeds_text
+from dpicl.leaderboards.model.text import queries_text, seeds_text
 from dpicl.results.schema import Result
 
 #: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
 
-from dpicl.core.messages import count, epsilon_text
+from dpicl.core.messages import count, epsilon_text, named, names_text
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import BASELINES, Group
-from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, signs
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.rows import (
     REAL_DATA,
@@ -26,7 +26,7 @@ from dpicl.leaderboards.model.rows import (
     title_of,
 )
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import gathered, named, names_text, recovery_text, seeds_text
+from dpicl.leaderboards.model.text import gathered, recovery_text, seeds_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
 
@@ -89,6 +89,11 @@ class TaskTable:
     def without_records(self) -> list[Row]:
         """Zero-shot and the controls: what a private method must be better than."""
         return [*([] if self.zero_shot is None else [self.zero_shot]), *self.controls]
+
+    @property
+    def not_compared(self) -> list[Row]:
+        """Controls at ε = 0 of which all seeds share one draw: what it did cannot be told from what they do."""
+        return [row for row in self.rows if row.epsilon == 0 and FIXED_DRAW in row.marks]
 
     @cached_property
     def in_order(self) -> tuple[Row, ...]:
@@ -182,7 +187,7 @@ class Ranking:
 
     kind: the kind of task that it is about, "" for all of them. total: how many tasks of this kind have a table.
     families: standings that were compared together, by (label, ε): differences are of mean recovery. beside_ends: ε ->
-    its standings and those without records, compared together.
+    its standings and those without records, compared together. not_compared: of controls with one draw for all seeds.
     """
 
     kind: str
@@ -192,6 +197,7 @@ class Ranking:
     standings: tuple[Standing, ...]
     families: tuple[RankSets, ...] = field(default=(), repr=False)
     beside_ends: Mapping[float, RankSets] = field(default_factory=dict, repr=False)
+    not_compared: tuple[Standing, ...] = ()
 
     @cached_property
     def levels(self) -> Mapping[Level, list[Standing]]:
@@ -315,7 +321,14 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
     real_data = {table.task: table.real_data for table in tables if table.real_data}
     first = [_standing(0.0, ZERO_SHOT, zero_shot, common)] if zero_shot else []
     last = [_standing(math.inf, REAL_DATA, real_data, common)] if real_data else []
-    return Ranking(kind, len(tables), tuple(common), tuple(left_out), tuple(first + ranked + last))
+    standings = tuple(first + ranked + last)
+    apart: dict[str, dict[str, Row]] = defaultdict(dict)
+    for table in tables:
+        for row in table.not_compared:
+            apart[row.label][table.task] = row
+    own = [_standing(0.0, label, own, common) for label, own in apart.items()]
+    not_compared = tuple(one for one in own if one.recovery is not None)
+    return Ranking(kind, len(tables), tuple(common), tuple(left_out), standings, not_compared=not_compared)
 
 
 def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Sequence[str]) -> Standing:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-#: Things that a note names; of more it gives the number.
-MOST_NAMED = 6
-
-
-def score_text(score: float) -> str:
-    """A score between 0 and 1 with three decimals."""
-    return f"{score:.3f}"
-
-
-def signed_text(difference: float) -> str:
-    """'0.031', '−0.031'."""
-    return f"{difference:z.3f}".replace("-", "−")
+from dpicl.core.messages import named
 
 
 def p_number(p: float) -> str:
@@ -50,22 +39,9 @@ def seeds_text(seeds: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
 
 
-def names_text(names: Iterable[str], last: str = "and") -> str:
-    """'a', 'a and b', 'a, b and c'."""
-    listed = list(names)
-    return f" {last} ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
-
-
 def gathered(notes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Of (what is said, of what): 'WHAT: a, b and c.', in the order in which it is said first."""
     found: dict[str, list[str]] = defaultdict(list)
     for said, about in notes:
         found[said].append(about)
     return tuple(f"{said}: {named(about)}." for said, about in found.items())
-
-
-def named(things: Iterable[str], most: int = MOST_NAMED) -> str:
-    """'a', 'a and b', 'a, b, c, d, e, f and 3 more'."""
-    listed = list(dict.fromkeys(things))
-    more = len(listed) - most
-    return names_text([*listed[:most], f"{more} more"] if more > 0 else listed)

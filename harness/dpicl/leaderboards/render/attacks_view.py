@@ -11,10 +11,9 @@ from operator import itemgetter
 from dpicl.attacks.audited import attack_name
 from dpicl.attacks.results import AttackResult
 from dpicl.attacks.table import ENDS, Attacked, attacks_table, of_results
-from dpicl.core.messages import bound_text, count, epsilon_text
+from dpicl.core.messages import bound_text, count, epsilon_text, names_text
 from dpicl.leaderboards.model.evidence import AttackBoard, question_of
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.text import names_text
 from dpicl.tables.document import Block, Column, Part, Table, make_table, notes, words
 
 _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task agnews --epsilon 1"

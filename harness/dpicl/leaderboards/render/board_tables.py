@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from statistics import fmean
 
-from dpicl.core.messages import bound_text, count, epsilon_text
+from dpicl.core.messages import bound_text, count, epsilon_text, named, names_text, score_text, signed_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
@@ -17,7 +17,7 @@ from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
-from dpicl.leaderboards.model.text import named, names_text, recovery_text, score_text, signed_text
+from dpicl.leaderboards.model.text import recovery_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import share_text
 from dpicl.leaderboards.render.columns import (
@@ -30,7 +30,8 @@ from dpicl.leaderboards.render.columns import (
     row_kind,
     row_label,
 )
-from dpicl.plan.headroom import REAL, Headroom
+from dpicl.plan.headroom import REAL
+from dpicl.plan.headroom_table import headroom_columns
 from dpicl.tables.document import Column, Table, make_table
 
 #: Characters of a task's name, and of a label, where a terminal has little room.
@@ -198,10 +199,6 @@ def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int)
 def headroom_table(tables: Sequence[TaskTable]) -> Table:
     """What real demonstrations gain over public ones on every task, whether it ranks anybody, and what it can show."""
 
-    def of(key: str, name: str, value: Callable[[Headroom], object]) -> Column:
-        """A column that is empty where an end of the headroom has no result."""
-        return Column(key, name, lambda table: (one := table.headroom.get(table.metric)) and value(one))
-
     def ranks(table: TaskTable) -> str:
         if table.metric in table.headroom:
             return "no" if table.ranks_nobody else "yes"
@@ -214,26 +211,7 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
     columns = (
         Column("task", "task", attrgetter("task")),
         Column("metric", "metric", attrgetter("metric")),
-        of("shots", "shots", attrgetter("shots")),
-        of("ends", "public → real", lambda one: f"{score_text(one.public)} → {score_text(one.real)}"),
-        of(
-            "gain",
-            "headroom (95%)",
-            lambda one: f"{signed_text(one.gain)} ({signed_text(one.low)} to {signed_text(one.high)})",
-        ),
-        of(
-            "sizes",
-            "seeds × records",
-            lambda one: f"{len(one.seeds)} × {one.documents}{', development' * one.development}",
-        ),
-        of(
-            "others",
-            "gain over other controls (95%)",
-            lambda one: "; ".join(
-                f"{gain.over} {signed_text(gain.gain)} ({signed_text(gain.low)} to {signed_text(gain.high)})"
-                for gain in one.others
-            ),
-        ),
+        *headroom_columns(lambda table: table.headroom.get(table.metric)),
         Column("ranks", "ranks", ranks, wide=True),
         Column("detectable", "MDE (80% power)", detectable, wide=True, optional=True),
     )

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from dpicl.core.messages import count, epsilon_text
+from dpicl.core.messages import count, epsilon_text, names_text, signed_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL, model_name
 from dpicl.leaderboards.model.answers import levels, overall
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import gathered, names_text, signed_text
+from dpicl.leaderboards.model.text import gathered
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (

@@ -8,14 +8,14 @@ from operator import attrgetter
 from typing import Any
 
 from dpicl.attacks.results import ATTAINED
-from dpicl.core.messages import bound_text, epsilon_text
+from dpicl.core.messages import bound_text, epsilon_text, score_text
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import interval_text, queries_text, recovery_text, score_text
+from dpicl.leaderboards.model.text import interval_text, queries_text, recovery_text
 from dpicl.tables.document import Column
 
 Number = float | int | None

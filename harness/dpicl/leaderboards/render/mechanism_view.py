@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpicl.attacks.table import attacks_table
+from dpicl.core.messages import names_text
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import names_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.board_tables import submitted_table

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from dpicl.attacks.table import attacks_table, options_text
-from dpicl.core.messages import epsilon_text, queries_words
+from dpicl.core.messages import epsilon_text, names_text, queries_words, score_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.rows import difference_columns
@@ -20,7 +20,6 @@ from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.text import names_text, score_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.columns import row_facts
