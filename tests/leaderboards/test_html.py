@@ -96,6 +96,10 @@ def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
     ):
         assert part in words
     assert f"{make_result('tang', 0.6).cell_id}.json" in words
+    assert "the command with --seed" not in words
+    assert "the command with --seed 1: one of its 2 seeds" in row_words(
+        [*ends(seed=1), *ends(seed=2), make_result("tang", 0.6, seed=1), make_result("tang", 0.6, seed=2)]
+    )
 
 
 def test_the_appendix_has_the_first_twenty_texts_of_every_row_at_its_smallest_epsilon():

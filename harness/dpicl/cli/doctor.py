@@ -83,8 +83,9 @@ def _models() -> Iterator[Check]:
     for kind, entries, why in (("model", models.known(), ""), ("embeddings", embeddings.known(), needed_by)):
         for entry in entries:
             if (there := entry["available"]) is not None:
-                found, remedy = ("installed", "") if there else (f"missing{why}", entry["get"])
                 needed = kind == "model" and not entry["name"].startswith(models.QWEN.name)
+                missing = f"missing{why}" if needed or why else f"optional, not installed: {entry['about']}"
+                found, remedy = ("installed", "") if there else (missing, entry["get"])
                 yield Check(f"{kind} {entry['name']}", there or not needed, found, remedy)
 
 

@@ -36,15 +36,15 @@ FAMILIES: Final = {
 NOISE_ON: Final = ("sum", "slot", "mean")
 SAMPLES: Final = ("each", "once")
 #: Beyond, floating-point numbers of noise, sensitivities and epsilons say nothing.
-_AMOUNT: Final = (Real, 1e-9, 1e9)
-_PROBABILITY: Final = (Real, 5e-324, 1 - 1e-15)
-_WHOLE: Final = (Integral, 1, 1e9)
-#: Field -> its type, its smallest and its largest value.
+_AMOUNT: Final = (Real, 1e-9, 1e9, "a number from 1e-9 to 1e9")
+_PROBABILITY: Final = (Real, 5e-324, 1 - 1e-15, "a number above 0 and below 1")
+_WHOLE: Final = (Integral, 1, 1e9, "a whole number from 1 to 1e9")
+#: Field -> its type, its smallest and its largest value, and what it may be in words.
 _NUMBERS: Final = {
     **dict.fromkeys(("noise", "epsilon0", "temperature", "sensitivity", "claimed_sensitivity"), _AMOUNT),
     **dict.fromkeys(("slots", "steps"), _WHOLE),
     **dict.fromkeys(("delta", "delta0"), _PROBABILITY),
-    "rate": (Real, 5e-324, 1),
+    "rate": (Real, 5e-324, 1, "a number above 0 and at most 1 (1: no sampling)"),
 }
 
 
@@ -79,12 +79,11 @@ class Setting:
         require_known("family", [str(self.family)], FAMILIES)
         require_known("sample", [str(self.sample)], SAMPLES)
         require_known("place of noise", [] if self.noise_on is None else [str(self.noise_on)], NOISE_ON)
-        for name, (kind, low, high) in _NUMBERS.items():
+        for name, (kind, low, high, allowed) in _NUMBERS.items():
             value = getattr(self, name)
             fits = isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) <= high
             if value is not None and not fits:
-                what = "whole number" if kind is Integral else "number"
-                raise UsageError(f"'{name}' must be a {what} from {low:.1g} to {high:.1g}, not {value!r:.60}.")
+                raise UsageError(f"'{name}' must be {allowed}, not {value!r:.60}.")
         given = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
         for name in given:
             if name not in FAMILIES[self.family]:

@@ -60,10 +60,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, the newest first; ``notes`` are about results in none of them."""
+    """Sections, the newest first; ``notes`` are about results in none of them, ``unplaced`` those of them that are about
+    attacks and external evaluations of no row."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
+    unplaced: tuple[str, ...] = ()
 
 
 def chosen(
@@ -145,8 +147,8 @@ def build_board(
     if len(newest) > 1:
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in newest)
-    notes.extend(left_out([row for section in sections for row in section.rows], newest, evidence))
-    return Board(sections, tuple(notes))
+    unplaced = tuple(left_out([row for section in sections for row in section.rows], newest, evidence))
+    return Board(sections, (*notes, *unplaced), unplaced)
 
 
 def _section(

@@ -120,7 +120,8 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
         names = names_text(dict.fromkeys(f"{_model(one)} on {one.group.source} records" for one in others))
         blocks.append(words(f"Apart, not compared with these: {names} (--full).", "quiet"))
     every = [*section.notes, *board.notes]
-    said = [*section.notes[:1], *board.notes, *section.notes[1:]][:most_notes]  # the most important ones
+    about_results = [one for one in board.notes if one not in board.unplaced]
+    said = [*section.notes[:1], *about_results, *section.notes[1:]][:most_notes]  # the most important ones
     blocks += notes(one if len(one) <= _LONGEST_NOTE else f"{one[:_LONGEST_NOTE]}…" for one in said)
     if more := len(every) - len(said):
         blocks.append(words(f"{count(more, 'more note')}: --full", "note"))

@@ -73,7 +73,10 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> l
     others = sorted({_commit(result) for result in row.results} - {_commit(first)})
     made = _manifest(first) | ({"other seeds": f"code {names_text(others)}"} if others else {}) | _cost(row)
     again = command(group, row) + (" (runs the submitted code)" if row.submission is not None else "")
-    blocks += [Heading("How it was made"), Facts(made | {"command": again}, "manifest")]
+    made["command"] = again
+    if len(row.seeds) > 1:
+        made["short way"] = f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
+    blocks += [Heading("How it was made"), Facts(made, "manifest")]
     return [*blocks, Part((words(bibtex(group, row), "command"),), "Cite this row")]
 
 
