@@ -11,12 +11,11 @@ import pytest
 import dpicl as package
 from dpicl import models
 from dpicl.core.cell import large_delta
-from dpicl.core.errors import DpiclError, ModelError
+from dpicl.core.errors import DpiclError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.task import Task
 from dpicl.models import simulated
 from dpicl.models.base import ModelIdentity
-from dpicl.models.simulated import SimulatedLM
 from dpicl.own import card
 from dpicl.own import job as release_job
 from dpicl.own import released as formats
@@ -356,35 +355,6 @@ def test_a_release_that_is_stopped_says_whether_its_charge_stays(dpicl, desk, mo
     assert answer.code == 130 and not list(desk.glob("demos*"))
     assert ("nothing was charged" in answer.err) is (where == (models, "load"))
     assert len(package.budget()) == charged
-
-
-# --- a model that changes
-
-
-class Changing(SimulatedLM):
-    """A server whose model is another one from its n-th look on."""
-
-    looks = 0
-
-    def verify_unchanged(self):
-        type(self).looks += 1
-        if type(self).looks >= self.wrong_from:
-            raise ModelError("The model is another one than when it was loaded.")
-
-
-@pytest.mark.parametrize(("wrong_from", "charged"), [(1, 0), (3, 1)])
-def test_a_model_that_changes_costs_nothing_or_is_named_on_the_card(dpicl, desk, monkeypatch, wrong_from, charged):
-    monkeypatch.setattr(Changing, "looks", 0)
-    monkeypatch.setattr(Changing, "wrong_from", wrong_from, raising=False)
-    monkeypatch.setattr(release_job.models, "load", lambda *given, **more: Changing())
-    answer = release(dpicl, "--json")
-    assert len(dpicl("budget", "--json").json["private_sets"]) == charged
-    if charged:
-        notes = answer.json["card"]["privacy"]["notes"]
-        assert answer.code == 0 and any("another" in note for note in notes), answer.err
-    else:
-        refuse(answer, "another one")
-        assert not list(desk.glob("demos*"))
 
 
 def test_utility_is_measured_on_public_records_first_and_said_on_the_card(dpicl, desk):

@@ -236,7 +236,6 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
         try_places(Path(out))
     lm = models.load(own.get("model") or "embedded")
     answers = answers_from(found, built, lm, asked)
-    lm.verify_unchanged()
     return _saved(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
 
 

@@ -21,7 +21,6 @@ from types import FrameType
 
 import numpy as np
 
-from dpicl.core.background import background_of
 from dpicl.core.errors import DataError
 from dpicl.core.paths import cache_folder
 from dpicl.core.plugins import is_harness
@@ -98,7 +97,7 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
     footprint, before = Footprint(), _current
     with ExitStack() as stack:
         out, err = (stack.enter_context(redirect(_Text())) for redirect in (redirect_stdout, redirect_stderr))
-        stack.enter_context(_logs(footprint, plugin))
+        stack.enter_context(_logs(footprint))
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
@@ -137,13 +136,11 @@ class _Text(io.TextIOWrapper):
 
 
 class _Log(logging.Handler):
-    def __init__(self, footprint: Footprint, plugin: Collection[str]) -> None:
+    def __init__(self, footprint: Footprint) -> None:
         super().__init__(0)
-        self._footprint, self._plugin = footprint, plugin
+        self._footprint = footprint
 
     def emit(self, record: logging.LogRecord) -> None:
-        if _in_harness_thread(self._plugin):
-            return
         try:
             self._footprint.said.append(f"log line: {self.format(record)}")
         except Exception:  # arguments that do not fit the message
@@ -151,9 +148,9 @@ class _Log(logging.Handler):
 
 
 @contextmanager
-def _logs(footprint: Footprint, plugin: Collection[str]) -> Iterator[None]:
+def _logs(footprint: Footprint) -> Iterator[None]:
     """Records what any logger is given, at any level, in place of its handlers."""
-    handler = _Log(footprint, plugin)
+    handler = _Log(footprint)
     before = logging.Logger.callHandlers, logging.Logger.isEnabledFor
 
     def call(self: logging.Logger, record: logging.LogRecord) -> None:
@@ -175,18 +172,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         return
     _hooked.now = True  # what the hook itself does in this thread is not the run's
     try:
-        if not _in_harness_thread(watch.plugin):
-            _note(watch, event, arguments)
+        _note(watch, event, arguments)
     finally:
         _hooked.now = False
-
-
-def _in_harness_thread(plugin: Collection[str]) -> bool:
-    """Whether a thread of the harness's own acts: not one that the mechanism asked for, or that runs its code."""
-    asker = background_of()
-    if asker is None or asker in plugin:
-        return False
-    return not any(frame.f_globals.get("__name__") in plugin for frame in _stack())
 
 
 def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:

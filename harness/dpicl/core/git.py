@@ -8,7 +8,6 @@ and nothing is fetched.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 
 from dpicl.core.errors import DpiclError
@@ -19,7 +18,6 @@ CHECKOUT = CLONE or PACKAGE
 #: Seconds that one call may take.
 SECONDS = 60.0
 
-_SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "diff.ignoreSubmodules=all", "protocol.allow=never")
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -41,15 +39,12 @@ def has_repository() -> bool:
 
 def git(*words: str, seconds: float = SECONDS) -> bytes:
     """The standard output of one git command on the project's repository. Raises GitError."""
-    path = _path()
-    program = shutil.which("git", path=path)
-    if program is None:
-        raise GitError("There is no git on PATH; install it.")
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     place = [f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}", "--no-pager"]
+    # without relative folders: the working folder may be one that was sent
+    path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)))
     try:
         done = subprocess.run(
-            [program, *place, *settings, *words],
+            ["git", *place, *words],
             cwd=CHECKOUT,
             env={**_ENVIRONMENT, "PATH": path},
             stdin=subprocess.DEVNULL,
@@ -60,14 +55,8 @@ def git(*words: str, seconds: float = SECONDS) -> bytes:
     except subprocess.TimeoutExpired:
         raise GitError(f"git {words[0]} did not end within {seconds:g} s; look at the repository by hand.") from None
     except OSError as error:
-        raise GitError(f"git cannot be started: {error.strerror}; fix that.") from error
+        raise GitError(f"git cannot be started ({error.strerror}); install it, or fix that.") from error
     if done.returncode:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
         raise GitError(f"git {words[0]} fails on the project's repository: {said or 'no message'}; fix that.")
     return done.stdout
-
-
-def _path() -> str:
-    """PATH without relative folders: the working folder may be one that was sent."""
-    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(folder for folder in given if os.path.isabs(folder))

@@ -187,9 +187,6 @@ class LanguageModel(ABC):
         """Inside this block prompts share no prefix with those of others at a model server, where it knows how."""
         return nullcontext()
 
-    def verify_unchanged(self) -> None:  # noqa: B027  what runs in this process stays what it was
-        """Raises ModelError where the model is no longer the one that was loaded, as a server's may be."""
-
     def _count(self, tokens: int) -> None:
         """Notes that tokens were read in one call."""
         self.usage.tokens_read += tokens

@@ -13,11 +13,9 @@ end a run. Where these fail too, or their answers have changed, the run ends wit
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,7 +30,7 @@ from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
 from dpicl.models.server_dialects import Ask, LogProbs, Prompt, Writing, joined
 from dpicl.models.server_http import Connection, Refused, Unanswered
-from dpicl.models.server_probe import Probed, fingerprint, fixed, probe
+from dpicl.models.server_probe import Probed, probe
 from dpicl.models.server_settings import settings_of
 from dpicl.models.tokenizers import TokenizedModel
 
@@ -65,8 +63,7 @@ class ServerLM(TokenizedModel, StatelessModel):
         self.usage = Usage()
         self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
         self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
-        self._fixed = fixed(self._tokens, salt if self._record.cache else None)
-        self._checking, self._checked = asyncio.Lock(), time.monotonic()
+        self._public = probed.public
         about = self._record.model_dump(
             include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
         )
@@ -146,10 +143,6 @@ class ServerLM(TokenizedModel, StatelessModel):
         finally:
             _SALT.reset(token)
 
-    def verify_unchanged(self) -> None:
-        """Raises ModelError where the server no longer answers the fixed prompts as it did when it was probed."""
-        self._connection.wait(self._require_same(time.monotonic()))
-
     def _prompt(self, tokens: list[int]) -> Prompt:
         return Prompt(tokens, None if not self._record.cache else _SALT.get() or self._salt)
 
@@ -201,29 +194,15 @@ class ServerLM(TokenizedModel, StatelessModel):
         return ScoredEnding(total, greedy)
 
     async def _answer(self, work: Work) -> Any:
-        """What the work gives; None where a request of it fails for good, and the server is the same as before."""
+        """What the work gives; None where a request of it fails for good, and the server answers a public prompt."""
         try:
             return await work(self._connection.ask)
         except (Refused, Unanswered):
-            await self._require_same(time.monotonic())
-            return None
-
-    async def _require_same(self, since: float) -> None:
-        """Raises ModelError where the server does not answer fixed public prompts as it did; nothing is asked where
-        that was seen after ``since``."""
-        async with self._checking:
-            if self._checked > since:
-                return
             try:
-                now = await fingerprint(self._connection.ask, self._dialect, self._fixed, self._top)
+                await self._dialect.log_probs(self._connection.ask, self._public, 1)
             except (Refused, Unanswered) as error:
                 raise self._connection.silent(error) from None
-            if now != self._record.fingerprint:
-                raise ModelError(
-                    f"The model behind {self._connection.settings.url} is another one than when it was loaded: it"
-                    " answers fixed prompts differently. Start the same model again, or another run."
-                )
-            self._checked = time.monotonic()
+            return None
 
 
 def refused(name: str) -> ModelError:

@@ -12,8 +12,8 @@ import concurrent.futures
 import json
 import os
 import random
+import threading
 import time
-import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,7 +23,6 @@ from urllib.parse import unquote
 
 import httpx
 
-from dpicl.core.background import in_background
 from dpicl.core.errors import ModelError
 from dpicl.core.together import Service, ServiceRequest, wait_for
 from dpicl.models.server_settings import ServerSettings
@@ -82,21 +81,12 @@ class Connection(Service):
         settings.require_private()
         self.settings = settings
         self._secret = settings.secret()
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
-        if self._secret:
-            headers["Authorization"] = f"Bearer {self._secret}"
-        self._client = httpx.AsyncClient(
-            base_url=settings.url,
-            headers=headers,
-            timeout=settings.timeout,
-            limits=httpx.Limits(max_connections=settings.window),
-            # a proxy would read what goes over plain http
-            trust_env=settings.url.startswith("https:") and not settings.loopback,
-        )
+        self._headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
+        # a proxy would read what goes over plain http
+        self._proxied = settings.url.startswith("https:") and not settings.loopback
         self._window = asyncio.Semaphore(settings.window)
         self._jitter = random.Random()
         self._going: dict[Future[list[Any]], _Batch] = {}
-        weakref.finalize(self, _close, os.getpid(), self._client).atexit = False
 
     def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
@@ -182,8 +172,9 @@ class Connection(Service):
     async def _sent(self, call: Call) -> tuple[int, float, bytes]:
         """(status, seconds that it asks to wait, body) of one request."""
         content = None if call.body is None else json.dumps(call.body).encode()
-        method = "GET" if content is None else "POST"
-        async with self._client.stream(method, call.path, content=content) as response:
+        method, url, limit = "GET" if content is None else "POST", self.settings.url + call.path, self.settings.timeout
+        client = _client_of(os.getpid(), self._proxied)
+        async with client.stream(method, url, content=content, headers=self._headers, timeout=limit) as response:
             body = bytearray()
             async for part in response.aiter_raw():  # a small answer that is compressed could be a large one
                 body += part
@@ -214,11 +205,12 @@ async def _together(asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> 
 def _loop_of(process: int) -> asyncio.AbstractEventLoop:
     """The event loop of this process, in a thread of its own; a forked process has none of its parent's threads."""
     loop = asyncio.new_event_loop()
-    in_background(loop.run_forever, "model server")
+    threading.Thread(target=loop.run_forever, name="model server", daemon=True).start()
     return loop
 
 
-def _close(process: int, client: httpx.AsyncClient) -> None:
-    """Closes what a connection that is no more has left open."""
-    if os.getpid() == process:
-        asyncio.run_coroutine_threadsafe(client.aclose(), _loop_of(process))
+@cache
+def _client_of(process: int, proxied: bool) -> httpx.AsyncClient:
+    """The client of this process for all servers that a proxy may, or may not, stand before."""
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
+    return httpx.AsyncClient(headers=headers, limits=httpx.Limits(), trust_env=proxied)

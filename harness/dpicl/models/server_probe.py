@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.models.server_dialects import (
-    DIALECTS,
-    Ask,
-    Dialect,
-    LlamaCpp,
-    ModelList,
-    Prompt,
-    Props,
-    ServedModel,
-)
+from dpicl.models.server_dialects import DIALECTS, Ask, Dialect, LlamaCpp, ModelList, Prompt, Props, ServedModel
 from dpicl.models.server_http import Call, Connection, Refused, Unanswered
 from dpicl.models.server_settings import ServerKind, ServerRecord, ServerSettings
-from dpicl.models.tokenizers import Tokenizer
-from dpicl.models.weights import reason
+from dpicl.models.tokenizers import Tokenizer, load_tokenizer
 
 #: What servers call themselves in their list of models.
 _KINDS: Mapping[str, ServerKind] = {"llamacpp": "llama.cpp", "vllm": "vllm"}
-#: Public prompts whose answers tell one model from another, and a text that two tokenizers should cut alike.
+#: Public prompts whose likeliest next tokens tell one model from another, and a text that two tokenizers should cut
+#: alike.
 FIXED = ("The capital of France is", "1, 2, 3, 4, 5, 6, 7,", "def add(a, b):\n    return a +", "Monday, Tuesday,")
 SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東京 🙂 Topic: Business"
 #: How many tokens after such a prompt are listed.
@@ -37,32 +27,18 @@ LISTED = 5
 PATIENCE, CONTEXT = 10.0, 2048
 
 
-@dataclass(frozen=True)
-class Probed:
-    """A server that was probed. parameters: of its model, 0 where it does not say."""
+class Probed(NamedTuple):
+    """A server that was probed. public: a prompt that it answers. parameters: of its model, 0 where it does not say."""
 
     dialect: Dialect
     tokens: Tokenizer
     record: ServerRecord
+    public: Prompt
     parameters: int
 
 
-def fixed(tokens: Tokenizer, salt: str | None) -> list[Prompt]:
-    """The fixed prompts in the model's tokens."""
-    return [Prompt([*tokens.lead, *tokens.encode(text)], salt) for text in FIXED]
-
-
-async def fingerprint(ask: Ask, dialect: Dialect, prompts: Sequence[Prompt], top: int) -> str:
-    """sha256 over the likeliest token after each of these prompts. top: how many tokens the server lists; -1: all.
-
-    Raises Refused and Unanswered.
-    """
-    said = [(await dialect.log_probs(ask, prompt, LISTED if top < 0 else min(LISTED, top))).best for prompt in prompts]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
-
-
 def probe(connection: Connection, salt: str) -> Probed:
-    """Asks a server what it can do.
+    """Asks a server what it can do. salt: of the public prompts.
 
     Raises ModelError for one that does not answer or is none, UsageError for settings that lack something.
     """
@@ -80,7 +56,12 @@ def probe(connection: Connection, salt: str) -> Probed:
 
 async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
     served = _served(settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
-    kind, tokens = settings.kind or _KINDS.get(served.owned_by, "vllm"), _tokenizer(settings)
+    if settings.tokenizer is None:
+        raise UsageError(
+            "A server needs the tokenizer of its model; add tokenizer=PATH_OR_HUB_ID to its name, the one that the"
+            " server was started with."
+        )
+    kind, tokens = settings.kind or _KINDS.get(served.owned_by, "vllm"), load_tokenizer(settings.tokenizer)
     context = settings.context or served.max_model_len or CONTEXT
     dialect = DIALECTS[kind](served.id, tokens.vocab_size)
     if isinstance(dialect, LlamaCpp):
@@ -93,8 +74,10 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
             " tokens; give the one that the server was started with."
         )
     cache = settings.cache != "no"
-    prompts = fixed(tokens, salt if cache else None)
+    prompts = [Prompt([*tokens.lead, *tokens.encode(text)], salt if cache else None) for text in FIXED]
     top, shown = await _likeliest(dialect, ask, prompts[0], settings.top)
+    listed = LISTED if top < 0 else min(LISTED, top)
+    said = [(await dialect.log_probs(ask, prompt, listed)).best for prompt in prompts]
     record = ServerRecord(
         kind=kind,
         model=served.id.rpartition("/")[2] if served.id.startswith("/") else served.id,
@@ -104,10 +87,10 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
         tokenizer="agrees",
         context=context,
         cache=cache,
-        fingerprint=await fingerprint(ask, dialect, prompts, top),
+        fingerprint=hashlib.sha256(json.dumps(said).encode()).hexdigest(),
         loopback=settings.loopback,
     )
-    return Probed(dialect, tokens, record, served.meta.n_params)
+    return Probed(dialect, tokens, record, prompts[0], served.meta.n_params)
 
 
 async def _likeliest(dialect: Dialect, ask: Ask, prompt: Prompt, most: int | None) -> tuple[int, int]:
@@ -140,24 +123,3 @@ def _served(settings: ServerSettings, listed: ModelList) -> ServedModel:
             + f"; name one: ?model=ID ({', '.join(sorted(named))[:300]})."
         )
     return named[wanted]
-
-
-def _tokenizer(settings: ServerSettings) -> Tokenizer:
-    """The tokenizer that was named; no code that comes with it is run."""
-    if settings.tokenizer is None:
-        raise UsageError(
-            "A server needs the tokenizer of its model; add tokenizer=PATH_OR_HUB_ID to its name, the one that the"
-            " server was started with."
-        )
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(settings.tokenizer, trust_remote_code=False)
-        if tokenizer.eos_token_id is None:
-            raise ValueError("it has no EOS token")
-        return Tokenizer(tokenizer)
-    except Exception as error:  # whatever two libraries raise for a file that is damaged or missing
-        raise ModelError(
-            f"The tokenizer {settings.tokenizer} cannot be loaded ({reason(error)}); give the folder or hub id of the"
-            " model that the server runs."
-        ) from error

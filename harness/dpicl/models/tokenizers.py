@@ -7,6 +7,7 @@ from typing import Any
 
 from dpicl.core.errors import ModelError
 from dpicl.models.base import ChatPrompt, LanguageModel, Tokens
+from dpicl.models.weights import reason
 
 
 class Tokenizer:
@@ -59,6 +60,22 @@ class TokenizedModel(LanguageModel):
             tokens = [*lead, *tokens]
         self._check_length(len(tokens) + max(room, self.answer_room))
         return tokens or [self._tokens.start]
+
+
+def load_tokenizer(name: str) -> Tokenizer:
+    """The tokenizer of a folder or hub id; no code that comes with it is run. Raises ModelError."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        if tokenizer.eos_token_id is None:
+            raise ValueError("it has no EOS token")
+        return Tokenizer(tokenizer)
+    except Exception as error:  # whatever two libraries raise for a file that is damaged or missing
+        raise ModelError(
+            f"The tokenizer {name} cannot be loaded ({reason(error)}); give the folder or hub id of the model that the"
+            " server runs."
+        ) from error
 
 
 def leading_tokens(tokenizer: Any) -> list[int]:

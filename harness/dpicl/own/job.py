@@ -10,7 +10,7 @@ from typing import Any
 
 from dpicl import models
 from dpicl.core.cell import Options, ReleaseConfig
-from dpicl.core.errors import Concealed, ModelError, UsageError
+from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.vocabulary import Query
 from dpicl.data.config import classes
@@ -20,9 +20,8 @@ from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.models.base import LanguageModel
 from dpicl.own.budget import ChargeTo, charge, check_charge, warn_of_uncounted
-from dpicl.own.card import PrivacyCard, card, card_json, card_markdown
+from dpicl.own.card import card, card_json, card_markdown
 from dpicl.own.records import OwnRecords, load_own, read_public
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
@@ -133,7 +132,7 @@ class ReleaseJob:
 
         def released(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, charge=pay)
-            said = _noting_a_change(card(self.mechanism, self.options, own, made, manifest, config, utility), model)
+            said = card(self.mechanism, self.options, own, made, manifest, config, utility)
             state = None
             if made.more is not None and not self.queries:
                 state = state_text(self.mechanism, made, said, self.own, config.seed)
@@ -156,7 +155,6 @@ class ReleaseJob:
                 write()
             if rehearsal.state is not None:
                 require_readable(self.mechanism, rehearsal.state)
-            model.verify_unchanged()
             if self.measure_only:
                 return rehearsal
         else:
@@ -165,13 +163,3 @@ class ReleaseJob:
             return released(task, self.config, pay)
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None
-
-
-def _noting_a_change(said: PrivacyCard, model: LanguageModel) -> PrivacyCard:
-    """The card, with a note where the model is no longer the one that was loaded: what was paid for is not lost."""
-    try:
-        model.verify_unchanged()
-    except ModelError as error:
-        notes = [*said.privacy.notes, f"the model may be another one than is named here: {error}"]
-        return said.model_copy(update={"privacy": said.privacy.model_copy(update={"notes": notes})})
-    return said

@@ -1,6 +1,5 @@
 """What a run does to the world outside is seen, and ordinary work is not taken for it."""
 
-import asyncio
 import gc
 import importlib
 import logging
@@ -12,10 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-import types
 import warnings
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +19,6 @@ import pytest
 import torch
 
 from dpicl.conformance.footprint import observed
-from dpicl.core.background import in_background
 from dpicl.core.paths import cache_folder
 from dpicl.data.sources import SourceSpec, read_local
 from dpicl.data.task import Task
@@ -59,53 +54,16 @@ def test_an_act_on_the_world_outside_is_noted(said, act, folder):
     assert any(said in each for each in footprint.acts)
 
 
-@pytest.mark.parametrize("ours", [True, False])
-def test_what_the_harness_itself_does_beside_a_run_is_no_act_of_the_run(ours, folder):
-    plugin = ["their_mechanism"]
-    ended = threading.Event()
-
+def test_what_a_thread_of_the_run_does_is_an_act_of_the_run(folder):
     def work():
         (folder / "a").write_text("x", encoding="utf-8")
         logging.getLogger("anything").info("said")
-        ended.set()
 
-    with observed(plugin, "agnews") as footprint:
-        in_background(work, "test") if ours else threading.Thread(target=work).start()
-        assert ended.wait(60)
-    assert bool(footprint.acts) == bool(footprint.said) == (not ours)
-
-
-def test_a_mechanism_hides_nothing_behind_the_threads_of_the_harness(folder):
-    """It asks for one itself, for work of its own or of a library, or puts its work into one that is there."""
-    ended, loop = threading.Event(), asyncio.new_event_loop()
-    harness = types.ModuleType("harness_module")
-    harness.in_background = in_background
-    exec("def start(loop):\n    in_background(loop.run_forever, 'loop')", vars(harness))
-
-    def act() -> None:
-        logging.getLogger("anything").info("said")
-        ended.set()
-
-    async def write() -> None:
-        (folder / "a").write_text("x", encoding="utf-8")
-
-    with observed([__name__], "agnews") as own:
-        in_background(act, "test")
-        assert ended.wait(60)
-    with observed([__name__], "agnews") as library:
-        in_background(partial(os.mkdir, folder / "b"), "test")
-        while not (folder / "b").exists():
-            time.sleep(0.01)
-    harness.start(loop)
-    with observed([__name__], "agnews") as planted:
-        asyncio.run_coroutine_threadsafe(write(), loop).result(60)
-    loop.call_soon_threadsafe(loop.stop)
-    while loop.is_running():
-        time.sleep(0.01)
-    loop.close()
-    assert own.said == ["log line: said"]
-    assert library.acts == ["changes files (os.mkdir)"]
-    assert planted.acts == ["opens a file for writing (a)"]
+    with observed([__name__], "agnews") as footprint:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert footprint.acts == ["opens a file for writing (a)"] and footprint.said == ["log line: said"]
 
 
 def test_a_normal_number_that_numpy_had_drawn_before_is_a_draw():

@@ -4,7 +4,6 @@ when it is told to."""
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
 from collections import Counter, deque
@@ -24,8 +23,7 @@ Fault = Callable[["Handler", bytes], bool]
 class FakeServer(ThreadingHTTPServer):
     """kind: whose requests it understands. folder: of its model, with the tokenizer. top: how many likeliest tokens it
     lists at most; listed: how many ids a request may list. faults: one is taken for each request to the model. seen:
-    (path, body) of those it has answered. change: added to the log-probability of each token before it is normalised
-    again, so that the model is another one."""
+    (path, body) of those it has answered."""
 
     daemon_threads = True
 
@@ -41,7 +39,6 @@ class FakeServer(ThreadingHTTPServer):
         self.headers_seen: list[dict[str, str]] = []
         self.going, self.most_going = 0, 0
         self.paths: Counter[str] = Counter()
-        self.change: np.ndarray | None = None
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -58,11 +55,7 @@ class FakeServer(ThreadingHTTPServer):
 
     def log_probs(self, prompt: list[int]) -> np.ndarray:
         with self.lock:
-            row = self.model.next_token_log_probs([prompt])[0].double().numpy()
-        if self.change is not None:
-            row = row + self.change
-            row -= math.log(np.exp(row).sum())
-        return row
+            return self.model.next_token_log_probs([prompt])[0].double().numpy()
 
 
 class Handler(BaseHTTPRequestHandler):

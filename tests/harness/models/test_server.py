@@ -3,16 +3,12 @@ password is shown, whatever a name or a server holds."""
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
 import math
-import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -84,23 +80,6 @@ def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, tiny:
     few = decoder.likeliest(70)
     assert (few > -torch.inf).sum(dim=1).tolist() == [70] * 4
     assert model.usage.tokens_read > 0
-
-
-def test_a_model_that_is_no_more_leaves_no_connection_open(fake: FakeServer) -> None:
-    model = loaded(fake)
-    client = model._connection._client
-    assert not client.is_closed
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        del model
-        gc.collect()
-        end = time.monotonic() + 30
-        while not client.is_closed and time.monotonic() < end:
-            time.sleep(0.01)
-        assert client.is_closed
-        del client
-        gc.collect()
-    assert not caught
 
 
 def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
@@ -185,7 +164,6 @@ def test_a_request_that_fails_is_sent_again_and_gives_the_same(
     fake.faults.extend([FAULTS[fault], None, FAULTS[fault]])
     close(model.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
     assert not fake.faults
-    model.verify_unchanged()
 
 
 def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(fake: FakeServer, tiny: TransformersLM) -> None:
@@ -215,22 +193,6 @@ def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) 
     assert KEY not in repr(model.server) + repr(model.identity) + repr(vars(model))
 
 
-def test_another_model_at_the_address_is_noticed(fake: FakeServer, tiny: TransformersLM) -> None:
-    model = loaded(fake)
-    prompt = tiny.encode("the film")
-    model.verify_unchanged()
-    change = np.random.default_rng(0).normal(size=tiny.vocab_size)
-    fake.change = change  # it was restarted with other weights
-    model.next_token_log_probs([prompt])
-    with pytest.raises(ModelError, match="another"):
-        model.verify_unchanged()
-    fake.always = lambda handler, answer: status(400)(handler, answer) if _sent(handler) == prompt else False
-    with pytest.raises(ModelError, match="another"):
-        model.next_token_log_probs([prompt])
-    fake.always = fake.change = None
-    close(model.next_token_log_probs([prompt]), tiny.next_token_log_probs([prompt]))
-
-
 def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) -> None:
     model, elsewhere = loaded(fake), start("llama.cpp")
     fake.always = status(307, Location=elsewhere.url + "/completion")
@@ -253,16 +215,15 @@ def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, tiny: Tra
 @pytest.mark.parametrize(
     "rest",
     [
-        "", "name", "ftp://x", "http://", "http://example.org:8000", "https://user:pw@example.org", "http://127.0.0.1:0",
+        "", "name", "ftp://x", "http://", "http://example.org:8000", "http://127.0.0.1:0",
         "http://127.0.0.1:99999999", "http://127.0.0.1.example.org", "http://127.0.0.1?wndow=3", "http://127.0.0.1?window=0",
         "http://127.0.0.1?window=3&window=4", "http://127.0.0.1?kind=tgi", "http://127.0.0.1?key=sk-1234", "http://[::1",
         "http://127.0.0.1?timeout=nan", "http://127.0.0.1?key=NOT_SET_ANYWHERE", "http://127.0.0.1 /x",
     ],
 )  # fmt: skip
 def test_bad_addresses_are_refused_before_anything_is_sent(rest: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError):
         models.load(f"server:{rest}")
-    assert "pw" not in str(caught.value)
 
 
 def test_a_named_server_is_found_in_the_environment(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +258,6 @@ def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeSer
     fake.seen.clear()
     model = loaded(fake, cache="no")
     model.next_token_log_probs([[5]])
-    model.verify_unchanged()
     assert all(body["cache_prompt"] is False for _, body in fake.seen)
     assert model.server is not None and not model.server.cache
     vllm = start("vllm", top=20)
