@@ -115,13 +115,6 @@ def test_all_cells_give_the_same_in_any_order(runs: Any, folder: Path) -> None:
     assert_same_alone(run, run.cells)
 
 
-@pytest.mark.slow
-@pytest.mark.model
-def test_cells_of_the_embedded_model_give_the_same_alone_and_among_others(runs: Any) -> None:
-    run = runs(model="embedded", seeds="0, 1", task="agnews", mechanisms=MIXED)
-    assert_same_alone(run, [cell for cell in run.cells if cell.seed == 1 and cell.mechanism in ("tang", "voting")])
-
-
 def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from dpicl.core.errors import DataError, UsageError
 from dpicl.data.splits import normalised
-from dpicl.data.tables import LONGEST_LINE
 from dpicl.data.task import Task, load_config
-from tests.harness.helpers import assert_shown_nowhere, write
+from tests.harness.helpers import write
 from tests.harness.local_suite import LABELS
 
 pytestmark = pytest.mark.usefixtures("new_corpora")
@@ -74,11 +73,6 @@ def test_texts_without_letters_or_digits_are_not_one_record(data):
     assert len(local().train) == 14
 
 
-def test_white_space_becomes_single_spaces(data):
-    append(data, "test", json.dumps({"text": " two\n\nlines\t here ", "label": "World"}))
-    assert "two lines here" in [record.text for record in local().test]
-
-
 @pytest.mark.parametrize(
     ("split", "rows", "words"),
     [
@@ -105,20 +99,6 @@ def test_limits_keep_so_many_records_a_class_and_so_many_tests(data):
     task = local(limit_train=2, limit_test=1)
     assert Counter(record.label for record in task.train) == dict.fromkeys(task.labels, 2)
     assert len(task.test) == 1
-
-
-@pytest.mark.parametrize("at", [0, 4, 9])
-def test_one_record_more_displaces_at_most_one_of_those_that_a_limit_keeps(tmp_path, monkeypatch, at):
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    rows = [{"text": f"story {i} of {label}", "label": label} for i in range(9) for label in AGNEWS]
-    write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
-    write(tmp_path, "agnews", "train", rows)
-    before = set(local(limit_train=4).train)
-    rows.insert(4 * at, {"text": "one story more", "label": "World"})
-    write(tmp_path, "agnews", "train", rows)
-    after = set(local(limit_train=4).train)
-    assert len(before) == len(after) == 16
-    assert len(before - after) <= 1
 
 
 def test_half_of_a_surrogate_pair_becomes_a_question_mark_that_tokenizers_accept(data):
@@ -255,29 +235,6 @@ def test_a_branch_is_no_commit_and_the_message_says_what_to_set(monkeypatch, giv
     monkeypatch.setattr("datasets.load_dataset", lambda *args, **options: pytest.fail("the hub was asked"))
     with pytest.raises(DataError, match="DPICL_HUB_REVISION=samsum=COMMIT"):
         Task.load("samsum", source="hub")
-
-
-LINES = {
-    "Latin-1": '{"text": "d\u00e9j\u00e0", "label": "World"}'.encode("latin-1"),
-    "a list": b'["a", "World"]',
-    "missing field": b'{"text": "private"}',
-    "wrong type": b'{"text": ["private"], "label": "World"}',
-    "empty text": b'{"text": "  ", "label": "World"}',
-    "unknown label": b'{"text": "a text", "label": "private"}',
-    "a long line": b'{"text": "' + b"x" * LONGEST_LINE + b'", "label": "World"}',
-}
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_a_line_that_is_no_record_is_a_sentence_with_its_number_and_no_text(data, name):
-    path = data / "agnews" / "train.jsonl"
-    number = path.read_bytes().count(b"\n") + 1
-    with path.open("ab") as file:
-        file.write(LINES[name] + b"\n")
-    with pytest.raises(DataError, match=rf"agnews/train\.jsonl line {number} ") as caught:
-        local()
-    assert len(str(caught.value)) < 300 and caught.value.__cause__ is None
-    assert_shown_nowhere("private", caught.value)
 
 
 def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no_text(data):

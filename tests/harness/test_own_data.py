@@ -137,6 +137,7 @@ FILES = {
     "an object as text": ("a.jsonl", f'{{"text": {{"a": "{SECRET}"}}, "label": "a"}}', "line 1", "an object"),
     "NaN": ("a.jsonl", f'{{"text": "{SECRET}", "label": NaN}}', "line 1", "NaN"),
     "nothing": ("a.jsonl", f'{{"text": "{SECRET}", "label": null}}', "line 1", "nothing"),
+    "an empty text": ("a.jsonl", f'{{"text": " ", "label": "{SECRET}"}}', "line 1", "empty text"),
     "many wrong lines": ("a.jsonl", (GOOD + "7\n") * 9, "line 2", "9 lines", "and 1 more"),
 }  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import multiprocessing
 import os
 from pathlib import Path
@@ -122,12 +121,6 @@ def test_a_lock_excludes_other_processes_even_while_lock_files_come_and_go(store
     for process in others:
         process.join()
     assert (store.results / "counter").read_text() == "800"
-
-
-def test_numbers_that_are_not_finite_are_texts_in_json():
-    result = json.loads(to_text(make_result("real_demonstrations")))
-    assert result["cell"]["epsilon"] == "Infinity"
-    assert math.isinf(make_result("real_demonstrations").cell.epsilon)
 
 
 SCORE = {"value": 0.5, "low": 0.4, "high": 0.6}

@@ -113,14 +113,6 @@ def test_a_run_that_fails_half_way_goes_on_with_the_same_release(run, fake: Fake
     assert found.privacy.ledger == expected.privacy.ledger
 
 
-@pytest.mark.slow
-def test_faults_on_the_way_change_neither_release_nor_ledger(run, fake: FakeServer) -> None:
-    expected = run(entry(fake), "--mechanism", "tang", results="unbroken")["tang"]
-    for _ in range(12):
-        fake.faults.extend([None, None, None, None, fake_server.dropped, None, fake_server.truncated])
-    assert told(run(entry(fake), "--mechanism", "tang")["tang"]) == told(expected)
-
-
 def test_a_truncating_server_says_so_on_the_row_and_refuses_what_needs_more(run, dpicl, fake: FakeServer) -> None:
     found = run(entry(fake, top=20), "--mechanism", "tang")
     assert any("truncated" in note for note in found["tang"].privacy.notes)

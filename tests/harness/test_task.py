@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.data.splits import Record, normalised
+from dpicl.data.splits import Record
 from dpicl.data.task import NEUTRAL_LABEL, TASKS, Task, keywords, list_tasks
 from tests.harness.helpers import write
 
@@ -108,16 +108,3 @@ def test_real_records_load_with_their_known_counts(name):
     assert (len(task.train), len(task.test), tuple(task.dropped.values())) == REAL[name]
     if name == "trec":
         assert task.sizes(task.labels).records["Abbreviation"] < 90
-
-
-@pytest.mark.parametrize("name", ["samsum", "xsum", "chatdoctor"])
-def test_records_have_a_public_part_and_one_out_of_distribution(name):
-    """Of the real records where they are, else of the synthetic ones."""
-    task = Task.load(name, source="auto", limit_train=100)
-    public = {"samsum": 1900, "xsum": 640, "chatdoctor": 970}[name] if task.source == "local" else len(task.public)
-    keys = [{normalised(r.text) for r in part} for part in (task.public, task.train, task.test)]
-    assert len(keys[0]) == len(task.public) == public > 100
-    assert not keys[0] & (keys[1] | keys[2])
-    if (name, task.source) != ("chatdoctor", "synthetic"):  # there the set out of distribution is this very corpus
-        assert len(task.public_records("out")) == public
-        assert not keys[0] & {normalised(r.text) for r in task.public_records("out")}

@@ -57,6 +57,13 @@ CHANGES = {
     "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "Unknown key"),
     "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),
     "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
+    "another kind of answer": ("output_type: multiple_choice", "output_type: generate_until", 5, "multiple_choice"),
+    "a metric that the harness computes": (
+        "  main_metric:",
+        "  aggregates: {acc_nearest: os.getcwd}\n  main_metric:",
+        22,
+        "itself",
+    ),
     "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
     "metadata that is a list": ("metadata:\n  version: 2", "metadata: [1]\nother:\n  version: 1\n", 22, "other"),
 }

@@ -12,9 +12,7 @@ from dpicl import models
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import PluginError, UsageError
 from dpicl.core.vocabulary import Demonstration
-from dpicl.data.config import TASKS
 from dpicl.data.task import NEUTRAL_LABEL, Task
-from dpicl.data.task_file import read_task_file
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.voting import Voting
@@ -185,30 +183,8 @@ def test_only_its_own_model_reads_it(task):
         release(Voting(), task, model, ReleaseConfig(epsilon=8, delta=1e-5))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "word"),
-    [
-        ("kind: continuation", "kind: generation", "doc_to_choice"),
-        ("output_type: multiple_choice", "output_type: generate_until", "multiple_choice"),
-        ('    - "fk', '    - !function "fk', "content_free"),
-    ],
-)
-def test_a_task_file_that_contradicts_itself_is_refused(old, new, word):
-    text = (TASKS / "ginc" / "task.yaml").read_text("utf-8")
-    assert old in text
-    with pytest.raises(PluginError, match=word):
-        read_task_file(text.replace(old, new), "task.yaml", "ginc", built_in=False)
-
-
 def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
     broken = {**task.config["metadata"], "aggregates": {"x": "os.getcwd"}}
     own = dataclasses.replace(task, config={**task.config, "metadata": broken})
     with pytest.raises(PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"):
         evaluate(own, SimulatedLM(), task.train[:1])
-
-
-def test_what_the_harness_computes_is_not_named_in_a_file():
-    text = (TASKS / "agnews_codes" / "task.yaml").read_text("utf-8")
-    text = text.replace("  codes:", "  aggregates: {acc_nearest: os.getcwd}\n  codes:")
-    with pytest.raises(PluginError, match="acc_nearest itself"):
-        read_task_file(text, "task.yaml", "agnews_codes", built_in=False)

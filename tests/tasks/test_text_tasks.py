@@ -146,12 +146,3 @@ class _Silent(SimulatedLM):
         raise AssertionError("released texts are scored without the model")
 
     encode = generate
-
-
-class Always(Fixed):
-    def __init__(self, text: str) -> None:
-        super().__init__({})
-        self.text = text
-
-    def generate_until(self, requests, disable_tqdm=True):
-        return [self.text for _ in requests]

@@ -11,7 +11,7 @@ import hashlib
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,18 +56,11 @@ class EmbeddingModel(ABC):
         transformers does. A row depends on its own text alone, up to the model's rounding: no text can make a call
         fail or change another row.
         """
-        return self._rows(texts, self._raw)
-
-    def encode_alone(self, texts: Sequence[str]) -> np.ndarray:
-        """As `encode`, where a row is a function of its own text to the last bit."""
-        return self._rows(texts, self._raw_alone)
-
-    def _rows(self, texts: Sequence[str], raw: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
         rows = np.zeros((len(texts), self.dimension))
         said = [i for i, text in enumerate(texts) if text.strip()]
         if said:
             # A lone surrogate cannot be encoded, and tokenizers refuse it.
-            rows[said] = raw([texts[i].encode("utf-8", errors="replace").decode() for i in said])
+            rows[said] = self._raw([texts[i].encode("utf-8", errors="replace").decode() for i in said])
         with np.errstate(invalid="ignore", over="ignore"):
             lengths = np.linalg.norm(rows, axis=1)
         good = np.isfinite(lengths) & (lengths > 0)
@@ -75,13 +68,13 @@ class EmbeddingModel(ABC):
         rows[good] /= lengths[good, None]
         return rows
 
+    def encode_alone(self, texts: Sequence[str]) -> np.ndarray:
+        """As `encode`, every text by itself: a row is a function of its own text to the last bit."""
+        return np.concatenate([np.zeros((0, self.dimension)), *(self.encode([text]) for text in texts)])
+
     @abstractmethod
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
         """float[n, d] of any length for n texts that are not blank."""
-
-    def _raw_alone(self, texts: Sequence[str]) -> np.ndarray:
-        """As `_raw`, every text by itself."""
-        return np.concatenate([self._raw([text]) for text in texts])
 
 
 @functools.lru_cache(maxsize=4)
@@ -139,7 +132,6 @@ def embedded_folder() -> Path:
 
 class _SentenceTransformer(EmbeddingModel):
     def __init__(self, folder: Path, name: str, sha256: str, device: str) -> None:
-        from dpicl.models.packed_texts import PackedTexts
         from dpicl.models.products import by_onednn, linear_layers
 
         with _quietly():
@@ -147,26 +139,15 @@ class _SentenceTransformer(EmbeddingModel):
 
             self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
         self._products = functools.partial(by_onednn, linear_layers(self._model))
-        # Both ways of reading change the model for the time of a pass.
-        self._one_at_a_time = threading.RLock()
+        self._one_at_a_time = threading.Lock()  # a pass changes the model while it reads
         self.name, self.sha256 = name, sha256
         self.dimension = int(self._raw(["a"]).shape[1])
-        packed = PackedTexts(self._model, self._products)
-        try:
-            self._packed = packed if packed.holds(self._raw) else None
-        except _LOADING_ERRORS:  # of another make, or in numbers that numpy lacks
-            self._packed = None
-        self.arithmetic = hashlib.sha256(self._raw_alone(_WATCHED).tobytes()).hexdigest()[:16]
+        watched = np.concatenate([self._raw([text]) for text in _WATCHED])
+        self.arithmetic = hashlib.sha256(watched.tobytes()).hexdigest()[:16]
 
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
         with self._one_at_a_time, self._products():
             return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
-
-    def _raw_alone(self, texts: Sequence[str]) -> np.ndarray:
-        if not self._packed:
-            return super()._raw_alone(texts)
-        with self._one_at_a_time:
-            return self._packed.read(texts)
 
 
 def _load_sentence_transformer(reference: str) -> EmbeddingModel:

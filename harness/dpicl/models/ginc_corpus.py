@@ -130,24 +130,18 @@ class Language:
 
 
 @cache
-def language(
-    seed: int = SEED,
-    vocabulary: int = VOCABULARY,
-    entities: int = ENTITIES,
-    properties: int = PROPERTIES,
-    concepts: int = CONCEPTS,
-) -> Language:
-    """The language of a seed (section F.1 of the paper; the defaults are its sizes, with 150 symbols)."""
-    generator = np.random.default_rng([seed, vocabulary, entities, properties, concepts])
+def language(seed: int = SEED) -> Language:
+    """The language of a seed (section F.1 of the paper, with 150 symbols)."""
+    generator = np.random.default_rng([seed, VOCABULARY, ENTITIES, PROPERTIES, CONCEPTS])
     letters = itertools.product(string.ascii_lowercase, repeat=2)
-    words = (DELIMITER, *("".join(pair) for pair in itertools.islice(letters, vocabulary - 1)))
-    table = generator.integers(1, vocabulary, size=(entities, properties))
+    words = (DELIMITER, *("".join(pair) for pair in itertools.islice(letters, VOCABULARY - 1)))
+    table = generator.integers(1, VOCABULARY, size=(ENTITIES, PROPERTIES))
     table[:, 0] = 0
-    entity = (1 - ENTITY_IDENTITY) * _permutations(entities, generator) + ENTITY_IDENTITY * np.eye(entities)
+    entity = (1 - ENTITY_IDENTITY) * _permutations(ENTITIES, generator) + ENTITY_IDENTITY * np.eye(ENTITIES)
     moves, found = [], []
-    for _ in range(concepts):
-        moves.append(_permutations(properties, generator))
-        start = _softmax(generator.random(entities * properties) - 0.5, START_TEMPERATURE)
+    for _ in range(CONCEPTS):
+        moves.append(_permutations(PROPERTIES, generator))
+        start = _softmax(generator.random(ENTITIES * PROPERTIES) - 0.5, START_TEMPERATURE)
         found.append(HMM(start, np.kron(entity, moves[-1]), table.ravel()))
     return Language(words, tuple(found), tuple(moves))
 

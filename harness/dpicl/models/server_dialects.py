@@ -60,7 +60,7 @@ class _Step(_Answer):
 class _LlamaCompletion(_Answer):
     """truncated: whether the prompt was cut."""
 
-    content: str = ""
+    text: Annotated[str, Field(alias="content")] = ""
     completion_probabilities: list[_Step] = []
     truncated: Literal[False] | None = None
 
@@ -200,6 +200,9 @@ class Dialect(ABC):
     tops: ClassVar[Sequence[int]]
     #: How many ids a request may list.
     lists: ClassVar[int]
+    #: What it calls the most tokens that are written, and what a request for a text says besides.
+    most: ClassVar[str]
+    writing: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, model: str, vocab_size: int) -> None:
         self.model, self.vocab_size = model, vocab_size
@@ -208,13 +211,20 @@ class Dialect(ABC):
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
         """Of the ``top`` likeliest next tokens (-1: all); where some are ``listed``, of these at least."""
 
-    @abstractmethod
     async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
         """What the model writes."""
+        sampled = {"temperature": how.temperature, "seed": how.seed, "stop": list(how.stop)}
+        body = {self.most: how.max_tokens, **sampled, **self.writing}
+        said: str = await ask(self._call(prompt, body, SMALL, lambda answer: how.checked(answer.text)))
+        return said
 
     @abstractmethod
     def tokenize(self, content: str) -> Call:
         """Asks for the tokens of a text without any that are added."""
+
+    @abstractmethod
+    def _call(self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[Any], Any]) -> Call:
+        """Asks for what follows a prompt. largest: bytes of the answer. read: what is made of it."""
 
     def _largest(self, top: int, listed: Sequence[int] = ()) -> int:
         """Bytes of an answer with what was asked for, and the token that was drawn."""
@@ -241,6 +251,7 @@ class LlamaCpp(Dialect):
     kind = "llama.cpp"
     tops = (-1,)
     lists = 1024
+    most, writing = "n_predict", {"samplers": ["temperature"]}
     forced: int = 0
     #: How many of the likeliest tokens are looked at first, and by how much listed ones are raised.
     _FIRST, _BIAS = 64, 100.0
@@ -257,17 +268,6 @@ class LlamaCpp(Dialect):
             np.concatenate([first.tokens, ratios.tokens[other]]),
             np.concatenate([first.values, values[other].clip(LOWEST, 0.0)]),
         )
-
-    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
-        body = {
-            "n_predict": how.max_tokens,
-            "temperature": how.temperature,
-            "samplers": ["temperature"],
-            "seed": how.seed,
-            "stop": list(how.stop),
-        }
-        said: str = await ask(self._call(prompt, body, SMALL, lambda answer: how.checked(answer.content)))
-        return said
 
     def tokenize(self, content: str) -> Call:
         return tokenizing({"content": content, "add_special": False, "parse_special": True})
@@ -301,9 +301,7 @@ class LlamaCpp(Dialect):
 
         return self._call(prompt, body, self._largest(0, listed), read)
 
-    def _call(
-        self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[_LlamaCompletion], Any]
-    ) -> Call:
+    def _call(self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[Any], Any]) -> Call:
         sent = {"prompt": list(prompt.tokens), "cache_prompt": prompt.salt is not None, "stream": False, **body}
         return Call("/completion", lambda content: read(_LlamaCompletion.model_validate_json(content)), sent, largest)
 
@@ -316,6 +314,7 @@ class VLLM(Dialect):
     kind = "vllm"
     tops = (-1, 1024, 256, 128, 64, 20, 5)
     lists = 128
+    most = "max_tokens"
 
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
         body: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1 if listed else top}
@@ -330,20 +329,10 @@ class VLLM(Dialect):
         said: LogProbs = await ask(self._call(prompt, body, self._largest(top, listed), read))
         return said
 
-    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
-        body = {
-            "max_tokens": how.max_tokens,
-            "temperature": how.temperature,
-            "seed": how.seed,
-            "stop": list(how.stop),
-        }
-        said: str = await ask(self._call(prompt, body, SMALL, lambda answer: how.checked(answer.text)))
-        return said
-
     def tokenize(self, content: str) -> Call:
         return tokenizing({"model": self.model, "prompt": content, "add_special_tokens": False})
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[_Choice], Any]) -> Call:
+    def _call(self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[Any], Any]) -> Call:
         sent = {
             "model": self.model,
             "prompt": list(prompt.tokens),

@@ -70,15 +70,6 @@ def test_frequencies_of_sampled_tokens_are_the_softmax(tiny: TransformersLM) -> 
     assert ((seen - expected) ** 2 / expected).sum() < stats.chi2.isf(1e-6, len(expected) - 1)
 
 
-def test_text_depends_on_its_own_prompt_and_seed_alone(model: LanguageModel) -> None:
-    prompts = [model.encode(text) for text in ("The film", "A new chip makes", "Answer:", "The film", "x")]
-    seeds = [11, 12, 13, 14, 11]
-    together = model.generate(prompts, 15, temperature=1.0, seeds=seeds)
-    for i, text in enumerate(together):
-        assert model.generate([prompts[i]], 15, temperature=1.0, seeds=[seeds[i]]) == [text]
-    assert together[0] != together[3]
-
-
 def test_sampling_near_temperature_zero_is_greedy(model: LanguageModel) -> None:
     prompts = [model.encode("The film"), model.encode("Shares fell as")]
     assert model.generate(prompts, 10, temperature=1e-300, seeds=[1, 2]) == model.generate(prompts, 10)
