@@ -12,17 +12,15 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
-import transformers.modeling_gguf_pytorch_utils as transformers_gguf
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from dpicl.core.errors import ModelError
 from dpicl.core.paths import models_folder
@@ -35,8 +33,6 @@ from dpicl.models.weights import dtype_name, file_sha256, in_wheel, preferred_dt
 
 #: Raised when what is written to the cache changes, so that older caches are rebuilt.
 CACHE_FORMAT = 1
-#: Bytes of a quantised matrix that is dequantised as a whole; larger ones would fill the memory.
-_AT_ONCE = 2**26
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +107,7 @@ def cached_model(model: PackagedModel = EMBEDDED) -> Path:
     """
 
     def convert(folder: Path) -> None:
-        with _gguf_of(model) as source, _read_once():
+        with _gguf_of(model) as source:
             _log.info("Dequantising %s into %s (once)", source.name, folder)
             _convert(source, folder, model)
 
@@ -123,57 +119,11 @@ def _convert(source: Path, target: Path, model: PackagedModel) -> None:
     config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    parsed = transformers_gguf.load_gguf_checkpoint(
-        str(source), return_tensors=True, model_to_load=skeleton, torch_dtype=torch.float32
-    )
+    parsed = load_gguf_checkpoint(str(source), return_tensors=True, model_to_load=skeleton, torch_dtype=torch.float32)
     save_file(parsed["tensors"], target / "model.safetensors", metadata={"format": "pt"})
     config.save_pretrained(target)
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     _mended(tokenizer, model).save_pretrained(target)
-
-
-@contextmanager
-def _read_once() -> Iterator[None]:
-    """Inside, transformers parses the file once (not for the config, the weights and the tokenizer each), from a plain
-    array (each of a million slices of a memmap makes another memmap), lists the names of tensors once (not for every
-    module), and has a matrix dequantised as a whole (not 16 rows at a time): the same bits in a sixth of the time,
-    and no progress bar."""
-    import gguf
-
-    class PlainReader(gguf.GGUFReader):
-        @property
-        def data(self) -> Any:
-            return self._data
-
-        @data.setter
-        def data(self, mapped: Any) -> None:
-            self._data = mapped.view(np.ndarray)
-
-    def dequantize(data: np.ndarray, kind: Any) -> np.ndarray:
-        if data.ndim < 2 or data.size > _AT_ONCE:
-            return whole(data, kind)
-        return whole(data.reshape(1, -1), kind).reshape(*data.shape[:-1], -1)
-
-    def checkpoint(path: str, return_tensors: bool = False, **more: Any) -> dict[str, Any]:
-        return parse(path, return_tensors=True, **more) if return_tensors else {**settings(path)}
-
-    whole, parse = gguf.dequantize, transformers_gguf.load_gguf_checkpoint
-    settings = cache(parse)
-    faster = [
-        (gguf, "GGUFReader", cache(PlainReader)),
-        (gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
-        (gguf, "dequantize", dequantize),
-        (transformers_gguf, "load_gguf_checkpoint", checkpoint),
-        (transformers_gguf, "tqdm", partial(transformers_gguf.tqdm, disable=True)),
-    ]
-    before = [getattr(module, name) for module, name, _ in faster]
-    try:
-        for module, name, function in faster:
-            setattr(module, name, function)
-        yield
-    finally:
-        for (module, name, _), function in zip(faster, before, strict=True):
-            setattr(module, name, function)
 
 
 def _mended(tokenizer: Any, model: PackagedModel) -> PreTrainedTokenizerFast:
