@@ -61,7 +61,7 @@ CHANGES = {
     "a metric that the harness computes": (
         "  main_metric:",
         "  aggregates: {acc_nearest: os.getcwd}\n  main_metric:",
-        22,
+        21,
         "itself",
     ),
     "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
