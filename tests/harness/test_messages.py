@@ -73,15 +73,6 @@ def test_a_suite_is_explained_without_the_words_of_a_schema(dpicl, suite, name):
         assert jargon not in answer.err
 
 
-@pytest.mark.parametrize(
-    "flags", [("--task", "agnewz"), ("--mechanism", "tangy"), ("--model", "embeded"), ("--option", "slots=few")]
-)
-def test_flags_are_not_blamed_on_a_line_of_the_file(dpicl, suite, flags):
-    answer = dpicl("plan", suite(), *flags)
-    refuse(answer, flags[1].split("=")[-1])
-    assert "line" not in answer.err and "small.yaml" not in answer.err
-
-
 def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
     plan = dpicl("plan", suite(), "--epsilon", "1,8", "--mechanism", "zero_shot, tang", "--seed", "0,3", "--json").json
     assert {(cell["mechanism"], cell["epsilon"], cell["seed"]) for cell in plan["cells"]} == {

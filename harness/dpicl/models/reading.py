@@ -67,15 +67,13 @@ class Reading(ServiceRequest):
 class Passes(Service):
     """Reads the pieces of all rows that wait, as many in a pass as fit.
 
-    forward: the model. usage: counts what was read. most: the most tokens of a pass. Both this and ``memory.limit`` are
+    forward: the model. usage: counts what was read. The most tokens of a pass (``most``) and ``memory.limit`` are
     halved when the machine runs out of memory, and the pass is done again.
     """
 
-    def __init__(
-        self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, most: int, shapes: Shapes
-    ) -> None:
-        self._forward, self.memory, self._usage, self._device, self.most = forward, memory, usage, device, most
-        self.shapes = shapes
+    def __init__(self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, shapes: Shapes) -> None:
+        self._forward, self.memory, self._usage, self._device = forward, memory, usage, device
+        self.shapes, self.most = shapes, shapes.body[-1]
         self._waiting: deque[Reading] = deque()
         self._ready: deque[tuple[Reading, Piece]] = deque()
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from dpicl.core.errors import ModelError
 from dpicl.core.together import wait_for
 from dpicl.models import attention
 from dpicl.models.base import (
@@ -77,33 +76,15 @@ class PlainLM(CausalModel, RereadingModel):
 
 
 class TransformersLM(CausalModel):
-    """A causal model of transformers that is read in packed rows.
+    """A causal model of transformers that is read in packed rows: of an architecture that `unsupported` has nothing to
+    say of (`readers.reader_of` takes any)."""
 
-    pass_tokens: the most tokens of a pass (None: as many as the largest shape has). memory: the most bytes of keys and
-    values (None: `pieces.memory_limit`). shapes: see `pass_shapes`. Raises ModelError for architectures that cannot
-    be read so (`readers.reader_of` takes any).
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        identity: ModelIdentity,
-        start_token: int | None = None,
-        pass_tokens: int | None = None,
-        memory: int | None = None,
-        shapes: Shapes | None = None,
-    ) -> None:
-        if reason := unsupported(model):
-            raise ModelError(f"{identity.name} ({type(model).__name__}) cannot be read in packed rows: {reason}.")
+    def __init__(self, model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> None:
         super().__init__(model, tokenizer, identity, start_token)
-        limit = memory_limit() if memory is None else memory
-        self.memory = Memory(limit, _bytes_a_token(model))
+        self.memory = Memory(memory_limit(), _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
         self._layers = linear_layers(model)
-        shapes = shapes or Shapes()
-        most = min(pass_tokens or shapes.body[-1], shapes.body[-1])
-        self._passes = Passes(self._forward, self.memory, self.usage, self.device, most, shapes)
+        self._passes = Passes(self._forward, self.memory, self.usage, self.device, Shapes())
 
     @property
     def shapes(self) -> Shapes:

@@ -14,13 +14,12 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
-from dpicl.core.errors import ModelError
 from dpicl.core.together import together
 from dpicl.models import products, readers
 from dpicl.models.base import ModelIdentity
 from dpicl.models.pieces import PIECE
 from dpicl.models.reading import OUTPUT_SHAPES
-from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
+from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM
 from tests.harness.models.test_transformers import TOLERANCE
 
 WINDOW = 24
@@ -187,14 +186,6 @@ def test_other_models_are_read_one_row_a_pass(name: str, tiny_folder: Path) -> N
     rows = rows_of(5, WINDOW + 1, 2, 130)
     assert_reads_as_transformers(model, rows)
     assert torch.equal(model.next_token_log_probs(rows), torch.cat([model.next_token_log_probs([row]) for row in rows]))
-
-
-@pytest.mark.parametrize("name", ["mixtral, experts", "mamba, recurrent"])
-def test_other_models_are_refused_where_rows_must_be_packed(name: str, tiny_folder: Path) -> None:
-    model = loaded(PLAIN[name](), tiny_folder)
-    assert unsupported(model.model)
-    with pytest.raises(ModelError, match="cannot be read in packed rows"):
-        TransformersLM(model.model, model.tokenizer, model.identity)
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3"])

@@ -134,19 +134,15 @@ def positive(handler: Handler, answer: bytes) -> bool:
 FAULTS = {
     "500": status(500),
     "429": status(429, Retry_After="0"),
-    "503": status(503),
     "half": fake_server.half,
     "truncated": fake_server.truncated,
     "dropped": fake_server.dropped,
     "dripping": fake_server.dripping,
     "endless": fake_server.endless,
     "above 0": positive,
-    "empty": says(b""),
     "not JSON": says(b"\xff\xfe<html>"),
     "NaN": says(b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": NaN}]}]}'),
     "deep": says(b"[" * 100_000),
-    "list": says(b"[]"),
-    "no list": says(b'{"completion_probabilities": []}'),
     "out of range": says(b'{"completion_probabilities": [{"top_logprobs": [{"id": 99999999, "logprob": -1}]}]}'),
     "twice": says(
         b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": -1}, {"id": 1, "logprob": -2}]}]}'

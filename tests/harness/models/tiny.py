@@ -56,9 +56,11 @@ def save_tiny_llama(folder: Path, max_length: int = 256) -> Path:
 
 def with_passes(model: TransformersLM, pass_tokens: int | None = None, memory: int | None = None) -> TransformersLM:
     """A reader of the same weights and sizes that reads in passes of its own."""
-    return TransformersLM(
-        model.model, model.tokenizer, model.identity, pass_tokens=pass_tokens, memory=memory, shapes=model.shapes
-    )
+    reader = TransformersLM(model.model, model.tokenizer, model.identity)
+    reader.read_in(model.shapes)
+    reader._passes.most = min(pass_tokens or model.shapes.body[-1], model.shapes.body[-1])
+    reader.memory.limit = memory or reader.memory.limit
+    return reader
 
 
 class SlowReader:
