@@ -1,6 +1,6 @@
 """How often a board's verdicts are wrong, and how much they find, over simulated tables.
 
-    python -m benchmarks.rank_coverage --json
+    python -m benchmarks.rank_coverage
     python -m benchmarks.rank_coverage --tables 200 --scenes ties --rows 2 5 --seeds 20
 
 A table has 2 to 20 rows with 3 to 20 seeds of 100 documents. An outcome is right (binary), or has a value
@@ -17,20 +17,19 @@ which a board does not allow for: what a seed does is assumed to be about normal
 
 "error" is the share of tables with a false verdict: a row "better" that is not, or "equivalent" at a true difference of
 .03 or more. At most .05 is promised. "width" is the mean number of ranks in a set, "power" the share of true
-differences that were found, "equivalent" the share of pairs called so.
+differences that were found, "equivalent" the share of pairs called so. Prints a JSON object for each setting.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
-import sys
+import json
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from benchmarks._report import main
-from benchmarks._report import table as table_of
 from dpicl.evaluation.statistics import MARGIN, rank_sets
 
 ROWS, SEEDS, DOCUMENTS = (2, 5, 12, 20), (3, 5, 10, 20), 100
@@ -85,7 +84,7 @@ def table(generator: np.random.Generator, scene: str, rows: int, seeds: int, bin
 
 
 def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> dict[str, Any]:
-    """One line of the table in docs."""
+    """How often the verdicts of so many tables are wrong, and how much they find."""
     true = true_scores(scene, rows)
     gaps = true[:, None] - true[None, :]
     above = gaps > 1e-9
@@ -111,23 +110,12 @@ def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> di
     }
 
 
-def run(tables: int, rows: list[int], scenes: list[str], seeds: list[int]) -> dict[str, Any]:
-    lines = []
-    for setting in itertools.product(scenes, rows, seeds, (True, False)):
-        lines.append(measured(*setting, tables))
-        print(table_of(lines[-1:]), file=sys.stderr, flush=True)
-    return {"name": "rank_coverage", "tables": tables, "lines": lines}
-
-
 if __name__ == "__main__":
-    sys.exit(
-        main(
-            run,
-            __doc__,
-            lambda result: table_of(result["lines"]),
-            tables={"type": int, "default": 400, "help": "simulated tables of each setting"},
-            rows={"type": int, "nargs": "+", "default": list(ROWS)},
-            scenes={"nargs": "+", "choices": (*SCENES, *OTHERS), "default": list(SCENES)},
-            seeds={"type": int, "nargs": "+", "default": list(SEEDS)},
-        )
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=400, help="simulated tables of each setting")
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
+    parser.add_argument("--scenes", nargs="+", choices=(*SCENES, *OTHERS), default=SCENES)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    given = parser.parse_args()
+    for setting in itertools.product(given.scenes, given.rows, given.seeds, (True, False)):
+        print(json.dumps(measured(*setting, given.tables)), flush=True)

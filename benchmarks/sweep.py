@@ -1,6 +1,6 @@
 """What the commands cost on a large sweep: CPU seconds and peak memory of `plan`, `run`, `board` and `board --html`.
 
-    python -m benchmarks.sweep --json
+    python -m benchmarks.sweep
     python -m benchmarks.sweep --cells 1250 10000 --shapes few --keep FOLDER
 
 A sweep has two tasks, two mechanisms in many settings (a row each), five epsilons or ten, and the simulated model.
@@ -10,11 +10,12 @@ mechanism is run; every other result is a copy of it under another cell (whose i
 outcomes of its own. So the files are as large as real ones, and `plan` and `run` find them.
 
 Every command runs in a process of its own. CPU seconds are of user and system mode, which other work on the machine
-changes little; wall clock stands beside them.
+changes little; wall clock stands beside them. Prints a JSON object for each sweep.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -29,7 +30,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks._report import main, table
 from dpicl.core.cell import Cell
 from dpicl.plan.selection import Selection, select
 from dpicl.results.schema import Result, to_text
@@ -147,37 +147,21 @@ def _dpicl(arguments: Sequence[str], folder: Path) -> dict[str, float]:
     }
 
 
-def run(shapes: Sequence[str], cells: Sequence[int], keep: Path | None) -> dict[str, Any]:
-    """One sweep after the other."""
-    sweeps = []
-    for shape in shapes:
-        for number in cells:
-            with tempfile.TemporaryDirectory() as temporary:
-                folder = Path(temporary) if keep is None else keep / f"{shape}-{number}"
-                selection = make(folder, shape, number)
-                rows = len({(cell.task, cell.label, cell.epsilon) for cell in selection.cells})
-                about = {"shape": shape, "cells": len(selection.cells), "rows": rows}
-                sweeps.append({**about, **dict(measured(folder, selection))})
-    return {"name": "sweep", "sweeps": sweeps}
-
-
-def describe(result: dict[str, Any]) -> str:
-    """A line for each command of each sweep."""
-    lines = []
-    for sweep in result["sweeps"]:
-        lines.append(f"{sweep['shape']}: {sweep['cells']} cells, {sweep['rows']} rows")
-        lines += [f"  {name:<12}" + table([cost]) for name, cost in sweep.items() if isinstance(cost, dict)]
-    return "\n".join(lines)
+def sweep(shape: str, cells: int, folder: Path) -> dict[str, Any]:
+    """What each command costs on one sweep, which is made in the folder where it is not there."""
+    selection = make(folder, shape, cells)
+    rows = len({(cell.task, cell.label, cell.epsilon) for cell in selection.cells})
+    return {"shape": shape, "cells": len(selection.cells), "rows": rows, **dict(measured(folder, selection))}
 
 
 if __name__ == "__main__":
-    sys.exit(
-        main(
-            run,
-            __doc__,
-            describe,
-            cells={"type": int, "nargs": "+", "default": list(CELLS)},
-            shapes={"nargs": "+", "choices": list(SHAPES), "default": ["few", "many"]},
-            keep={"type": Path, "metavar": "DIR", "help": "keep the sweeps there, and use those that are there"},
-        )
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=int, nargs="+", default=CELLS)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["few", "many"])
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the sweeps there, and use those that are there")
+    given = parser.parse_args()
+    for shape in given.shapes:
+        for cells in given.cells:
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = Path(temporary) if given.keep is None else given.keep / f"{shape}-{cells}"
+                print(json.dumps(sweep(shape, cells, folder)), flush=True)
