@@ -8,6 +8,7 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from dpicl import models
+from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import BudgetExceeded, UsageError
 from dpicl.core.output_cache import OutputCache
@@ -24,7 +25,6 @@ from dpicl.releasing.execution import Execution
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import release
 from tests.harness.parrot import Parrot
-from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
 
 CONFIG = ReleaseConfig(epsilon=2.0, delta=1e-5)
@@ -70,7 +70,7 @@ def test_each_sampling_scheme_has_its_event():
 
 
 def private_set(records, ledger, seed=0):
-    sampling, noise = StableSampling(seed), Streams(0).source("noise")
+    sampling, noise = CoupledSampling(seed), Streams(0).source("noise")
     return PrivateSet(records, ledger, sizes={None: len(records)}, sampling=sampling, noise=noise)
 
 
@@ -96,7 +96,7 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
         pair = []
         for records in (agnews.train[:-1], agnews.train):
             ledger = Ledger(None, float("inf"))
-            sampling, noise = StableSampling(seed), Streams(0).source("noise")
+            sampling, noise = CoupledSampling(seed), Streams(0).source("noise")
             private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, sampling=sampling, noise=noise)
             sample_for = SamplingScheme(6, 3, way).sampler(private, dp.GaussianDpEvent(1.0), 4)
             pair.append([contents(sample_for("a query").slots) for _ in range(4)])
@@ -115,7 +115,7 @@ def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, 
         knob,
         records=task.train if records is None else records,
         sizes=Sizes.of_queries(len(task.train if records is None else records), budget),
-        sampling=StableSampling(0),
+        sampling=CoupledSampling(0),
         noise=Streams(0).source("noise"),
         public=Streams(0).public,
         ledger=ledger,

@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 
+from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.core.seeds import Streams
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import Context
@@ -70,19 +71,6 @@ class TinyTask:
         return text if style == "completion" else ChatPrompt(text, "Text:")
 
 
-class StableSampling:
-    """Sampling randomness that every record keeps when another one is added at the end."""
-
-    seeded = True
-
-    def __init__(self, seed: int) -> None:
-        self.seed, self.calls = seed, 0
-
-    def uniform(self, size: int) -> np.ndarray:
-        self.calls += 1
-        return np.random.default_rng((self.seed, self.calls)).random(size)
-
-
 class ForcedNoise:
     """Noise that makes the choice fall on the first public token, so that two runs release the same tokens."""
 
@@ -104,6 +92,6 @@ def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=N
     records = [Record(text=t, label="a") for t in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, sampling=StableSampling(seed), noise=noise)
+    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, sampling=CoupledSampling(seed), noise=noise)
     context = Context(task, model, tuple(shots), knob, streams.public)
     return mechanism.release(private, context), ledger, model

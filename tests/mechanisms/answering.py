@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.core.seeds import Streams
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, Query
@@ -19,7 +20,6 @@ from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet
-from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
 
 DIMENSION = 8
@@ -130,13 +130,13 @@ def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task
     """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (the sample of a text,
     context, ledger).
 
-    The sampling randomness is that of `StableSampling`: a record that is added at the end changes nobody else's slot.
+    The sampling randomness is that of `CoupledSampling`: a record that is added at the end changes nobody else's slot.
     """
     ledger = Ledger(None, float("inf"))
     records = [Record(text, "") for text in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, sampling=StableSampling(seed), noise=noise)
+    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, sampling=CoupledSampling(seed), noise=noise)
     context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams.public)
     return mechanism.scheme.sampler(private, mechanism.release(knob), budget), context, ledger
 

@@ -7,19 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dpicl import models
-from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import SeededNoise
-from dpicl.data.task import Task
-from dpicl.mechanism.bases import FinalPrompt, Query
-from dpicl.mechanisms.esa import ESA
-from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanism.bases import FinalPrompt
 from dpicl.mechanisms.sga import SGA, PublicSpace
-from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.privacy import release_hooks
 from dpicl.privacy.cluster_tree import ClusterTree
 from dpicl.privacy.sampling_schemes import SCHEMES
-from dpicl.releasing.reader import SlotReader
 from tests.mechanisms.answering import (
     ALL,
     DIMENSION,
@@ -189,38 +182,6 @@ def test_public_candidates_are_the_same_for_every_seed_and_private_set():
     assert first["q1"] != first["q2"]
     together = public_slots(0, RECORDS, "one_sample")
     assert together["q1"] == together["q2"] == together["q3"]
-
-
-def samsum():
-    return Task.load("samsum", "synthetic", limit_train=20, limit_test=2)
-
-
-@pytest.mark.parametrize("way", SCHEMES)
-def test_a_second_epsilon_asks_the_model_for_nothing_but_final_answers(way):
-    """Every text mechanism on one task with one cache: slots are read once, whatever the mechanism and the noise."""
-    task, model, cache = samsum(), models.load("sim"), OutputCache(None)
-    queries = [Query(document["id"], document["text"]) for document in task.documents()]
-    texts = [record.text for record in task.train]
-    options = {"slots": 2, "examples_per_slot": 2, "partition": way}
-    mechanisms = [
-        ESA(**options, candidates=3, embedding="sim"),
-        KSA(**options, words=2),
-        SGA(**options, public_slots=3, embedding="sim"),
-        SGAHistogram(**options, public_slots=3, embedding="sim"),
-    ]
-    for mechanism in mechanisms:
-        reader = SlotReader(task, model, cache, mechanism.scheme, queries)
-        for knob in (1.0, 0.0, 5.0):
-            before = model.usage.tokens_read
-            answers, _, _ = run_answers(mechanism, texts, knob=knob, queries=queries, reader=reader, task=task)
-            assert (model.usage.tokens_read == before) == (knob != 1.0 or isinstance(mechanism, KSA | SGAHistogram))
-        for query, answer in zip(queries, answers, strict=True):
-            if isinstance(mechanism, ESA):
-                assert answer in reader.candidates(query, 3, mechanism.temperature)
-            else:
-                cue = task.query("").split("\n")[-1]
-                assert query.text in answer.prompt and answer.prompt.endswith(f"]\n{cue}")
-                assert answer.prompt.startswith(task.config["description"])
 
 
 @pytest.mark.parametrize("way", SCHEMES)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dpicl.core.errors import ModelError, PluginError, PromptTooLong, UsageError
+from dpicl.core.errors import ModelError, PromptTooLong, UsageError
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import Sizes
 from dpicl.mechanism.generation import PromptWriter, ReleasedText
@@ -17,7 +17,7 @@ from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.private_prediction import PrivatePrediction
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.tang import Tang
-from dpicl.privacy import primitives, private_set, release_hooks
+from dpicl.privacy import release_hooks
 from dpicl.privacy.events import compose
 from tests.mechanisms.adversarial import AdversarialModel, ForcedNoise, TinyTask, run
 
@@ -58,36 +58,6 @@ def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_
     monkeypatch.setattr(release_hooks.Permit, "noisy_sum", spy)
     run(ANSWERS[name], RECORDS)
     assert set(scales) == {1.0 if ANSWERS[name].examples_per_slot == 1 else math.sqrt(2)}
-
-
-@pytest.mark.parametrize("name", ["tang", "pta", "hot_pate"])
-@pytest.mark.parametrize("count", [0, 1, 5])
-def test_with_a_slot_for_each_record_nothing_stands_in_for_the_others(name, count, monkeypatch):
-    """The sum is over the sampled records alone: nothing in it depends on how many others might have been sampled."""
-    seen, project = [], primitives.project_sub_simplex
-    monkeypatch.setattr(primitives, "project_sub_simplex", lambda rows: seen.append(len(rows)) or project(rows))
-    monkeypatch.setattr(private_set, "sampling_rate", lambda *given: 1.0)
-    run(ANSWERS[name], RECORDS[:count], size=max(count, 4))
-    assert seen and set(seen) == {count}
-
-
-class SharedPrompts(private_set.PrivateSet):
-    """Deals the sampled records to shared slots, two in expectation, where each is to have one of its own."""
-
-    def poisson_slots(self, expected, slots, **given):
-        return super().poisson_slots(expected, int(expected) // 2 if slots is None else slots, **given)
-
-
-@pytest.mark.parametrize("name", sorted(name for name in ALL if not name.endswith("_shared")))
-def test_two_records_a_slot_are_refused_where_the_bound_is_of_an_added_row(name, monkeypatch):
-    """PRISM as a plug-in may write it, with two examples a prompt: a record changes its prompt's scores, so it moves
-    them by twice the range of the charged choice. No token comes out."""
-    noise = ForcedNoise()
-    monkeypatch.setattr(noise, "gumbel", lambda size: pytest.fail("noise was drawn"))
-    monkeypatch.setattr(noise, "gaussian", lambda scale, size: pytest.fail("noise was drawn"))
-    monkeypatch.setattr("tests.mechanisms.adversarial.PrivateSet", SharedPrompts)
-    with pytest.raises(PluginError, match="slot of its own"):
-        run(ALL[name], RECORDS, noise=noise)
 
 
 @pytest.mark.parametrize("name", ["tang", "tang_full_vocabulary", "pta"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.attacks.observers import Recording
 from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import QUICK, CheckEvidence
@@ -21,7 +22,6 @@ from dpicl.privacy.limited_domain import LimitedDomain
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import observing
 from dpicl.reaccounting.published import dp_opt_epsilon
-from tests.mechanisms.adversarial import StableSampling
 
 SMALL = DPOpt(slots=8, instructions=2, tokens=6, retries=2, least=2)
 
@@ -36,7 +36,7 @@ def release(task, mechanism=SMALL, records=None, knob=0.2, seed=0, model=None):
     ledger, streams, recording = Ledger(None, float("inf")), Streams(seed), Recording()
     records = list(task.train if records is None else records)
     private = PrivateSet(
-        records, ledger, sizes={None: 40}, sampling=StableSampling(seed), noise=streams.source("noise")
+        records, ledger, sizes={None: 40}, sampling=CoupledSampling(seed), noise=streams.source("noise")
     )
     context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, streams.public)
     with observing(recording):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.attacks.observers import Recording
 from dpicl.core.seeds import Streams
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
@@ -24,7 +25,7 @@ from dpicl.privacy.release_hooks import observing
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
-from tests.mechanisms.adversarial import StableSampling, TinyTask
+from tests.mechanisms.adversarial import TinyTask
 
 SMALL = PrivateEvolution(rounds=3, candidates=3, variations=1, tokens=6, embedding="sim")
 TEXTS = [f"the {word} of the year" for word in ("company", "river", "company", "team", "law", "company")]
@@ -40,7 +41,7 @@ class Run:
             [Record(text, "a") for text in texts],
             self.ledger,
             sizes=sizes or {"a" if grouped else None: max(1, len(texts))},
-            sampling=StableSampling(seed),
+            sampling=CoupledSampling(seed),
             noise=streams.source("noise"),
         )
         context = Context(TinyTask(), model or SimulatedLM(), shots, knob, streams.public, embed=self.embed)

@@ -126,18 +126,3 @@ def test_without_an_embedding_model_similarity_says_why(monkeypatch):
 
     monkeypatch.setattr(text_metrics, "_embed", missing)
     assert text_metrics.unavailable()["similarity"] == "The wheel is not installed; install it."
-
-
-def test_the_embedded_model_finds_a_paraphrase_nearer_than_another_topic():
-    if "similarity" in text_metrics.unavailable():
-        pytest.skip("needs the embedding model: run `make setup`")
-    near = text_metrics.similarities(
-        [
-            ("The train is late.", "The train has a delay."),
-            ("The train is late.", "She bakes bread."),
-            ("", "She bakes bread."),
-            ("She bakes bread.", "She bakes bread."),
-        ]
-    )
-    assert near[0] > near[1]
-    assert near[2:] == pytest.approx([0.0, 1.0])
