@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
+from pydantic import Field
+
 from dpicl.api.parameters import Flag, verb
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, one_line
-from dpicl.core.field_types import Number, Whole
+from dpicl.core.field_types import Number, Quantity, TargetDelta
 from dpicl.privacy import time_limit
 from dpicl.reaccounting.settings import FAMILIES, Setting
 from dpicl.reaccounting.table import reaccount
@@ -20,6 +22,8 @@ from dpicl.tables.document import notes, text_table
 T = TypeVar("T")
 #: Seconds that the accountants look for an answer.
 _SECONDS = 300.0
+#: Beyond, floating-point numbers of noise, sensitivities and epsilons say nothing.
+Amount = Annotated[Number, Field(ge=1e-9, le=1e9)]
 Family = Annotated[str, Flag(f"what one release is: {', '.join(FAMILIES)} (default: gaussian)", metavar="F")]
 
 
@@ -40,19 +44,19 @@ def _epsilon(value: Any) -> str:
 @verb("dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", answer=_answer)
 def account(
     *,
-    delta: Annotated[Number, Flag(metavar="D")],
+    delta: Annotated[TargetDelta, Flag(metavar="D")],
     family: Family = "gaussian",
-    noise: Annotated[Number | None, Flag(metavar="S")] = None,
-    epsilon0: Annotated[Number | None, Flag(metavar="E")] = None,
-    temperature: Annotated[Number | None, Flag(metavar="T")] = None,
-    delta0: Annotated[Number | None, Flag(metavar="D")] = None,
-    sensitivity: Annotated[Number | None, Flag(metavar="X")] = None,
-    claimed_sensitivity: Annotated[Number | None, Flag(metavar="X")] = None,
+    noise: Annotated[Amount | None, Flag(metavar="S")] = None,
+    epsilon0: Annotated[Amount | None, Flag(metavar="E")] = None,
+    temperature: Annotated[Amount | None, Flag(metavar="T")] = None,
+    delta0: Annotated[TargetDelta | None, Flag(metavar="D")] = None,
+    sensitivity: Annotated[Amount | None, Flag(metavar="X")] = None,
+    claimed_sensitivity: Annotated[Amount | None, Flag(metavar="X")] = None,
     noise_on: Literal["sum", "slot", "mean"] | None = None,
-    slots: Annotated[Whole | None, Flag(metavar="M")] = None,
-    rate: Annotated[Number, Flag(metavar="Q")] = 1.0,
+    slots: Annotated[Quantity | None, Flag(metavar="M")] = None,
+    rate: Annotated[Number, Field(gt=0, le=1), Flag(metavar="Q")] = 1.0,
     sample: Literal["each", "once"] = "each",
-    steps: Annotated[Whole, Flag(metavar="T")] = 1,
+    steps: Annotated[Quantity, Flag(metavar="T")] = 1,
 ) -> dict[str, Any]:
     """The epsilon of a published setting: what is proved, and what its authors compute, as `dpicl account --json` says.
 

@@ -1,7 +1,4 @@
-"""Calls untrusted code so that nothing it raises ends the program, and with a limit on its processor time.
-
-It may raise SystemExit or KeyboardInterrupt too; only a real Ctrl-C, which a signal handler sees, ends `dpicl check`.
-"""
+"""Calls untrusted code so that nothing it raises ends the program, and with a limit on its processor time."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from typing import TypeVar
 RUN_SECONDS = 20.0
 
 _Value = TypeVar("_Value")
-_stopped = threading.Event()
 
 
 class TooLong(BaseException):
@@ -27,36 +23,15 @@ def attempt(action: Callable[[], _Value], seconds: float | None = None) -> tuple
     """(what the action returns, None), or (None, what it raises).
 
     seconds: of processor time, then it raises TooLong; None for no limit, and there is none outside of the main thread.
-    Raises KeyboardInterrupt for a real Ctrl-C alone, inside `interruptible`.
+    KeyboardInterrupt ends the program, whoever raises it: that is no verdict, and so no pass.
     """
-    value, error = None, None
     try:
         with _limited(seconds):
-            value = action()
-    except BaseException as raised:  # whatever somebody's mechanism raises is a finding
-        error = raised
-    if _stopped.is_set():
-        raise KeyboardInterrupt
-    return value, error
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Inside this block a Ctrl-C differs from a KeyboardInterrupt that a mechanism raises, and cannot be caught."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        _stopped.set()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        _stopped.clear()
-        signal.signal(signal.SIGINT, before)
+            return action(), None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as raised:  # whatever else somebody's mechanism raises is a finding
+        return None, raised
 
 
 @contextmanager

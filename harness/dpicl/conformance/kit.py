@@ -35,7 +35,7 @@ from dpicl.conformance.checks.noise import noise
 from dpicl.conformance.checks.replay import no_crash, post_processing, public_labels
 from dpicl.conformance.checks.reproducible import non_private, seeds
 from dpicl.conformance.checks.sampling import sampling
-from dpicl.conformance.guard import RUN_SECONDS, attempt, interruptible
+from dpicl.conformance.guard import RUN_SECONDS, attempt
 from dpicl.conformance.transcript import Transcript
 from dpicl.conformance.variants import Variant, variants
 from dpicl.core.errors import BudgetExceeded, DpiclError, UsageError
@@ -104,19 +104,18 @@ def check_mechanism(
     report: called with (task, check) before each check.
     Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
     """
-    with interruptible():
-        names, error = attempt(lambda: tasks_of(cls, task, options), RUN_SECONDS)
-        if isinstance(error, DpiclError):
-            raise error
-        if names is None:
-            return [CheckFinding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
-        verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
-        seen: set[tuple[object, ...]] = set()
-        for number, name in enumerate(names):
-            place = _Place(cls, name, options, seed, first=number == 0)
-            for check, verdict in _on_one_task(place, seen, partial(report, name)):
-                verdicts[check].append((name, verdict))
-        return [_worst(check, found) for check, found in verdicts.items()]
+    names, error = attempt(lambda: tasks_of(cls, task, options), RUN_SECONDS)
+    if isinstance(error, DpiclError):
+        raise error
+    if names is None:
+        return [CheckFinding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
+    verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
+    seen: set[tuple[object, ...]] = set()
+    for number, name in enumerate(names):
+        place = _Place(cls, name, options, seed, first=number == 0)
+        for check, verdict in _on_one_task(place, seen, partial(report, name)):
+            verdicts[check].append((name, verdict))
+    return [_worst(check, found) for check, found in verdicts.items()]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Final
 
 from dpicl.core.errors import UsageError, require_known
@@ -33,25 +32,12 @@ FAMILIES: Final = {
     "epsilon-delta": ("epsilon0", "delta0"),
     "no-noise": (),
 }
-NOISE_ON: Final = ("sum", "slot", "mean")
-SAMPLES: Final = ("each", "once")
-#: Beyond, floating-point numbers of noise, sensitivities and epsilons say nothing.
-_AMOUNT: Final = (Real, 1e-9, 1e9, "a number from 1e-9 to 1e9")
-_PROBABILITY: Final = (Real, 5e-324, 1 - 1e-15, "a number above 0 and below 1")
-_WHOLE: Final = (Integral, 1, 1e9, "a whole number from 1 to 1e9")
-#: Field -> its type, its smallest and its largest value, and what it may be in words.
-_NUMBERS: Final = {
-    **dict.fromkeys(("noise", "epsilon0", "temperature", "sensitivity", "claimed_sensitivity"), _AMOUNT),
-    **dict.fromkeys(("slots", "steps"), _WHOLE),
-    **dict.fromkeys(("delta", "delta0"), _PROBABILITY),
-    "rate": (Real, 5e-324, 1, "a number above 0 and at most 1 (1: no sampling)"),
-}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting; fields that are None are not given. Raises UsageError, with
-    the names of fields in quotes, for those that do not fit together.
+    """One setting, of numbers in the ranges that `dpicl account` takes; fields that are None are not given. Raises
+    UsageError, with the names of fields in quotes, for those that do not fit together.
 
     sensitivity, claimed_sensitivity: what one record moves in the code that runs, and what the noise was set for; 1 by
         default.
@@ -77,13 +63,6 @@ class Setting:
 
     def __post_init__(self) -> None:
         require_known("family", [str(self.family)], FAMILIES)
-        require_known("sample", [str(self.sample)], SAMPLES)
-        require_known("place of noise", [] if self.noise_on is None else [str(self.noise_on)], NOISE_ON)
-        for name, (kind, low, high, allowed) in _NUMBERS.items():
-            value = getattr(self, name)
-            fits = isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) <= high
-            if value is not None and not fits:
-                raise UsageError(f"'{name}' must be {allowed}, not {value!r:.60}.")
         given = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
         for name in given:
             if name not in FAMILIES[self.family]:
