@@ -5,7 +5,8 @@ out of the ranking, so it is corrected: with k attacks on a row each must exceed
 (Bonferroni). Our k attacks then flag a row (of one task) whose proof holds with probability 5% at most. Attacks of
 others (`External`) are a family of their own, with another 5%, so none of them weakens ours.
 
-An excess that this correction does not confirm is a doubt, shown with the confidence that would settle it.
+An excess that this correction does not confirm is a doubt, shown with the confidence that would settle it (`dpicl audit
+--confidence`).
 
 Bounds are of two kinds. A sampled one rests on runs, or on guesses, and has a confidence below 1. An exact one
 (dpicl.attacks.exact_audit) has no sampling error, so it needs no correction and weakens no other.
@@ -13,21 +14,14 @@ Bounds are of two kinds. A sampled one rests on runs, or on guesses, and has a c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scipy.optimize import brentq
-from scipy.special import rel_entr
-
 from dpicl.attacks.limits import CONFIDENCE
-from dpicl.attacks.lower_bounds import epsilon_of_rates
 from dpicl.attacks.power import Power
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text
 
-#: Names of the attacks whose trials are independent runs of the mechanism.
-AUDITS = ("audit", "reference_vector")
 _ROUNDING = 1e-9
 
 
@@ -70,23 +64,22 @@ class Audit:
 
 @dataclass(frozen=True)
 class _Excess:
-    """A bound above the proved ε, one of ``family`` bounds.
-
-    level: the confidence that each needs for 95% over all of them. settled: the bound at that level, None where it is
-    unknown.
-    """
+    """A bound above the proved ε, one of ``family`` bounds."""
 
     name: str
     epsilon: float
     confidence: float
     proved: float
     family: int
-    level: float
-    settled: float | None
+
+    @property
+    def level(self) -> float:
+        """The confidence that each of them needs, for 95% over all."""
+        return 1 - (1 - CONFIDENCE) / self.family
 
     @property
     def confirmed(self) -> bool:
-        return self.settled is not None and _above(self.settled, self.proved)
+        return self.confidence >= self.level - _ROUNDING
 
     def __str__(self) -> str:
         """What was seen, and, where it is one of several, what a flag takes."""
@@ -95,9 +88,7 @@ class _Excess:
         if self.family == 1:
             return text
         text += f"; one of {self.family} attacks, and 95% over all of them takes {confidence_text(self.level)}"
-        if not self.confirmed:
-            return f"{text}, which it does not reach"
-        return text if self.settled == self.epsilon else f"{text}, at which it is {bound_text(self.settled)}"
+        return text if self.confirmed else f"{text}, which it does not reach"
 
 
 def audit_of(attacks: Sequence[AttackResult], external: Sequence[External], proved: float, delta: float) -> Audit:
@@ -150,10 +141,6 @@ def _above(epsilon: float, proved: float) -> bool:
     return epsilon > proved * (1 + _ROUNDING)
 
 
-def _level(family: int) -> float:
-    return 1 - (1 - CONFIDENCE) / max(family, 1)
-
-
 def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
     tried = [result for result in attacks if result.bound is not None]
     sampled = sum(kind_of(result) == "sampled" for result in tried)
@@ -161,50 +148,12 @@ def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
         bound, proved = result.bound, result.privacy.epsilon_proved
         if bound is not None and is_valid(result) and _above(bound.epsilon, proved):
             family = sampled if kind_of(result) == "sampled" else 1
-            level, name = _level(family), attack_name(result)
-            yield _Excess(name, bound.epsilon, bound.confidence, proved, family, level, bound_at(result, level))
+            yield _Excess(attack_name(result), bound.epsilon, bound.confidence, proved, family)
 
 
 def _external_excesses(external: Sequence[External], proved: float, delta: float) -> Iterator[_Excess]:
     tried = [one for one in external if one.delta >= delta * (1 - _ROUNDING)]
-    level = _level(len(tried))
     for one in tried:
         if one.confidence >= CONFIDENCE - _ROUNDING and _above(one.audited, proved):
             name = f"{one.access} {one.attack} by {one.authors} (external)"
-            settled = one.audited if one.confidence >= level - _ROUNDING else None
-            yield _Excess(name, one.audited, one.confidence, proved, len(tried), level, settled)
-
-
-def bound_at(result: AttackResult, level: float) -> float | None:
-    """The lower bound on ε at another confidence; None where the file does not tell.
-
-    A bound at a higher confidence than ``level`` holds at ``level``. Else the limits of TPR and FPR are taken again,
-    from the rates of the rule on independent runs, by Chernoff's bound with the Kullback-Leibler divergence (Hoeffding
-    1963, theorem 1): it needs the mean and the number of runs alone, whether a run gave 0 or 1 or a probability. Rates
-    bound the epsilon of every mechanism.
-    """
-    bound = result.bound
-    if bound is None:
-        return None
-    if bound.confidence >= level - _ROUNDING:
-        return bound.epsilon
-    rule = bound.decision
-    if rule is None or result.attack not in AUDITS:
-        return None
-    alpha = (1 - level) / 2
-    tpr_lower = 1 - _chernoff_upper(1 - rule.tpr, rule.trials_in, alpha)
-    fpr_upper = _chernoff_upper(rule.fpr, rule.trials_out, alpha)
-    return min(bound.epsilon, epsilon_of_rates(tpr_lower, fpr_upper, bound.delta))
-
-
-def _chernoff_upper(mean: float, trials: int, alpha: float) -> float:
-    """Upper limit of the mean of independent variables in [0, 1]: the p > mean with n KL(mean, p) = ln(1/alpha)."""
-    goal = math.log(1 / alpha) / trials
-    if mean >= 1 or _divergence(mean, 1 - 1e-15) <= goal:
-        return 1.0
-    return float(brentq(lambda p: _divergence(mean, p) - goal, mean, 1 - 1e-15, xtol=1e-12)) + 1e-12
-
-
-def _divergence(p: float, q: float) -> float:
-    """KL divergence of two Bernoulli distributions, in nats."""
-    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
+            yield _Excess(name, one.audited, one.confidence, proved, len(tried))

@@ -1,15 +1,13 @@
 """What an attack can find at all: what it finds where nothing is hidden.
 
 Two controls, with the settings of the attack itself: real demonstrations (epsilon = infinity), and a mechanism that is
-broken on purpose (dpicl.attacks.broken). An attack that says nothing about these, since it looks inside noisy
-releases, has the attacked mechanism without its noise as its control. Where the interval on the first of them includes
-what guessing gives, a small number about another mechanism says nothing about that mechanism.
+broken on purpose (dpicl.attacks.broken). Where the interval on the first of them includes what guessing gives, a small
+number about another mechanism says nothing about that mechanism.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -81,11 +79,7 @@ def powers(results: Iterable[AttackResult]) -> dict[str, Power]:
             for one in own
             if one.subject.mechanism == name and measure in one.measures
         }
-        bare = {one.subject.mechanism: one for one in own if math.isinf(one.subject.epsilon)}
-        for one in own:
-            without = bare.get(one.subject.mechanism)
-            alone = {f"{one.subject.mechanism} without noise": without.measures[measure]} if without else {}
-            found[one.id] = Power(measure, controls or alone)
+        found |= {one.id: Power(measure, controls) for one in own}
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
@@ -54,14 +53,6 @@ def test_a_control_of_other_settings_is_none():
     found = powers([result, attacked("real_demonstrations", CHANCE, members=50), attacked("zero_shot", CHANCE)])
     assert found[result.id].controls == {} and found[result.id].sufficient is None
     assert powers([make_attack("tang")]) == {}  # an audit has a bound, and no measure of power
-
-
-def test_an_attack_on_noise_has_the_mechanism_without_noise_as_its_control():
-    noisy, bare = (attacked("esa", one, epsilon=epsilon) for one, epsilon in ((CHANCE, 1.0), (CLEAR, math.inf)))
-    other = attacked("ksa", CHANCE)
-    found = powers([noisy, bare, other])
-    assert found[noisy.id].controls == {"esa without noise": CLEAR} and found[noisy.id].sufficient is True
-    assert found[other.id].sufficient is None
 
 
 def test_boards_say_it_in_place_of_the_number():
