@@ -16,14 +16,17 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from dpicl.attacks.canaries import FAR_TEXTS
+from dpicl.attacks.driver import subject_of
 from dpicl.attacks.exact_worlds import of_rank
 from dpicl.attacks.lower_bounds import Bound, Score, lower_bound, runs_are_scores
 from dpicl.attacks.observers import Recording
+from dpicl.attacks.results import Attempt
 from dpicl.attacks.views import completions, first_words, free_text, spelled_out, with_records, yes_or_no
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
@@ -111,41 +114,26 @@ class AuditSettings:
 
 
 @dataclass(frozen=True)
-class AuditSetup:
-    """What an audit works with. private: the private set; its size is public. other: the record that is not in it, and
-    that a canary is made of."""
+class AuditJob:
+    """What is audited and how; known before the model is read: so are the subject and the id of each result.
+
+    model: as the user named it. options: all of the mechanism's. plugin: its hash.
+    """
 
     mechanism: Mechanism
     task: Task
-    private: Sequence[Record] = field(repr=False)
-    other: Record
-    model: LanguageModel
+    model: str
     settings: AuditSettings
-    outputs: OutputCache
-    report: Report = silent
+    options: Mapping[str, Any]
+    plugin: str | None = None
 
-    @property
-    def label(self) -> str:
-        """Of the one demonstration that is audited: the first one."""
-        return self.task.labels[0] if self.task.labels else NEUTRAL_LABEL
-
-    @property
-    def sizes(self) -> Sizes:
-        """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
-        if self.mechanism.reads_all:
-            grouped = self.task.partitioned and self.mechanism.by_label
-            return Sizes(Counter(each.label if grouped else None for each in (*self.private, self.other)), {})
-        declared = {self.label if self.task.partitioned else None: len(self.private)}
-        return self.mechanism.public_sizes(replace(self.task, declared=declared).sized(), (self.label,), 1)
-
-    @property
-    def embeddings(self) -> EmbeddingModel:
-        """The mechanism's, for tasks of texts."""
-        return load_embeddings(getattr(self.mechanism, "embedding", "embedded"))
-
-    def public_task(self) -> PublicTask:
-        """The task as it is, without records."""
-        return with_records(self.task, self.private).public_view()
+    def at(self, epsilon: float) -> Attempt:
+        """The audit of one target epsilon."""
+        own = self.settings
+        rest = {name: getattr(self, name) for name in ("model", "options", "plugin")}
+        rest |= {"members": own.size(self.mechanism), "shots": int(self.mechanism.releases_texts)}
+        subject = subject_of(self.mechanism, self.task, epsilon=epsilon, delta=own.delta, seed=own.seed, **rest)
+        return Attempt("audit", "black-box", own.described(self.mechanism), subject)
 
 
 @dataclass(frozen=True)
@@ -165,55 +153,115 @@ class Canary:
 
 class AuditRuns:
     """One answer, demonstration or preparation from ``settings.runs`` samples on each side. The size of the private set
-    is public, so the sampling rate is the same on both sides. knob: by which the canary is made."""
+    is public, so the sampling rate is the same on both sides.
 
-    def __init__(self, setup: AuditSetup, knob: float) -> None:
-        self._setup = setup
+    private: the private set. other: a record that is not in it, and that the canary is made of. Raises UsageError where
+    the task has too few records.
+    """
+
+    def __init__(
+        self, job: AuditJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = silent
+    ) -> None:
+        self.job, self.model, self._outputs, self._report = job, model, outputs or OutputCache(None), report
+        task, mechanism, own = job.task, job.mechanism, job.settings
+        grouped = task.partitioned and mechanism.by_label and mechanism.releases_texts
+        candidates = [record for record in task.train if not grouped or record.label == self.label]
+        self.private, self.other = held_out(candidates, own.size(mechanism), streams(own.seed).stream("audit:records"))
+        self._canary: Canary | None = None
         self._reader: Reader | None = None
-        match setup.mechanism.kind:
-            case "answers":
-                self.canary = asked_canary(setup)
-            case "prepared":
-                self.canary = _contradiction(setup)
-            case _:
-                self.canary = _copied(setup, knob)
 
-    def bound(self, calibration: Calibration) -> tuple[Bound, Ledger]:
-        """The bound at one epsilon, and what one run charged. Raises BudgetExceeded when any run spends more than was
-        calibrated for, and UsageError for a mechanism that makes no noisy release."""
-        own, score = self._setup.settings, self.canary.score
+    @property
+    def label(self) -> str:
+        """Of the one demonstration that is audited: the first one."""
+        return self.job.task.labels[0] if self.job.task.labels else NEUTRAL_LABEL
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
+        mechanism, task = self.job.mechanism, self.job.task
+        if mechanism.reads_all:
+            grouped = task.partitioned and mechanism.by_label
+            return Sizes(Counter(each.label if grouped else None for each in (*self.private, self.other)), {})
+        declared = {self.label if task.partitioned else None: len(self.private)}
+        return mechanism.public_sizes(replace(task, declared=declared).sized(), (self.label,), 1)
+
+    @property
+    def embeddings(self) -> EmbeddingModel:
+        """The mechanism's, for tasks of texts."""
+        return load_embeddings(getattr(self.job.mechanism, "embedding", "embedded"))
+
+    def public_task(self) -> PublicTask:
+        """The task as it is, without records."""
+        return with_records(self.job.task, self.private).public_view()
+
+    def canary(self, knob: float) -> Canary:
+        """One for all epsilons; knob: of the first."""
+        if self._canary is None:
+            match self.job.mechanism.kind:
+                case "answers":
+                    self._canary = asked_canary(self)
+                case "prepared":
+                    self._canary = _contradiction(self)
+                case _:
+                    self._canary = _copied(self, knob)
+        return self._canary
+
+    def bound(self, calibration: Calibration) -> tuple[Bound, Ledger, str]:
+        """The bound at one epsilon, what one run charged, and what a reader must know of the canary. Raises
+        BudgetExceeded when any run spends more than was calibrated for, and UsageError for a mechanism that makes no
+        noisy release."""
+        own, canary = self.job.settings, self.canary(calibration.knob)
         execution = self.execution(False, calibration, 0)
         first = execution.run()
         if not first.releases:
-            raise UsageError(f"{self._setup.mechanism.name} makes no noisy release, so there is nothing to audit.")
+            raise UsageError(f"{self.job.mechanism.name} makes no noisy release, so there is nothing to audit.")
         self._reader = first.reader
         said = [[self._released(side, calibration, run) for run in self._counted(side)] for side in (True, False)]
         texts = list(dict.fromkeys(text for side in said for run in side for text in run))
-        values = dict(zip(texts, range(len(texts)) if score is None else score(texts), strict=True))
+        scores = range(len(texts)) if canary.score is None else canary.score(texts)
+        values = dict(zip(texts, scores, strict=True))
         inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
-        learn = _frequencies if score is None else runs_are_scores
-        return lower_bound(inside, outside, own.delta, own.confidence, own.seed, learn), execution.ledger
+        learn = _frequencies if canary.score is None else runs_are_scores
+        found = lower_bound(inside, outside, own.delta, own.confidence, own.seed, learn)
+        return found, execution.ledger, canary.note
 
     def execution(self, present: bool, calibration: Calibration, run: int, draw: int = 0) -> Execution:
         """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise."""
-        records = [*self._setup.private, *([self.canary.record] if present else [])]
-        source = f"audit:{int(present)}:{run}:{draw}"
-        given = _execution(self._setup, self.canary.task, records, calibration.knob, run, source)
+        canary = self.canary(calibration.knob)
+        records = [*self.private, *([canary.record] if present else [])]
+        given = self.executed(canary.task, records, calibration.knob, run, f"audit:{int(present)}:{run}:{draw}")
         ledger = Ledger(calibration.event, calibration.epsilon)
-        return replace(given, queries=self.canary.queries, reader=self._reader, ledger=ledger)
+        return replace(given, queries=canary.queries, reader=self._reader, ledger=ledger)
+
+    def executed(self, task: PublicTask, records: Sequence[Record], knob: float, run: int, source: str) -> Execution:
+        """The mechanism on these records, with the sampling of a run and a source of noise."""
+        randomness = streams(self.job.settings.seed)
+        return Execution(
+            self.job.mechanism,
+            task,
+            self.model,
+            knob,
+            records=records,
+            sizes=self.sizes,
+            sampling=CoupledSampling(self.job.settings.seed, run),
+            noise=randomness.source(source),
+            public=randomness.public,
+            shots=(self.label,),
+            outputs=lambda: self._outputs,
+        )
 
     def _released(self, present: bool, calibration: Calibration, run: int) -> list[str]:
         """What one run releases, at every draw of the noise."""
-        draws = range(1 if self._setup.mechanism.releases_texts else DRAWS)
+        draws = range(1 if self.job.mechanism.releases_texts else DRAWS)
         made = (self.execution(present, calibration, run, draw).run() for draw in draws)
         return ["\n".join(each.prompt.texts if each.answers is None else each.answers.values()) for each in made]
 
     def _counted(self, present: bool) -> Iterator[int]:
         """The numbers of the runs on one side, with a report after each."""
-        number = self._setup.settings.runs
+        number = self.job.settings.runs
         for run in range(number):
             yield run
-            self._setup.report(run + 1, number, f"runs {'with' if present else 'without'} the canary")
+            self._report(run + 1, number, f"runs {'with' if present else 'without'} the canary")
 
 
 class CoupledSampling:
@@ -232,23 +280,13 @@ class CoupledSampling:
         return np.random.default_rng((*self._seed, self._calls)).random(size)
 
 
-def _execution(
-    setup: AuditSetup, task: PublicTask, records: Sequence[Record], knob: float, run: int, source: str
-) -> Execution:
-    randomness = streams(setup.settings.seed)
-    return Execution(
-        setup.mechanism,
-        task,
-        setup.model,
-        knob,
-        records=records,
-        sizes=setup.sizes,
-        sampling=CoupledSampling(setup.settings.seed, run),
-        noise=randomness.source(source),
-        public=randomness.public,
-        shots=(setup.label,),
-        outputs=lambda: setup.outputs,
-    )
+def held_out(train: Sequence[Record], count: int, sampling: np.random.Generator) -> tuple[list[Record], Record]:
+    """(``count`` private records, one more that is not among them), by public randomness. Raises UsageError for too
+    few."""
+    if len(train) <= count:
+        raise UsageError(f"The task has {len(train)} train records and the audit needs {count + 1}; lower --records.")
+    order = sampling.permutation(len(train))
+    return [train[at] for at in order[:count].tolist()], train[int(order[count])]
 
 
 def _frequencies(members: np.ndarray, others: np.ndarray) -> Score:
@@ -259,12 +297,12 @@ def _frequencies(members: np.ndarray, others: np.ndarray) -> Score:
     return lambda runs: np.where(runs < number, more[np.minimum(runs, number - 1)], 0.0)
 
 
-def asked_canary(setup: AuditSetup) -> Canary:
+def asked_canary(runs: AuditRuns) -> Canary:
     """Of answers to one question (Q = 1). Raises UsageError for tasks without inputs to ask about, and where the
     mechanism cannot answer the question."""
-    task, mechanism, question = setup.task, setup.mechanism, setup.settings.question
+    task, mechanism, question = runs.job.task, runs.job.mechanism, runs.job.settings.question
     assert isinstance(mechanism, AnswerMechanism)
-    shown, seen, record, ends = first_words(setup.other.text, _WORDS), task, setup.other, None
+    shown, seen, record, ends = first_words(runs.other.text, _WORDS), task, runs.other, None
     text = shown
     if question == "inquiry" and task.kind == "generation":
         seen, ends = free_text(task), (_FOR, _AGAINST)
@@ -273,9 +311,9 @@ def asked_canary(setup: AuditSetup) -> Canary:
         seen = yes_or_no(task)
     else:
         if task.chooses:
-            output = _unlikely_label(setup, shown)
+            output = _unlikely_label(runs, shown)
         elif task.kind == "generation":
-            output, _ = ends = _far_text(setup, shown)
+            output, _ = ends = _far_text(runs, shown)
         else:
             raise UsageError(
                 f"The question lookup needs records with a label or an output; ask {task.name} by inquiry."
@@ -284,9 +322,9 @@ def asked_canary(setup: AuditSetup) -> Canary:
         record = Record(spelled_out(task, shown, output, _REPEATS - 1), output)
     if reason := skip_reason(mechanism, seen):
         raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
-    size = len(setup.private)
+    size = len(runs.private)
     note = f"one query, question {question}, {count(size, 'record')}, {mechanism.scheme.described(size)}"
-    score = None if ends is None else _nearer(setup.embeddings, *ends)
+    score = None if ends is None else _nearer(runs.embeddings, *ends)
     return Canary(record, seen.public_view(), note, (Query("audit", text),), score)
 
 
@@ -302,42 +340,42 @@ def _nearer(embeddings: EmbeddingModel, member: str, non_member: str) -> Callabl
     return score
 
 
-def _unlikely_label(setup: AuditSetup, shown: str) -> str:
+def _unlikely_label(runs: AuditRuns, shown: str) -> str:
     """The label that the model finds least likely for a text after other private examples (the auditor knows all
     records but the canary)."""
-    task, model, private = setup.task, setup.model, setup.private
+    task, model, private = runs.job.task, runs.model, runs.private
     query, endings = task.query(shown), label_endings(task, model)
     pairs = [private[at : at + 2] for at in range(0, min(len(private), 2 * _PROMPTS), 2)]
     scores = np.array(model.score([(model.encode(task.icl_prefix(pair) + query), endings) for pair in pairs]))
     return task.labels[int(np.argmin(scores.mean(axis=0)))]
 
 
-def _far_text(setup: AuditSetup, shown: str) -> tuple[str, str]:
+def _far_text(runs: AuditRuns, shown: str) -> tuple[str, str]:
     """The fixed text that is farthest from the model's answer without examples, and that answer."""
-    task = setup.task
-    own = completions(task, setup.model, [task.icl_prefix(()) + task.query(shown)])[0] or task.name
-    rows = setup.embeddings.encode([own, *FAR_TEXTS])
+    task = runs.job.task
+    own = completions(task, runs.model, [task.icl_prefix(()) + task.query(shown)])[0] or task.name
+    rows = runs.embeddings.encode([own, *FAR_TEXTS])
     return FAR_TEXTS[int(np.argmin(rows[1:] @ rows[0]))], own
 
 
-def _contradiction(setup: AuditSetup) -> Canary:
+def _contradiction(runs: AuditRuns) -> Canary:
     """Of what is prepared: the other record with the label that follows its own in the task's order, which says of its
     text what no other record says. Its own text is the query."""
-    text, label, labels = setup.other.text, setup.other.label, setup.task.labels
+    text, label, labels = runs.other.text, runs.other.label, runs.job.task.labels
     if labels:
         label = labels[((labels.index(label) if label in labels else 0) + 1) % len(labels)]
-    note = f"one preparation from {count(len(setup.private), 'record')}, every one of which may be in it"
-    return Canary(Record(text, label), setup.public_task(), note, (Query("canary", text),))
+    note = f"one preparation from {count(len(runs.private), 'record')}, every one of which may be in it"
+    return Canary(Record(text, label), runs.public_task(), note, (Query("canary", text),))
 
 
-def _copied(setup: AuditSetup, knob: float) -> Canary:
+def _copied(runs: AuditRuns, knob: float) -> Canary:
     """Of one demonstration: a text that the mechanism could release but hardly would, of the public tokens of a rank.
     What is looked for is how much of its tokens stands in the released text, in one piece: 0 to 1."""
-    task, encode = setup.public_task(), setup.model.encode
+    task, encode = runs.public_task(), runs.model.encode
 
     def written(rank: int) -> str:
         with observing(Recording(of_rank(rank))):
-            made = _execution(setup, task, setup.private, knob, setup.settings.runs, "no noise").run()
+            made = runs.executed(task, runs.private, knob, runs.job.settings.runs, "no noise").run()
         return "\n".join(made.prompt.texts)
 
     text = next(filter(str.strip, map(written, range(_RANK, -1, -1))), "N/A")
@@ -347,5 +385,5 @@ def _copied(setup: AuditSetup, knob: float) -> Canary:
         matchers = (difflib.SequenceMatcher(None, ours, encode(each), autojunk=False) for each in texts)
         return [matcher.find_longest_match().size / max(1, len(ours)) for matcher in matchers]
 
-    note = f"one demonstration of the first label, {count(len(setup.private), 'record')}"
-    return Canary(Record(text, setup.label), task, note, score=score)
+    note = f"one demonstration of the first label, {count(len(runs.private), 'record')}"
+    return Canary(Record(text, runs.label), task, note, score=score)

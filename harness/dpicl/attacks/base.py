@@ -10,22 +10,18 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from dpicl.attacks.results import Access, Estimate, LowerBound
 from dpicl.attacks.targets import Target
+from dpicl.attacks.views import with_records
 from dpicl.core.cell import ReleaseConfig
+from dpicl.core.output_cache import OutputCache
 from dpicl.core.plugins import Pluggable
 from dpicl.core.vocabulary import Partition, Record, Report, silent
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.models.base import LanguageModel
-
-
-class TargetMaker(Protocol):
-    """Makes a target, with a budget of its own, from a private set; sizes: n_y, else the records are counted."""
-
-    def __call__(self, records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target: ...
 
 
 @dataclass(frozen=True)
@@ -35,8 +31,7 @@ class AttackSetup:
     members: the private set. others: records of the same distribution that are not in it.
     canaries: those of both whose membership an independent fair coin decided (see dpicl.attacks.one_run).
     sizes: n_y of each group that is released from, as public constants: the expected number of members.
-    make_target: makes a target from any private set (`target` makes it from the members).
-    resample: the same setup with another seed: other records, another sample, other noise.
+    redraw: makes another setup of its kind. outputs: opens the cache of what slots answered.
     """
 
     task: Task
@@ -45,10 +40,10 @@ class AttackSetup:
     members: tuple[Record, ...]
     others: tuple[Record, ...]
     config: ReleaseConfig
-    make_target: TargetMaker
     canaries: frozenset[Record] = frozenset()
     sizes: Mapping[Partition, int] | None = None
-    resample: Callable[[int], AttackSetup] | None = None
+    redraw: Callable[[int], AttackSetup] | None = None
+    outputs: Callable[[], OutputCache] = lambda: OutputCache(None)
     report: Report = silent
 
     @property
@@ -59,6 +54,15 @@ class AttackSetup:
     def target(self) -> Target:
         """What was released from the members."""
         return self.make_target(self.members, self.sizes)
+
+    def make_target(self, records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
+        """A target, with a budget of its own, from any private set; sizes: n_y, else the records are counted."""
+        task = with_records(self.task, records, sizes)
+        return Target(self.mechanism, task, self.model, self.config, self.outputs, self.report)
+
+    def resampled(self, number: int) -> AttackSetup:
+        """The setup of another release: other records, another sample, other noise; this one for the first."""
+        return self if number == 0 or self.redraw is None else self.redraw(number)
 
 
 @dataclass(frozen=True)

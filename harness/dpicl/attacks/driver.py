@@ -15,7 +15,6 @@ from typing import Any, Final
 from dpicl.attacks.base import Attack, AttackSetup
 from dpicl.attacks.results import AttackResult, Attempt, Subject
 from dpicl.attacks.targets import Target
-from dpicl.attacks.views import with_records
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.plugins import Registered
 from dpicl.core.seeds import streams
@@ -148,20 +147,14 @@ def setup_of(
     common, subject = job.common, job.subject
     config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
     others = common.others if common.attack.membership else 0
-    game = assign(common.task, subject.members, others, subject.shots, config.seed)
-
-    def make_target(records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
-        task = with_records(common.task, records, sizes)
-        return Target(job.mechanism, task, model, config, bench.outputs, report)
-
     return AttackSetup(
         task=common.task,
         model=model,
         mechanism=job.mechanism,
         config=config,
-        make_target=make_target,
-        **game,
-        resample=lambda at: setup_of(job, model, bench, report, number + at),
+        **assign(common.task, subject.members, others, subject.shots, config.seed),
+        redraw=lambda at: setup_of(job, model, bench, report, number + at),
+        outputs=bench.outputs,
         report=report,
     )
 

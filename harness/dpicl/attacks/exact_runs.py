@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,24 +115,30 @@ class ExactRuns:
         self._strongest: tuple[Record, Sequence[Query], Policy] | None = None
 
     def strongest(self, report: Report = silent) -> tuple[Seen, int]:
-        """(what the strongest canary shows, how many were tried)."""
+        """(what the strongest canary shows, how many were tried). report: of the runs of the mechanism, first of none;
+        a text that ends early has a few more."""
         job, tried, trials = self._job, self._canaries(), self._trials()
         if job.shots and job.deal == "sampled":
             tried = tried[:_MOST_WHOLE]
-        found: list[tuple[float, int, int, Seen]] = []
-        for at, canary in enumerate(tried):
-            for trial, queries in enumerate(trials):
-                for leads in (True, False) if self._mechanism.reads_all else (True,):
-                    shown = self._both(canary, queries, leads)
-                    found.append((shown.strength, -at, -trial, shown))
-            report(at + 1, len(tried), "canaries")
-        _, at, trial, best = max(found, key=lambda one: one[:3])
+        leading = (True, False) if self._mechanism.reads_all else (True,)
+        pairs = [*itertools.product(tried, trials, leading)]
+
+        def whole(queries: Sequence[Query]) -> Sequence[Query]:
+            return [*queries] * (job.sizes.queries or 1) if job.chooses else job.queries
+
+        total = 2 * (len(pairs) + (whole(trials[0]) != trials[0]))
+        report(0, total, "runs of the mechanism")
+        found: list[Seen] = []
+        for canary, queries, leads in pairs:
+            found.append(self._both(canary, queries, leads))
+            report(2 * len(found), total, "runs of the mechanism")
+        at = max(range(len(found)), key=lambda number: found[number].strength)
+        (canary, queries, _), best = pairs[at], found[at]
         if not best.moved:
             raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
-        canary, queries = tried[-at], trials[-trial]
-        asked = [*queries] * (job.sizes.queries or 1) if job.chooses else job.queries
-        if queries != asked:
+        if (asked := whole(queries)) != queries:
             best = self._both(canary, asked)
+            report(total, total, "runs of the mechanism")
         self._strongest = canary, asked, _NOISELESS
         return self._longer(canary, best), len(tried)
 

@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.limits import CONFIDENCE, mean_lower, mean_upper
-from dpicl.attacks.membership import cannot_answer, label_groups, resampled, shows_records
+from dpicl.attacks.membership import cannot_answer, label_groups, shows_records
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import first_words, shown_start
@@ -66,7 +66,7 @@ class Exposure(Attack):
         found: list[float] = []
         releases = self.trials if shows_records(setup.mechanism) else self.generations
         for number in range(releases):
-            target, inserted, suffixes = self._inserted(resampled(setup, number))
+            target, inserted, suffixes = self._inserted(setup.resampled(number))
             found += self._ranks(target, inserted, suffixes)
             targets.append(target)
             setup.report(number + 1, releases, "releases")

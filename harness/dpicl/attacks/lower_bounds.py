@@ -101,21 +101,6 @@ def lower_bound(
     return Bound(_refuted(p, q, delta, alpha), decision)
 
 
-def epsilon_of_rates(tpr_lower: float, fpr_upper: float, delta: float) -> float:
-    """Lower bound on the epsilon at delta of any mechanism with such a test: the larger one of ln((TPR - delta)/FPR)
-    and ln((TNR - delta)/FNR), and 0 at least.
-
-    Both directions use the same two limits, so taking the larger one costs no confidence.
-    """
-
-    def one_way(gain: float, loss: float) -> float:
-        if gain <= delta:
-            return 0.0
-        return math.log((gain - delta) / loss) if loss > 0 else math.inf
-
-    return max(0.0, one_way(tpr_lower, fpr_upper), one_way(1 - fpr_upper, 1 - tpr_lower))
-
-
 def checked_runs(runs: np.ndarray) -> np.ndarray:
     """n independent runs [n, ...]; raises UsageError for fewer than 4, and for NaN."""
     if runs.ndim < 1 or len(runs) < FEWEST_RUNS:

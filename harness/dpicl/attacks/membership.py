@@ -126,7 +126,7 @@ def follows_the_count(setup: AttackSetup, target: Target) -> bool:
 
 def _games(setup: AttackSetup, releases: int) -> Iterator[Game]:
     for number in range(releases):
-        own = resampled(setup, number)
+        own = setup.resampled(number)
         yield own, own.target(), own.members, own.others
 
 
@@ -138,17 +138,12 @@ def shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Gam
     """
     made = 0
     for number in range(1 if releases is None else releases):
-        own = resampled(setup, number)
+        own = setup.resampled(number)
         for members, others in zip(label_groups(own, own.members), label_groups(own, own.others), strict=False):
             if made == releases:
                 return
             made += 1
             yield own, own.make_target(members), members, others
-
-
-def resampled(setup: AttackSetup, number: int) -> AttackSetup:
-    """The setup of another release: other records, another sample, other noise; the setup itself for the first."""
-    return setup if number == 0 or setup.resample is None else setup.resample(number)
 
 
 def shows_records(mechanism: Mechanism) -> bool:

@@ -37,7 +37,7 @@ def stored(results: Path, wanted: Attempt, say: Callable[[str], None], task: Tas
     found = read_file(path_of(results, wanted), attack_from_text)
     if isinstance(found, Damaged):
         Store(results, ATTACKS).set_aside([found])
-        say(f"dpicl: {found.path} is not a result and was moved into quarantine/: {found.reason}.")
+        say(f"{found.path} is not a result and was moved into quarantine/: {found.reason}.")
         return None
     if found is not None and task is not None and found.manifest.data.fingerprint != task.fingerprint:
         raise UsageError(

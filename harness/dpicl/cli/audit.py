@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,9 @@ from pydantic import Field
 from dpicl.api import parameters as p
 from dpicl.api.tables import Audits, failure
 from dpicl.attacks import store
-from dpicl.attacks.audit import AuditJob
 from dpicl.attacks.audit import audit as run_audit
 from dpicl.attacks.audit import check as check_audit
-from dpicl.attacks.audit_runs import AuditSettings, Question
+from dpicl.attacks.audit_runs import AuditJob, AuditRuns, AuditSettings, Question
 from dpicl.attacks.exact_audit import exact_audit, reason_against
 from dpicl.attacks.exact_runs import Asked, Deal, ExactJob
 from dpicl.attacks.results import AttackResult, Attempt
@@ -25,12 +25,12 @@ from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.field_types import Number
-from dpicl.core.messages import epsilon_text, message
+from dpicl.core.messages import count, epsilon_text, message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
-from dpicl.core.vocabulary import Report, silent
+from dpicl.core.vocabulary import Report
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
-from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
+from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.selection import Selection, select, selection_of
@@ -40,8 +40,12 @@ from dpicl.tables.document import notes
 
 #: The suite of cells that one mechanism makes up.
 _SUITE = "python"
-#: Test records that an exact audit asks as queries, unless it is told otherwise.
-_ASKED_RECORDS = 100
+#: Parameters of exact audits alone, of sampled ones alone, and those that a row of a suite has itself.
+_EXACT = ("suite", "other_records", "queries", "copies", "test_records")
+_SAMPLED = ("question", "runs", "records", "confidence")
+_OF_ROW = ("delta", "model", "source", "seed", "test_records", "options")
+#: What they are called where the flag has another name.
+_FLAGS = {"test_records": "limit", "options": "option"}
 
 
 def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
@@ -80,7 +84,6 @@ def audit(
     results: p.Results | None = None,
     options: p.Options | None = None,
     plugins: p.Plugins = (),
-    shots: Annotated[p.Shots, p.HIDDEN] = 4,
     progress: Annotated[bool, p.HIDDEN] = True,
 ) -> Audits:
     """A lower bound on the epsilon of a mechanism, for every target epsilon.
@@ -104,13 +107,11 @@ def audit(
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    asked = {"--other-records": other_records, "--queries": queries, "--copies": copies, "--limit": test_records}
-    of_row = {"--delta": delta, "--model": model, "--source": source, "--seed": seed, "--limit": test_records}
+    given = {name: value for name, value in locals().items() if value is not None and value != {}}
     if not exact:
-        _refuse({"--suite": suite, **asked}, "{} goes with --exact; add --exact, or leave it out.")
+        _refuse(given, _EXACT, "{} goes with --exact; add --exact, or leave it out.")
     else:
-        of_sampled = {"--question": question, "--runs": runs, "--records": records, "--confidence": confidence}
-        _refuse(of_sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
+        _refuse(given, _SAMPLED, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     kept = _Kept(None if results is None else Path(results), progress)
@@ -118,37 +119,37 @@ def audit(
     epsilons = list(dict.fromkeys(p.as_list(epsilon)))
     adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
-        _refuse(
-            {**of_row, "--option": str(options) if options else None},
-            "Rows of a suite are audited with their own settings; leave {} out, or --suite.",
-        )
+        _refuse(given, _OF_ROW, "Rows of a suite are audited with their own settings; leave {} out, or --suite.")
         rows = [] if mechanism is None else [str(mechanism)]
         return _exact(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, kept)
-    owner = None if mechanism is None else given_mechanism(mechanism, files)
-    wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
+    wanted = {"MECHANISM": mechanism, "--task T": task, "--epsilon E": epsilons}
     if missing := [name for name, value in wanted.items() if not value]:
         raise UsageError(f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite.")
-    assert owner is not None and task is not None
+    assert mechanism is not None and task is not None
+    owner = given_mechanism(mechanism, files)
     own = {**owner.options, **p.options_of(owner.name, options)}
     delta, model, source, seed = delta or 1e-5, model or "embedded", source or "auto", seed or 0
-    if not exact:
-        settings = AuditSettings(question or "inquiry", runs or 200, records, confidence or 0.95, delta, seed)
-        return _sampled(owner, own, task, source, model, settings, epsilons, kept)
-    row = {
-        "name": _SUITE,
-        "version": 1,
-        "source": source,
-        "models": [model],
-        "seeds": [seed],
-        "epsilons": epsilons,
-        "delta": delta,
-        "shots": shots,
-        "test_records": test_records or _ASKED_RECORDS,
-        "tasks": [task],
-        "mechanisms": [{"name": owner.name, "options": own}],
-    }
-    files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
-    return _exact(selection_of(make_suite(row), load_mechanisms(files), folder), adversary, kept)
+    if exact:
+        row = {
+            "name": _SUITE,
+            "version": 1,
+            "source": source,
+            "models": [model],
+            "seeds": [seed],
+            "epsilons": epsilons,
+            "delta": delta,
+            "test_records": test_records or 100,
+            "tasks": [task],
+            "mechanisms": [{"name": owner.name, "options": own}],
+        }
+        files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
+        return _exact(selection_of(make_suite(row), load_mechanisms(files), folder), adversary, kept)
+    settings = AuditSettings(question or "inquiry", runs or 200, records, confidence or 0.95, delta, seed)
+    every = settings.options(owner.cls, task, own)
+    audited = build(owner.cls, every)
+    check_audit(audited, Task.without_records(task))
+    job = AuditJob(audited, Task.load(task, source, limit_test=1), model, settings, every, owner.registered.plugin_hash)
+    return _sampled(job, epsilons, Workbench({owner.name: owner.registered}), kept)
 
 
 def _rows_of(
@@ -162,10 +163,10 @@ def _rows_of(
     return select(suite, folder, files, changes)
 
 
-def _refuse(given: Mapping[str, object], sentence: str) -> None:
-    """Raises UsageError with the sentence about the first flag that is given, if one is."""
-    if flags := [flag for flag, value in given.items() if value is not None]:
-        raise UsageError(sentence.format(flags[0]))
+def _refuse(given: Mapping[str, object], names: Iterable[str], sentence: str) -> None:
+    """Raises UsageError with the sentence about the first of these that is given, if one is."""
+    if found := next((name for name in names if name in given), None):
+        raise UsageError(sentence.format(f"--{_FLAGS.get(found, found).replace('_', '-')}"))
 
 
 @dataclass(frozen=True)
@@ -177,65 +178,65 @@ class _Kept:
 
     def say(self, text: str) -> None:
         if self.progress:
-            message(text)
+            message(f"dpicl: {text}")
 
-    @property
-    def report(self) -> Report:
-        return count_progress() if self.progress else silent
+    def find(self, wanted: Attempt, task: Task, make: Callable[[], AttackResult]) -> AttackResult:
+        """The audit that is there; else it is made, and written as soon as it is. Raises UsageError for one of other
+        records."""
+        if self.folder is None:
+            return make()
+        found = store.stored(self.folder, wanted, self.say, task)
+        if found is None:
+            found = make()
+            self.say(str(store.write(self.folder, found)))
+        return found
 
-    def find(self, wanted: Attempt, task: Task) -> AttackResult | None:
-        """The audit that is there. Raises UsageError for one of other records."""
-        return None if self.folder is None else store.stored(self.folder, wanted, self.say, task)
+    def report(self, job: object) -> Report:
+        """Says what an audit is to do, before the first run, and then how far it is."""
+        counted = count_progress()
 
-    def add(self, result: AttackResult) -> AttackResult:
-        if self.folder is not None:
-            self.say(f"dpicl: {store.write(self.folder, result)}")
-        return result
+        def report(done: int, total: int, unit: str) -> None:
+            if done and self.progress:
+                counted(done, total, unit)
+            elif not done:
+                self.say(f"{job}: {total:,} {unit}")
+
+        return report
 
 
-def _sampled(
-    owner: Given,
-    options: Mapping[str, Any],
-    task: str,
-    source: str,
-    model: str,
-    settings: AuditSettings,
-    epsilons: Sequence[float],
-    kept: _Kept,
-) -> Audits:
-    """Audits are made where they are not there, and each is written as soon as it is."""
-    options = settings.options(owner.cls, task, options)
-    mechanism = build(owner.cls, options)
-    check_audit(mechanism, Task.without_records(task))
-    loaded = Task.load(task, source, limit_test=1)
-    job = AuditJob(mechanism, loaded, model, settings, options, owner.registered.plugin_hash)
-    there = {epsilon: kept.find(job.at(epsilon), loaded) for epsilon in epsilons}
-    if left := [epsilon for epsilon, found in there.items() if found is None]:
-        bench = Workbench({owner.name: owner.registered})
-        made = run_audit(job, bench.model(model), left, bench.outputs(), kept.report)
-        there |= {epsilon: kept.add(result) for epsilon, result in zip(left, made, strict=True)}
-    return Audits([found for found in there.values() if found is not None])
+def _sampled(job: AuditJob, epsilons: Iterable[float], bench: Workbench, kept: _Kept) -> Audits:
+    """With one canary for all target epsilons; the model is read where an audit is not there."""
+
+    @cache
+    def runs() -> AuditRuns:
+        return AuditRuns(job, bench.model(job.model), bench.outputs(), kept.report(job))
+
+    def make(epsilon: float) -> AttackResult:
+        return run_audit(runs(), epsilon)
+
+    return Audits([kept.find(job.at(epsilon), job.task, partial(make, epsilon)) for epsilon in epsilons])
 
 
 def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:
-    """Each audit is written as soon as it is there. Raises UsageError where no row can be audited."""
+    """Raises UsageError where no row can be audited."""
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     cells, skipped = _auditable(selection, bench, adversary[1])
+    kept.say(f"{count(len(cells), 'exact audit')} to make.")
     for cell in cells:
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
         try:
-            found = kept.find(job.attempt, job.task)
-            if found is None:
-                kept.say(f"dpicl: {job}")
-                found = kept.add(exact_audit(job, bench.model(cell.model), bench.outputs(), kept.report))
-            made.append(found)
+            made.append(kept.find(job.attempt, job.task, partial(_made, job, bench, kept)))
         except UsageError as error:
             failed.append(f"{job}: {error}")
-            kept.say(f"dpicl: {failed[-1]}")
+            kept.say(failed[-1])
     left_out = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not made:
         raise UsageError("; ".join([*failed, *left_out]) or f"No row of {selection.asked} has noise to be audited.")
     return Audits(made, (*(f"failed: {each}" for each in failed), *left_out))
+
+
+def _made(job: ExactJob, bench: Workbench, kept: _Kept) -> AttackResult:
+    return exact_audit(job, bench.model(job.cell.model), bench.outputs(), kept.report(job))
 
 
 def _auditable(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:

@@ -20,33 +20,8 @@ SIM = ("--model", "sim", "--source", "synthetic")
 SMALL = (*SIM, "--task", "agnews", "--members", "12", "--others", "12")
 TINY_TANG = ("--mechanism", "tang", "--option", "slots=2", "--option", "tokens=2")
 
-ATTACK_PLUGIN = """\
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from dpicl.attacks.base import Attack, AttackFinding
-from dpicl.attacks.membership import membership_finding
-
-
-@dataclass(frozen=True)
-class Longest(Attack):
-    name = "longest"
-    access = "black-box"
-    source = "nowhere"
-    summary = "takes long texts for members"
-    power: float = 1.0
-
-    def skip(self, mechanism, task):
-        return None
-
-    def run(self, setup):
-        return membership_finding(setup, self.scores)
-
-    def scores(self, target, candidates):
-        target.demonstrations()
-        return [len(record.text) ** self.power for record in candidates]
-"""
+#: What `dpicl new attack` writes.
+ATTACK_PLUGIN = (Path(dpicl.__file__).parent / "scaffold" / "attack.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -176,14 +151,12 @@ def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(ATTACK_PLUGIN)
     words = ("--plugin", path, *SMALL, *TINY_TANG, "--epsilon", 1, "--no-ends", "--results", results, "--json")
-    row = dpicl("attack", "longest", *words, "--set", "power=2").json["results"][0]
-    assert row["settings"]["power"] == 2.0
-    assert len(row["settings"]["plugin"]) == 64
+    row = dpicl("attack", "my_attack", *words, "--set", "length=2").json["results"][0]
+    assert row["settings"]["length"] == 2 and len(row["settings"]["plugin"]) == 64
     other = tmp_path / "theirs.py"
-    other.write_text(ATTACK_PLUGIN.replace("power: float = 1.0", "power: float = 2.0"))
-    again = dpicl("attack", "longest", *(other if word is path else word for word in words)).json["results"][0]
-    assert again["settings"]["power"] == 2.0
-    assert again["id"] != row["id"]
+    other.write_text(ATTACK_PLUGIN.replace("length: int = 4", "length: int = 2"))
+    again = dpicl("attack", "my_attack", *(other if word is path else word for word in words)).json["results"][0]
+    assert again["settings"]["length"] == 2 and again["id"] != row["id"]
 
 
 @pytest.fixture

@@ -13,13 +13,11 @@ import pytest
 from dpicl import models
 from dpicl.api.tables import failure
 from dpicl.attacks import audit_runs
-from dpicl.attacks.audit import AuditJob, audit, check, held_out
-from dpicl.attacks.audit_runs import AuditRuns, AuditSettings, AuditSetup, asked_canary
+from dpicl.attacks.audit import audit, check
+from dpicl.attacks.audit_runs import AuditJob, AuditRuns, AuditSettings
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.results import attack_from_text
 from dpicl.core.errors import BudgetExceeded, UsageError
-from dpicl.core.output_cache import OutputCache
-from dpicl.core.seeds import streams
 from dpicl.data.task import Task
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.hot_pate import HotPATE
@@ -60,12 +58,12 @@ def sim():
     return models.load("sim")
 
 
+def runs_of(mechanism, task, model, **settings):
+    return AuditRuns(AuditJob(mechanism, task, "sim", AuditSettings(**settings), options={}), model)
+
+
 def audited(mechanism, task, model, epsilon, **settings):
-    return next(all_audited(mechanism, task, model, [epsilon], **settings))
-
-
-def all_audited(mechanism, task, model, epsilons, **settings):
-    return audit(AuditJob(mechanism, task, "sim", AuditSettings(**settings), options={}), model, epsilons)
+    return audit(runs_of(mechanism, task, model, **settings), epsilon)
 
 
 @dataclass(frozen=True)
@@ -143,14 +141,14 @@ def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mech
     ids=lambda mechanism: mechanism.name,
 )
 def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism) -> None:
-    found = list(all_audited(mechanism, news, sim, [2.0, math.inf], runs=40))
-    assert found[0].bound.epsilon <= found[0].privacy.epsilon_proved
-    assert math.isinf(found[1].privacy.epsilon_proved)
+    runs = runs_of(mechanism, news, sim, runs=40)
+    noisy, bare = (audit(runs, epsilon) for epsilon in (2.0, math.inf))
+    assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(bare.privacy.epsilon_proved)
 
 
 def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, news, sim) -> None:
     mechanism = Tang(slots=4, tokens=4, top_k=10)
-    canary = AuditRuns(setup_of(mechanism, news, sim), 1.0).canary
+    canary = runs_of(mechanism, news, sim, records=20).canary(1.0)
     text = canary.record.text
     assert text.strip() and canary.record.label == news.labels[0] and not canary.queries
     whole, none = canary.score([f"so {text}", "zzz"])
@@ -186,16 +184,11 @@ def test_no_private_text_is_in_a_result(own_cache, news, chats, sim) -> None:
         assert not any(far in text for far in FAR_TEXTS)
 
 
-def setup_of(mechanism, task, model, **settings):
-    drawn = held_out(task.train, 20, streams(0).stream("test"))
-    return AuditSetup(mechanism, task, *drawn, model, AuditSettings(**settings), OutputCache(None))
-
-
 def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -> None:
     mechanism = Voting(slots=5, examples_per_slot=4)
-    setup = setup_of(mechanism, news, sim, question="lookup", seed=3)
-    runs, bare = AuditRuns(setup, 0.0), calibrate_mechanism(mechanism, setup.sizes, math.inf, 1e-5)
-    canary, assigned = runs.canary.record, []
+    runs = runs_of(mechanism, news, sim, question="lookup", seed=3)
+    bare = calibrate_mechanism(mechanism, runs.sizes, math.inf, 1e-5)
+    canary, assigned = runs.canary(0.0).record, []
     for run in range(20):
         sampled = (runs.execution(present, bare, run).sampler(mechanism)("a query") for present in (True, False))
         with_it, without = (contents(sample.slots) for sample in sampled)
@@ -207,7 +200,7 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
 
 
 def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
-    made = asked_canary(setup_of(Voting(**SMALL), news, sim, question="lookup"))
+    made = runs_of(Voting(**SMALL), news, sim, question="lookup").canary(1.0)
     (query,), label = made.queries, made.record.label
     assert news.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
     assert label in news.labels and len(query.text.split()) <= 12
@@ -254,25 +247,3 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     assert len(list(tmp_path.rglob("quarantine/*.json"))) == 1
     assert json.loads(path.read_text())["bound"] == stored["bound"]
     assert len(list(path.parent.glob("*.json"))) == 2
-
-
-def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
-    plugin = tmp_path / "leaky.py"
-    plugin.write_text(
-        "import math\nfrom dataclasses import dataclass\nimport numpy as np\n"
-        "from dpicl.mechanism.bases import AnswerMechanism, Knob\n"
-        "from dpicl.privacy.primitives import GaussianSum\n"
-        "@dataclass(frozen=True)\nclass Leaky(AnswerMechanism):\n"
-        "    name = 'leaky'\n    knob = Knob('noise_multiplier', low=0.05, high=2000.0, non_private=0.0)\n"
-        "    def release(self, knob):\n        return GaussianSum(knob).event\n"
-        "    def answer(self, query, sample, context):\n"
-        "        labels = context.task.labels\n"
-        "        rows = np.array([[float(any(r.label == l for r in s)) for l in labels] for s in sample.slots])\n"
-        "        permit = sample.spend(GaussianSum(context.knob).event)\n"
-        "        noisy = permit.noisy_sum(rows.sum(axis=0), math.sqrt(2) / 50)\n"
-        "        return labels[int(noisy.argmax())]\n"
-    )
-    words = ("audit", "leaky", "--plugin", plugin, "--task", "agnews", "--model", "sim", "--source", "synthetic")
-    one = ("--option", "slots=1", "--option", "examples_per_slot=1")
-    answer = dpicl(*words, "--epsilon", "0.5", "--question", "lookup", "--runs", "100", *one, "--results", tmp_path)
-    assert answer.code == 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,6 +46,8 @@ ROWS = {
 #: Those that a canary can move by all that is paid for, whatever the model says.
 WHOLE = ("hot_pate", "private_evolution", "voting_nearest", "embedding_centroids", "esa")
 FAST = ("invisible_ink", "voting", "embedding_centroids")
+#: States 1 where one record moves by root two.
+BROKEN = Path(__file__).parents[1] / "conformance" / "broken" / "sensitivity_one_for_root_two.py"
 
 
 def audited(mechanism, task="agnews", **changes):
@@ -159,6 +163,14 @@ def test_half_the_noise_is_refuted(own_cache, copies) -> None:
     result = audited(HalfNoise(slots=4, examples_per_slot=2), copies=copies)
     assert failure(result) is not None
     assert copies > 1 or result.bound.epsilon > result.privacy.epsilon_proved
+
+
+def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
+    words = ("--plugin", BROKEN, "--task", "agnews", "--model", "sim", "--source", "synthetic", "--results", tmp_path)
+    answer = dpicl("audit", BROKEN.stem, "--exact", *words, "--epsilon", 1, "--option", "slots=4", "--limit", 2)
+    assert answer.code == 1 and "FAILED" in answer.out
+    said = re.search(r"exact audit of \w+ on agnews, epsilon=1: (\d+) runs of the mechanism", answer.err)
+    assert said and int(said[1]) % 2 == 0
 
 
 def test_a_release_whose_size_follows_from_records_is_named(own_cache) -> None:
