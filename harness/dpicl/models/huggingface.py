@@ -16,7 +16,7 @@ from dpicl.core import json_text
 from dpicl.core.errors import ModelError
 from dpicl.core.files import content_of
 from dpicl.models.base import ModelIdentity
-from dpicl.models.hub import asked, require_there, split_reference
+from dpicl.models.hub import require_there, split_reference
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
 from dpicl.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
@@ -35,15 +35,12 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
     Raises ModelError, in one sentence, when the model or its tokenizer cannot be loaded, or weights are missing.
     """
     source, revision = split_reference(reference)
-    folder = Path(source)
+    folder, there = Path(source), require_there(reference)
     if folder.is_dir():
         _check_folder(folder)
-    elif source.startswith(("/", "./", "../", "~")):
-        require_there(reference)
     dtype = dtype or preferred_dtype(device)
-    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
-    if not folder.is_dir():
-        options["local_files_only"] = not asked(source, revision)  # else each file is asked for again and again
+    # where the hub does not answer, each file would be asked for again and again
+    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False, "local_files_only": not there}
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         loaded: Any = AutoModelForCausalLM.from_pretrained(

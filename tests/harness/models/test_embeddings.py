@@ -190,10 +190,10 @@ def test_folders_that_hold_no_model_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*_: object, **__: object) -> None:
+    def unreachable(*_: object) -> None:
         raise OSError("the hub is away\nand more")
 
-    monkeypatch.setattr("huggingface_hub.snapshot_download", unreachable)
-    with pytest.raises(ModelError, match=r"owner/model@abc .*the hub is away") as caught:
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", unreachable)
+    with pytest.raises(ModelError, match=r"owner/model at revision abc .*does not answer") as caught:
         load_embeddings("st:owner/model@abc")
     assert "\n" not in str(caught.value)
