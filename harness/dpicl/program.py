@@ -28,7 +28,7 @@ _AFTER_STOP = {
 }
 #: A verb | where its function is | what it does.
 _VERBS = """
-run | boards.run | run what is missing of a suite
+run | cli.run | run what is missing of a suite
 plan | cli.plan | show what `run` would do: cells, which of them are done, what the rest costs
 tune | cli.tune | choose the options that papers tuned, for all rows of a suite by one protocol, into SUITE.tuned.yaml
 board | boards.board | show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' every attack and audit

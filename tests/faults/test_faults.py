@@ -92,8 +92,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int, int]:
     """What a run gives that nothing happens to; how many steps it makes, and steps that need room under its results."""
-    import dpicl.evaluation.lm_eval_bridge  # before the forks, once for all children
-    import dpicl.leaderboards.cli.run  # noqa: F401
 
     with pytest.MonkeyPatch.context() as patch:
         here = Place(tmp_path_factory.mktemp("calm") / "calm", NEVER, patch)

@@ -83,12 +83,7 @@ def test_the_site_has_all_results_as_one_table_with_a_card(dpicl, results_folder
         "parquet", data_files=str(site / "results.parquet"), split="train", cache_dir=str(tmp_path / "cache")
     ).to_pandas()
     (tang,) = table[(table.row == "tang") & (table.source == "local")].to_dict("records")
-    assert (tang["suite"], tang["task"], tang["score"], tang["retired"]) == (
-        "quick",
-        "agnews",
-        pytest.approx(0.6),
-        False,
-    )
+    assert (tang["suite"], tang["task"], tang["score"]) == ("quick", "agnews", pytest.approx(0.6))
     assert len(table) == 6 and table.cell.nunique() == 6 and pd.isna(tang["submission"])
     card = json.loads((site / "croissant.json").read_text("utf-8"))
     (file,), (records,) = card["distribution"], card["recordSet"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-import pytest
 import yaml
 
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions
@@ -102,12 +101,8 @@ def test_the_command_shows_submissions_unless_told_not_to(world: World, dpicl): 
     assert wrong.code == 2 and "There is no folder" in wrong.err
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_the_command_shows_retired_results_when_asked_alone(world: World, dpicl, asked: bool):  # noqa: F811
+def test_results_of_a_retired_version_are_left_out_and_the_reason_is_said(world: World, dpicl):  # noqa: F811
     text = world.suite.read_text().replace("version: 1", "version: 2")
     world.suite.write_text(text + "superseded: {1: the records were drawn twice}\n")
-    words = ["board", world.suite, "--results", world.results, "--submissions", world.root]
-    answer = dpicl(*words, *(["--retired"] if asked else []))
-    assert ("of retired versions" in answer.err) is not asked
-    assert ("the records were drawn twice" in answer.out and "team_a/vote" in answer.out) is asked
-    assert answer.code == (0 if asked else 2)
+    answer = dpicl("board", world.suite, "--results", world.results, "--no-submissions")
+    assert answer.code == 2 and "version 1, which is retired (the records were drawn twice)" in answer.err

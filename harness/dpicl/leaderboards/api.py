@@ -67,34 +67,43 @@ class BoardView(Shown):
         return board_blocks(self.board)
 
 
-def board_view(selection: Selection, submissions: Sequence[Submission], retired: bool, tell: Tell) -> BoardView:
-    """The board of a selection. retired: of the results of earlier versions of the suite instead. Raises ResultError
-    without a result for it."""
-    suite, store = selection.suite, selection.store
-    results, damaged = store.load_all()
+def board_view(selection: Selection, submissions: Sequence[Submission], tell: Tell) -> BoardView:
+    """The board of a selection. Raises ResultError without a result for it."""
+    folder = selection.store.results
+    results, damaged = selection.store.load_all()
     if damaged:
         tell(describe_damaged(damaged, moved=False))
-    kept, old = standing(results, selection, tell)
-    if old and not retired:
-        tell(f"{count(len(old), 'result')} of retired versions of {suite.name}: see `dpicl board --retired`.")
-    if not (old if retired else kept):
+    made = view_of(results, selection, load_evidence(folder, selection.mechanisms, tell), submissions, tell)
+    if made is None:
         raise ResultError(
-            f"There is no result of suite {suite.name} with these settings under {store.folder.parent};"
+            f"There is no result of suite {selection.suite.name} with these settings under {folder};"
             f" run `{selection.command('run')}`, or name the folder that has them with --results."
         )
-    if retired:
-        kept, versions = old, {str(result.suite.version) for result in old}
-        notes = [f"Version {one} is superseded: {why}" for one, why in suite.superseded.items() if str(one) in versions]
-    else:
-        kept, notes = select_current(kept, Fingerprints(download=False))
-        notes = [*state_of(selection, kept), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
-    evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
+    return made
+
+
+def view_of(
+    results: Sequence[Result],
+    selection: Selection,
+    evidence: Evidence,
+    submissions: Sequence[Submission],
+    tell: Tell,
+    records: Fingerprints | None = None,
+) -> BoardView | None:
+    """The board of those of these results that may stand on it; None where none may. records: at hand, where they were
+    looked at already."""
+    suite = selection.suite
+    kept = standing(results, selection, tell)
+    if not kept:
+        return None
+    kept, notes = select_current(kept, records or Fingerprints(download=False))
+    notes = [*state_of(selection, kept), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
     made = build_board(kept, selection.asked, evidence, submissions, suite.margin)
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence)
 
 
-def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:
-    """(those that may stand on the board of a selection, those of retired versions); a sentence about all others.
+def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> list[Result]:
+    """Those that may stand on the board of a selection; a sentence about all others.
 
     Results of an earlier version of a task stand there as long as there is none of its present version.
     """
@@ -104,7 +113,13 @@ def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tup
     kept = [result for result in admitted if admission.is_current(result) or result.cell.task not in new]
     standing_now = {id(result) for result in kept}
     others = [result for result in results if id(result) not in standing_now]
-    old = [result for result in others if is_retired(result, [suite]) or admission.admits(result)]
+    retired = {str(one.suite.version) for one in others if is_retired(one, [suite])}
+    old = [one for one in others if str(one.suite.version) in retired or admission.admits(one)]
+    for version in sorted(retired):
+        why = next((f" ({why.rstrip('.')})" for one, why in suite.superseded.items() if str(one) == version), "")
+        tell(
+            f"{suite.name}: results of version {version}, which is retired{why}, left out; its commit has their board."
+        )
     if left_out := len(others) - len(old):
         what = "with other suite settings, model, source, limit or options left out"
         tell(f"{suite.name}: {count(left_out, 'result')} {what}.")
@@ -112,7 +127,7 @@ def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tup
         tell(
             f"{suite.name}: results of an earlier version of {', '.join(sorted(earlier))}; `dpicl run` makes new ones."
         )
-    return kept, old
+    return kept
 
 
 def submissions_of(folder: Path | None, tell: Tell, asked: str | None, suite: str | None = None) -> list[Submission]:

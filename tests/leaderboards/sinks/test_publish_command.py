@@ -1,4 +1,4 @@
-"""`dpicl publish` and `dpicl run --wandb`, as a user types them."""
+"""`dpicl publish`, as a user types it."""
 
 from __future__ import annotations
 
@@ -91,16 +91,11 @@ def test_a_bad_use_is_one_sentence_and_exit_code_2(
     assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1 and written() == 0
 
 
-def test_simulated_results_need_a_project_of_their_own_and_its_flag_needs_wandb(
-    dpicl: Dpicl, tmp_path: Path, sim_suite: Path
-) -> None:
+def test_simulated_results_need_a_project_of_their_own(dpicl: Dpicl, tmp_path: Path) -> None:
     Store(tmp_path / "sim", "quick").write(make_result(model="sim"))
     answer = dpicl("publish", "wandb", tmp_path / "sim")
     assert answer.code == 2 and "--project" in answer.err
     assert dpicl("publish", "wandb", tmp_path / "sim", "--project", "tests", "--dry-run").code == 0
-    for flags, word in ((["--wandb"], "--wandb-project"), (["--wandb-project", "p"], "add --wandb")):
-        answer = dpicl("run", sim_suite, *flags)
-        assert answer.code == 2 and word in answer.err
 
 
 def test_a_server_that_is_down_loses_nothing_and_says_what_to_run(
@@ -112,30 +107,3 @@ def test_a_server_that_is_down_loses_nothing_and_says_what_to_run(
     for words in ("W&B did not", "0 of 4 runs", f"`dpicl publish wandb {results_folder} --project p`"):
         assert words in answer.err.splitlines()[-1]
     assert {path: path.read_bytes() for path in results_folder.rglob("*.json")} == before
-
-
-def run_live(dpicl: Dpicl, suite: Path, *words: object) -> Answer:
-    shared = ("--mechanism", "zero_shot", "--results", "results", "--wandb", "--wandb-project", "tests")
-    return dpicl("run", suite, *shared, *words)
-
-
-def test_a_run_publishes_live_and_what_was_lost_again(dpicl: Dpicl, sim_suite: Path) -> None:
-    answer = run_live(dpicl, sim_suite)
-    assert answer.code == 0 and "W&B: 2 runs published." in answer.err and written() == 2
-    # what a run published is what `publish` would: the same two runs
-    assert dpicl("publish", "wandb", "results", "--project", "tests").code == 0 and written() == 2
-    shutil.rmtree("wandb")
-    answer = run_live(dpicl, sim_suite)
-    assert "0 cells done, 2 already present" in answer.out and "W&B: 2 runs published." in answer.err and written() == 2
-
-
-@pytest.mark.parametrize("without", ["server", "key"])
-def test_a_run_goes_on_without_w_and_b(
-    dpicl: Dpicl, sim_suite: Path, without: str, request: pytest.FixtureRequest
-) -> None:
-    if without == "server":
-        request.getfixturevalue("no_server")
-    answer = run_live(dpicl, sim_suite, "--wandb-mode", "online")
-    assert answer.code == 0 and "2 cells done" in answer.out
-    assert answer.err.count("`dpicl publish wandb results --project tests --mode online`") == 1
-    assert len(list(Path("results").rglob("*.json"))) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from dpicl.api.parameters import OfResults, as_list, folder_of
@@ -15,8 +14,7 @@ from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.data.task import list_tasks
-from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, standing, state_of
-from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, view_of
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
@@ -26,7 +24,6 @@ from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_tab
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.presence import select_current
 from dpicl.plan.selection import Selection, facts_of
 from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
@@ -51,25 +48,21 @@ def all_suites(
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms, folder = load_mechanisms(as_list(given.get("plugins") or ())), folder_of(given)
     known = load_evidence(folder, mechanisms, message)
-    found, former, skipped = {}, {}, {}
+    found, skipped = {}, {}
     records = Fingerprints(download=False)
     for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
         suite = load_suite(path)
-        kept, retired, selection = _results(folder, suite, mechanisms)
-        kept, notes = select_current(kept, records)
-        if retired and html:
-            former[suite.name] = build_board(retired, suite.name)
-        if kept:
-            own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-            board = build_board(kept, suite.name, known, own, suite.margin)
-            found[suite.name] = replace(board, notes=(*state_of(selection, kept), *notes, *board.notes))
-            skipped[suite.name] = skip_reasons(selection, kept)
+        results, selection = _results(folder, suite, mechanisms)
+        own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
+        if (made := view_of(results, selection, known, own, message, records)) is not None:
+            found[suite.name] = made.board
+            skipped[suite.name] = skip_reasons(selection, made.kept)
     if not found:
         raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
     page = None
     if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, html, mechanisms, skipped, every, former, url, repository)
+        page = write_all(found, html, mechanisms, skipped, every, url, repository)
     lines = suites_json(found)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
     return Answer({"suites": lines, "page": page}, [suites_table(lines), end])
@@ -77,8 +70,8 @@ def all_suites(
 
 def _results(
     folder: Path, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
-) -> tuple[list[Result], list[Result], Selection]:
-    """(results of the suite as it is now, results of retired versions, the cells of every source of records)."""
+) -> tuple[list[Result], Selection]:
+    """(every result of the suite, its cells of every model and source of records that has some)."""
     store = Store(folder, suite.name)
     results, damaged = store.load_all()
     output.report_damaged(damaged, moved=False)
@@ -89,8 +82,7 @@ def _results(
         chosen = suite.model_copy(update={"models": models, "source": source})
         facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
         cells += expand(chosen, mechanisms, facts)
-    selection = Selection(suite.name, suite, dict(mechanisms), cells, store)
-    return *standing(results, selection, message), selection
+    return results, Selection(suite.name, suite, dict(mechanisms), cells, store)
 
 
 def every_attack(given: OfResults, html: Path | None) -> Answer:

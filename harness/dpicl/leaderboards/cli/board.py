@@ -43,14 +43,14 @@ class OfBoard(p.OfResults, total=False):
     no_submissions: Annotated[bool, p.Flag("show our own results alone")]
 
 
-def view(suite: str | Path, given: OfBoard, retired: bool = False) -> BoardView:
+def view(suite: str | Path, given: OfBoard) -> BoardView:
     """The board of a suite. Raises ResultError without a result for it."""
     selection = selected(suite, given)  # type: ignore[arg-type]
     folder = given.get("submissions")
     own = (
         [] if given.get("no_submissions") else submissions_of(_path(folder), message, str(suite), selection.suite.name)
     )
-    return board_view(selection, own, retired, message)
+    return board_view(selection, own, message)
 
 
 def _path(given: Path | str | None) -> Path | None:
@@ -84,7 +84,6 @@ def board(
     epsilon: p.SomeEpsilons = (),
     attacks: bool = False,
     full: bool = False,
-    retired: bool = False,
     html: Annotated[p.OnePath | None, p.Flag(metavar="DIR")] = None,
     url: Address = None,
     repository: Address = None,
@@ -99,7 +98,6 @@ def board(
     epsilon: target epsilon; may be repeated (or A,B).
     attacks: also show every attack on the rows.
     full: show every table of every task, not the answer alone.
-    retired: the board of results of retired versions of the suite.
     html: also write the board as a site, DIR/index.html.
     url: where the site of all suites will stand; it gets a site map and a feed of changes.
     repository: of this benchmark; every page of the site of all suites links it, its documentation and its licence.
@@ -117,7 +115,7 @@ def board(
                 return all_boards.every_attack(given, folder)
             own = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
             return all_boards.all_suites(given, own, folder, url, repository)
-        made = view(suite, given, retired)
+        made = view(suite, given)
         tasks, rows = p.as_list(task), p.as_list(mechanism)
         skipped = skip_reasons(made.selection, made.kept)
         page = None

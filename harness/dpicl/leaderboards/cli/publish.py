@@ -1,9 +1,9 @@
 """`dpicl publish wandb`: results to Weights & Biases. Results stay as they are: after any failure the same command
-sends them again. While cells run, dpicl.leaderboards.cli.run publishes."""
+sends them again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, Results, as_list, verb
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
-from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
 from dpicl.core.messages import count, message
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
@@ -29,12 +28,6 @@ from dpicl.tables.document import text_table
 _NO_SUITES = ("attacks", "external")
 
 
-WandbMode = Annotated[
-    Literal["online", "offline"],
-    Flag("default: WANDB_MODE, else online where an API key is configured, else offline"),
-]
-
-
 @verb("dpicl publish wandb results --project dp-icl --mode offline")
 def publish_wandb(
     what: Annotated[str | Path, Flag(metavar="RESULTS")],
@@ -46,7 +39,7 @@ def publish_wandb(
     dry_run: bool = False,
     project: Annotated[str | None, Flag(metavar="P")] = None,
     entity: Annotated[str | None, Flag(metavar="E")] = None,
-    mode: WandbMode | None = None,
+    mode: Literal["online", "offline"] | None = None,
     dir: Annotated[OnePath | None, Flag(metavar="DIR")] = None,
     weave: bool = False,
 ) -> Answer:
@@ -57,6 +50,7 @@ def publish_wandb(
     dry_run: show what would be sent, and send nothing.
     project: W&B project (default: WANDB_PROJECT, or dpicl-bench).
     entity: W&B user or team (default: WANDB_ENTITY, or the key's).
+    mode: default: WANDB_MODE, else online where an API key is configured, else offline.
     dir: wandb's files go to DIR/wandb (default: WANDB_DIR, or here).
     weave: also publish a Weave leaderboard (online; extra weave).
     """
@@ -111,20 +105,15 @@ def _plan(
         results = [result for result in results if not wanted or name_of(result) in wanted]
     if not results:
         raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
-    check_simulated((result.cell for result in results), project, "--project")
+    if project is None and all(is_simulated(result.cell.model) for result in results):
+        raise UsageError(
+            "Numbers of the simulated model never stand beside real ones; name a project for them with --project."
+        )
     proof = load_evidence(folder, load_mechanisms(plugins), message)
     plan = runs.plan(results, proof, submissions_of(None, message, None))
     for note in plan.notes:
         message(note)
     return plan
-
-
-def check_simulated(cells: Iterable[Cell], project: str | None, flag: str) -> None:
-    """Raises UsageError where all cells are of the simulated model and no project is named for them."""
-    if project is None and all(is_simulated(cell.model) for cell in cells):
-        raise UsageError(
-            f"Numbers of the simulated model never stand beside real ones; name a project for them with {flag}."
-        )
 
 
 def _place(what: str, results: Path) -> tuple[Path, list[str]]:

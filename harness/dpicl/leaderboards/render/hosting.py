@@ -48,38 +48,26 @@ COLUMNS: Final[Mapping[str, tuple[str, str, Callable[[Row, Result], Any]]]] = {
     "created": ("sc:Text", "when the cell ran, ISO 8601", lambda _, one: one.created),
     "cell": ("sc:Text", "id of the cell, which names its file", lambda _, one: one.cell_id),
 }
-_RETIRED = ("sc:Boolean", "whether that version is no longer the suite's current one")
-_TYPES = {"sc:Integer": "Int64", "sc:Text": "string", "sc:Float": "float64", "sc:Boolean": "bool"}
+_TYPES = {"sc:Integer": "Int64", "sc:Text": "string", "sc:Float": "float64"}
 
 
-def data_files(boards: Mapping[str, Board], retired: Mapping[str, Board]) -> dict[str, str | bytes]:
-    """`results.parquet`, a row a cell, and `croissant.json`, which describes it (mlcommons.org/croissant/1.0).
-
-    boards, retired: by the suite's name; retired: of earlier versions.
-    """
+def data_files(boards: Collection[Board]) -> dict[str, str | bytes]:
+    """`results.parquet`, a row a cell, and `croissant.json`, which describes it (mlcommons.org/croissant/1.0)."""
     import pandas as pd
 
-    cells = [
-        (row, result, old)
-        for old, own in ((False, boards), (True, retired))
-        for board in own.values()
-        for section in board.sections
-        for row in section.rows
-        for result in row.results
-    ]
-    columns = {name: [value(row, result) for row, result, _ in cells] for name, (_, _, value) in COLUMNS.items()}
-    kinds = {name: kind for name, (kind, *_) in COLUMNS.items()} | {"retired": _RETIRED[0]}
-    frame = pd.DataFrame(columns | {"retired": [old for *_, old in cells]})
+    rows = [row for board in boards for section in board.sections for row in section.rows]
+    cells = [(row, result) for row in rows for result in row.results]
+    columns = {name: [value(*cell) for cell in cells] for name, (_, _, value) in COLUMNS.items()}
     table = io.BytesIO()
-    frame.astype({name: _TYPES[kind] for name, kind in kinds.items()}).to_parquet(table, index=False)
+    kinds = {name: _TYPES[kind] for name, (kind, *_) in COLUMNS.items()}
+    pd.DataFrame(columns).astype(kinds).to_parquet(table, index=False)
     content = table.getvalue()
-    newest = max((result.created for _, result, _ in cells), default=None)
+    newest = max((result.created for _, result in cells), default=None)
     return {"results.parquet": content, "croissant.json": json.dumps(_croissant(content, newest), indent=1) + "\n"}
 
 
 def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
     source = {"fileObject": {"@id": "results.parquet"}}
-    described = {name: about[:2] for name, about in COLUMNS.items()} | {"retired": _RETIRED}
     fields = [
         {
             "@type": "cr:Field",
@@ -89,7 +77,7 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
             "dataType": kind,
             "source": {**source, "extract": {"column": name}},
         }
-        for name, (kind, description) in described.items()
+        for name, (kind, description, _) in COLUMNS.items()
     ]
     return {
         "@context": {

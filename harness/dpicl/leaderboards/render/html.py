@@ -94,15 +94,13 @@ def write_all(
     mechanisms: Mapping[str, Registered],
     skipped: Mapping[str, Sequence[Skipped]],
     attacks: AttackBoard,
-    retired: Mapping[str, Board],
     url: str | None = None,
     repository: str | None = None,
 ) -> Path:
     """Writes the first page, the site of each suite in a folder of its name, the page of all attacks and the data.
 
-    boards, skipped: by the suite's name, which is the name of its folder. retired: boards of earlier versions, whose
-    results are part of the data. url: of the site, for a site map and a feed. repository: address that every page
-    links, with the documentation, the citation and the licence there.
+    boards, skipped: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
+    repository: address that every page links, with the documentation, the citation and the licence there.
     Raises ResultError when it cannot.
     """
     folder = Path(folder)
@@ -113,7 +111,7 @@ def write_all(
         own = pages(board, mechanisms, skipped.get(name, ()), links)
         written += [f"{name}/{file}" for file in own if file.endswith(".html")]
         page.write(own, folder / name)
-    data = hosting.data_files(boards, retired)
+    data = hosting.data_files(boards.values())
     data |= hosting.crawler_files(boards, written, url) if url else {}
     first = [("All attacks", "attacks/index.html"), *_DATA, *([("Changes (Atom)", "feed.xml")] if url else []), *beside]
     shared: dict[str, str | bytes] = {

@@ -1,11 +1,10 @@
-"""`dpicl run`: does what is missing of a suite; with `--wandb` its rows go to W&B at the end."""
+"""`dpicl run`: does what is missing of a suite."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping
 from typing import Annotated, Any, Unpack
 
 from dpicl.api.parameters import Cells, Count, Flag, Natural, SuiteName, as_list, verb
@@ -14,15 +13,11 @@ from dpicl.cli.output import Answer
 from dpicl.cli.plan import cell_json, stale_advice, untuned
 from dpicl.cli.selecting import Shard, selected
 from dpicl.core.cell import Cell
-from dpicl.core.errors import DpiclError, UsageError
+from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, duration, message
 from dpicl.engines.local import make_engine
 from dpicl.engines.session import prepare, run_missing
 from dpicl.engines.worker import Done, Job
-from dpicl.leaderboards.api import load_evidence, submissions_of
-from dpicl.leaderboards.cli.publish import WandbMode, check_simulated
-from dpicl.leaderboards.publish.runs import plan
-from dpicl.leaderboards.publish.sink import Sink, destination
 from dpicl.plan.presence import Presence, describe_stale, find_presence
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
@@ -40,10 +35,6 @@ def run(
     address: Annotated[str | None, Flag(metavar="HOST:PORT")] = None,
     cpus: Count | None = None,
     gpus: Natural | None = None,
-    wandb: bool = False,
-    wandb_project: Annotated[str | None, Flag(metavar="P")] = None,
-    wandb_entity: Annotated[str | None, Flag(metavar="E")] = None,
-    wandb_mode: WandbMode | None = None,
     **cells: Unpack[Cells],
 ) -> Answer:
     """Runs what is missing of a suite; finished cells are kept, and the same call goes on from there.
@@ -56,13 +47,7 @@ def run(
     address: Ray: the cluster's head (default: RAY_ADDRESS).
     cpus: Ray: cores of each worker (default: they share a node's cores).
     gpus: Ray: GPUs of each worker (default: 1 where there are any, else 0).
-    wandb: publish rows and boards to W&B at the end (docs/releases.md).
-    wandb_project: W&B project (default: WANDB_PROJECT, or dpicl-bench).
-    wandb_entity: W&B user or team (default: WANDB_ENTITY, or the key's).
     """
-    flags = {"project": wandb_project, "entity": wandb_entity, "mode": wandb_mode}
-    if not wandb and (extra := [name for name, value in flags.items() if value is not None]):
-        raise UsageError(f"--wandb-{extra[0]} publishes nothing by itself; add --wandb, or leave it out.")
     selection = selected(suite, cells, shard)
     made = make_engine(engine, workers, address=address, cpus=cpus, gpus=gpus)
     if said := untuned(selection):
@@ -72,12 +57,8 @@ def run(
     found = find_presence(selection.cells, results, Fingerprints())
     missing = _to_do(selection, found, rerun_stale)
     job = Job(selection.reference, selection.store.results, tuple(as_list(cells.get("plugins") or ())))
-    if wandb:
-        check_simulated(selection.cells, wandb_project, "--wandb-project")
     start = time.perf_counter()
     finished = run_missing(selection, missing, results, made, job)
-    if wandb:
-        _publish(selection, flags)
     return _summary(selection, found.there, finished, time.perf_counter() - start)
 
 
@@ -142,26 +123,3 @@ def _to_do(selection: Selection, found: Presence, rerun_stale: bool) -> list[Cel
     missing = {cell.id for cell in found.missing}
     message(f"{count(len(stale), 'result')} computed on different data moved into quarantine/.")
     return [cell for cell in selection.cells if cell.id in stale | missing]
-
-
-def _publish(selection: Selection, flags: Mapping[str, Any]) -> None:
-    """Sends all results of the suite on the selected models to W&B. An error is said, with the command that sends them
-    later. flags: project, entity and mode of W&B."""
-    models = {cell.model for cell in selection.cells}
-    results = [one for one in selection.store.load_all()[0] if one.suite.hash == selection.suite.hash]
-    known = load_evidence(selection.store.results, selection.mechanisms, message)
-    try:
-        made = plan([one for one in results if one.cell.model in models], known, submissions_of(None, message, None))
-        to = destination(**flags, folder=None)
-        if to.sentence:
-            message(to.sentence)
-        sink = Sink(to)
-        sink.publish(made.runs)
-        said = [f"W&B: {count(len(made.runs), 'run')} published.", *sink.close()]
-    except Exception as error:  # W&B, or numbers that it cannot digest, must not cost a run its results
-        reason = error if isinstance(error, DpiclError) else f"Publishing failed ({type(error).__name__}: {error})."
-        words = ["dpicl", "publish", "wandb", str(selection.store.results)]
-        words += [word for name, value in flags.items() if value for word in (f"--{name}", value)]
-        said = [f"dpicl: {reason} No result is lost; later run `{shlex.join(words)}`."]
-    for sentence in said:
-        message(sentence)
