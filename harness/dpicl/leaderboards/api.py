@@ -41,15 +41,11 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class BoardView(Shown):
-    """A board and what it was built from. kept: our results on it. skipped: why rows have no result on a task. page: of
-    its site, where one was written.
-    """
+    """A board and what it was built from. page: of its site, where one was written."""
 
     board: Board
     selection: Selection
-    kept: list[Result]
     evidence: Evidence
-    skipped: Sequence[Mapping[str, str]] = ()
     page: Path | None = None
 
     def rows(self) -> Iterator[Row]:
@@ -97,9 +93,19 @@ def view_of(
     if not kept:
         return None
     kept, notes = select_current(kept, records or Fingerprints(download=False))
-    notes = [*state_of(selection, kept), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
+    left_out = find_skipped(selection.cells, selection.mechanisms)
+    missing = describe_completeness(suite.name, selection.cells, kept, left_out)
+    notes = [*([missing] if missing else []), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
     made = build_board(kept, selection.asked, evidence, submissions, suite.margin)
-    return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence)
+    there = {(result.cell.label, result.cell.task) for result in kept}
+    reasons = {(cell.label, cell.task): left_out[cell.id] for cell in selection.cells if cell.id in left_out}
+    skipped = [
+        {"label": label, "task": task, "reason": reason}
+        for (label, task), reason in reasons.items()
+        if (label, task) not in there
+    ]
+    made = replace(made, notes=(*notes, *made.notes), skipped=tuple(skipped))
+    return BoardView(made, selection, evidence)
 
 
 def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> list[Result]:
@@ -171,19 +177,3 @@ def readings(selection: Selection, results: Sequence[Result]) -> list[str]:
     shown = {result.cell.mechanism for result in results} & selection.mechanisms.keys()
     said = {name: selection.mechanisms[name].cls.reading for name in sorted(shown)}
     return [f"{name} is our reading of its paper: {reading}." for name, reading in said.items() if reading]
-
-
-def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[str, str]]:
-    """Why rows of the suite have no result on a task, where the mechanism says so itself."""
-    there = {(result.cell.label, result.cell.task) for result in results}
-    without = [cell for cell in selection.cells if (cell.label, cell.task) not in there]
-    reasons = find_skipped(without, selection.mechanisms)
-    found = {(cell.label, cell.task): reasons[cell.id] for cell in without if cell.id in reasons}
-    return [{"label": label, "task": task, "reason": reason} for (label, task), reason in found.items()]
-
-
-def state_of(selection: Selection, results: Sequence[Result]) -> list[str]:
-    """A sentence that says how many cells of the suite are still to be run; none where all are there."""
-    left_out = find_skipped(selection.cells, selection.mechanisms)
-    said = describe_completeness(selection.suite.name, selection.cells, results, left_out)
-    return [said] if said else []

@@ -14,7 +14,7 @@ from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.data.task import list_tasks
-from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, view_of
+from dpicl.leaderboards.api import load_evidence, read_evidence, view_of
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
@@ -48,7 +48,7 @@ def all_suites(
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms, folder = load_mechanisms(as_list(given.get("plugins") or ())), folder_of(given)
     known = load_evidence(folder, mechanisms, message)
-    found, skipped = {}, {}
+    found = {}
     records = Fingerprints(download=False)
     for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
         suite = load_suite(path)
@@ -56,13 +56,12 @@ def all_suites(
         own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
         if (made := view_of(results, selection, known, own, message, records)) is not None:
             found[suite.name] = made.board
-            skipped[suite.name] = skip_reasons(selection, made.kept)
     if not found:
         raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
     page = None
     if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, html, mechanisms, skipped, every, url, repository)
+        page = write_all(found, html, mechanisms, every, url, repository)
     lines = suites_json(found)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
     return Answer({"suites": lines, "page": page}, [suites_table(lines), end])

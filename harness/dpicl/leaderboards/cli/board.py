@@ -12,7 +12,7 @@ from dpicl.cli.output import Answer
 from dpicl.cli.selecting import selected
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
-from dpicl.leaderboards.api import BoardView, board_view, skip_reasons, submissions_of
+from dpicl.leaderboards.api import BoardView, board_view, submissions_of
 from dpicl.leaderboards.cli import all_boards
 from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.evidence import build_attacks
@@ -58,7 +58,7 @@ def _path(given: Path | str | None) -> Path | None:
 
 
 def _answer(view: BoardView, given: Mapping[str, Any]) -> Answer:
-    return Answer({**board_json(view.board), "skipped": view.skipped, "page": view.page}, _shown(view, given))
+    return Answer({**board_json(view.board), "page": view.page}, _shown(view, given))
 
 
 def _shown(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
@@ -67,8 +67,6 @@ def _shown(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
     epsilons = p.as_list(given.get("epsilon") or ())
     epsilon = float(epsilons[0]) if epsilons else None
     yield from board_blocks(view.board, attacks=attacks, full=full, epsilon=epsilon)
-    for item in view.skipped if full or attacks else ():
-        yield f"{item['label']} does not do {item['task']}: {item['reason']}"
     command = selection.command("board")
     if view.page:
         yield f"Page: {view.page}"
@@ -116,18 +114,10 @@ def board(
             own = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
             return all_boards.all_suites(given, own, folder, url, repository)
         made = view(suite, given)
-        tasks, rows = p.as_list(task), p.as_list(mechanism)
-        skipped = skip_reasons(made.selection, made.kept)
         page = None
         if folder is not None:
             found, external = made.evidence.attacks, made.evidence.external
             every = build_attacks(found, external) if found or external else None
-            page = write_html(made.board, folder, made.selection.mechanisms, skipped, every)
-        return replace(
-            made,
-            board=chosen(made.board, tasks, rows, p.as_list(epsilon)),
-            skipped=[
-                one for one in skipped if (not tasks or one["task"] in tasks) and (not rows or one["label"] in rows)
-            ],
-            page=page,
-        )
+            page = write_html(made.board, folder, made.selection.mechanisms, every)
+        shown = chosen(made.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
+        return replace(made, board=shown, page=page)

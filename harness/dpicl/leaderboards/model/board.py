@@ -61,11 +61,13 @@ class Section:
 @dataclass(frozen=True)
 class Board:
     """Sections, the newest first; ``notes`` are about results in none of them, and ``unplaced`` are those of the notes
-    that are about attacks and external evaluations of no row."""
+    that are about attacks and external evaluations of no row. skipped: why rows have no result on a task: label, task
+    and reason."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
     unplaced: tuple[str, ...] = ()
+    skipped: tuple[Mapping[str, str], ...] = ()
 
 
 def chosen(
@@ -108,7 +110,8 @@ def chosen(
             ),
         )
 
-    return replace(board, sections=tuple(map(kept, board.sections)))
+    skipped = (one for one in board.skipped if on([one["task"]]) and (not labels or one["label"] in labels))
+    return replace(board, sections=tuple(map(kept, board.sections)), skipped=tuple(skipped))
 
 
 def build_board(

@@ -230,13 +230,6 @@ class Ranking:
         """The title, with the tasks that count where they are not all."""
         return self.title if len(self.tasks) in (0, self.total) else f"{self.title}: {names_text(self.tasks)}"
 
-    @property
-    def says(self) -> str:
-        """What the means are over, in words."""
-        if not self.tasks:
-            return "no mean recovery, since no task counts"
-        return f"{'recovery on' if len(self.tasks) == 1 else 'mean recovery over'} {names_text(self.tasks)}"
-
 
 def task_table(
     group: Group, task: str, results: Sequence[Result], owners: Mapping[str, Submission], margin: float

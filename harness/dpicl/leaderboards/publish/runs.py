@@ -24,7 +24,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.as_json import submission_json
-from dpicl.leaderboards.render.columns import RANKS, numbers, record
+from dpicl.leaderboards.render.columns import COSTS, SCORES, record
 from dpicl.results.schema import Result, finite
 
 #: Numbers of a row that are epsilons; they are published as NAME_epsilon.
@@ -160,7 +160,7 @@ def _summary(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, float]
 
 
 def _row_numbers(row: Row) -> dict[str, float | None]:
-    own = {key: value for key, value in numbers(row).items() if key not in (*RANKS, "epsilon")}
+    own = {key: value(row) for key, value in {**SCORES, **COSTS}.items()}
     named = {f"{key}_epsilon" if key in _EPSILONS else key: value for key, value in own.items()}
     return {**named, **{name: value for name, value in row.numbers.items() if name != row.metric}}
 

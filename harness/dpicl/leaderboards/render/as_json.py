@@ -80,7 +80,11 @@ def external_json(one: External) -> dict[str, Any]:
 def board_json(board: Board) -> dict[str, Any]:
     """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
     plain: dict[str, Any] = finite(
-        {"sections": [_section_json(section) for section in board.sections], "notes": list(board.notes)}
+        {
+            "sections": [_section_json(section) for section in board.sections],
+            "notes": list(board.notes),
+            "skipped": list(board.skipped),
+        }
     )
     return plain
 

@@ -44,7 +44,7 @@ def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon
     blocks: list[Block] = []
     if full or attacks:
         blocks = [words(NOTHING)] if not board.sections else []
-        blocks += [one for section in board.sections for one in section_blocks(section, attacks=attacks)]
+        blocks += [one for section in board.sections for one in section_blocks(section, None, attacks, board.skipped)]
         return blocks + notes(board.notes)
     most = next((most for most in range(24, 4, -1) if _fits(overview(board, epsilon, most, 1))), 4)
     said = next((said for said in range(_NOTES, 1, -1) if _fits(overview(board, epsilon, most, said))), 1)

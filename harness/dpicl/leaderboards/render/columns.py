@@ -20,7 +20,8 @@ from dpicl.tables.document import Column
 
 Number = float | int | None
 
-#: Key -> number of a row. Scores first, then what they cost; docs/reading-the-board.md lists them for board.csv.
+#: Key -> number of a row, None where it has none, infinite queries where they are not limited. Scores first, then what
+#: they cost; docs/reading-the-board.md lists them for board.csv.
 SCORES: Mapping[str, Callable[[Row], Number]] = {
     "score": attrgetter("score"),
     "score_low": attrgetter("low"),
@@ -44,12 +45,6 @@ RANKS: Mapping[str, Callable[[Row], Number]] = {
     "rank": lambda row: None if row.rank is None else row.rank.low,
     "rank_high": lambda row: None if row.rank is None else row.rank.high,
 }
-_NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **RANKS, **SCORES, **COSTS}
-
-
-def numbers(row: Row) -> dict[str, Number]:
-    """Every number of a row by its key; None where it has none, infinite queries where they are not limited."""
-    return {key: value(row) for key, value in _NUMBERS.items()}
 
 
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:

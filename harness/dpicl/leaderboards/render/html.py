@@ -48,8 +48,6 @@ from dpicl.tables.document import (
 
 #: (name, address from the site's first page)
 Link = tuple[str, str]
-#: A mechanism that cannot do a task: label, task, reason.
-Skipped = Mapping[str, str]
 #: Below the address of a repository.
 _BESIDE = (
     ("Repository", ""),
@@ -74,7 +72,6 @@ def write_html(
     board: Board,
     folder: Path,
     mechanisms: Mapping[str, Registered] | None = None,
-    skipped: Sequence[Skipped] = (),
     attacks: AttackBoard | None = None,
 ) -> Path:
     """Writes the site of a suite and returns the path of its first page. Raises ResultError when it cannot.
@@ -82,7 +79,7 @@ def write_html(
     mechanisms: the registry, for what mechanisms are. attacks: of all suites, for a page of its own.
     """
     links = [] if attacks is None else [("All attacks", "attacks/index.html")]
-    files = pages(board, mechanisms or {}, skipped, links)
+    files = pages(board, mechanisms or {}, links)
     if attacks is not None:
         files["attacks/index.html"] = attacks_page(attacks, [("Board", "index.html")], "../")
     return page.write(files, folder)
@@ -92,14 +89,13 @@ def write_all(
     boards: Mapping[str, Board],
     folder: Path,
     mechanisms: Mapping[str, Registered],
-    skipped: Mapping[str, Sequence[Skipped]],
     attacks: AttackBoard,
     url: str | None = None,
     repository: str | None = None,
 ) -> Path:
     """Writes the first page, the site of each suite in a folder of its name, the page of all attacks and the data.
 
-    boards, skipped: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
+    boards: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
     repository: address that every page links, with the documentation, the citation and the licence there.
     Raises ResultError when it cannot.
     """
@@ -108,7 +104,7 @@ def write_all(
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]
     written = ["index.html", "attacks/index.html"]
     for name, board in boards.items():
-        own = pages(board, mechanisms, skipped.get(name, ()), links)
+        own = pages(board, mechanisms, links)
         written += [f"{name}/{file}" for file in own if file.endswith(".html")]
         page.write(own, folder / name)
     data = hosting.data_files(boards.values())
@@ -124,7 +120,6 @@ def write_all(
 def pages(
     board: Board,
     mechanisms: Mapping[str, Registered] | None = None,
-    skipped: Sequence[Skipped] = (),
     links: Sequence[Link] = (),
 ) -> dict[str, str]:
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
@@ -136,7 +131,7 @@ def pages(
     blocks += _answer(board, places) if board.sections else [words(NOTHING)]
     blocks += folded_notes(board.notes)
     for section in board.sections:
-        own = section_blocks(section, places, skipped=skipped)
+        own = section_blocks(section, places, skipped=board.skipped)
         blocks.append(Part(tuple(own), kind="group", data={"model": section.group.model}))
     files = {
         "index.html": page.render(f"{suite}: private in-context learning", blocks, here="index.html", nav=nav),
