@@ -117,10 +117,3 @@ def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
     answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions")
     assert answer.code == 2
     assert "dpicl run quick" in answer.err
-
-
-def test_the_site_of_one_suite_knows_what_mechanisms_are(dpicl, results_folder, tmp_path):
-    answer = dpicl("board", "quick", "--source", "synthetic", "--results", results_folder, "--html", tmp_path / "site")
-    assert answer.code == 0
-    words = Page((tmp_path / "site" / "mechanisms" / "tang.html").read_text("utf-8")).words
-    assert "DP few-shot generation: Tang et al." in words

@@ -1,16 +1,13 @@
 """What may share a table, and what the terminal shows of it."""
 
-import json
 import re
 
 import pytest
 from pydantic import ValidationError
-from rich.cells import cell_len
 
 from dpicl.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import PAIR, differing
-from dpicl.leaderboards.render.as_json import board_json
 from dpicl.results.schema import Result
 from dpicl.tables.console import to_text
 from dpicl.tables.document import text_table
@@ -120,27 +117,6 @@ def test_commands_name_the_suite_as_the_user_wrote_it():
     text = render_terminal(build_board([make_result("tang", 0.6)], asked="my suites/own.yaml"))
     assert "dpicl run 'my suites/own.yaml' --task agnews --mechanism zero_shot" in text
     assert "quick, version 1" in text
-
-
-def test_names_of_rows_metrics_and_reasons_cannot_move_the_cursor_of_a_terminal():
-    evil = "evil\x1b[2J\u202e[bold]" + "x" * 10_000
-    results = [*answering(skipped={evil: evil}, aggregates={evil: 0.5}), make_result("tang", 0.6, label=evil)]
-    text = render_terminal(build_board(results), color=False)
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert max(map(cell_len, text.splitlines())) <= 110
-
-
-def test_board_json_holds_metrics_queries_and_rankings():
-    results = [*answering(skipped={"meteor2": "no"}), *ends(), make_result("tang", 0.6)]
-    (section,) = json.loads(json.dumps(board_json(build_board(results)), allow_nan=False))["sections"]
-    esa = next(row for row in section["tasks"][1]["rows"] if row["label"] == "esa")
-    assert section["tasks"][1]["kind"] == "text"
-    assert (esa["queries"], esa["epsilon_per_query"]) == (30, 0.214)
-    assert esa["metrics"].keys() == {"rougeL", "rouge1", "rouge2", "bleu1", "meteor", "similarity"}
-    assert esa["aggregates"] == {"genre_distance": 0.25}
-    assert esa["skipped"] == {"meteor2": "no"}
-    assert [ranking["kind"] for ranking in section["rankings"]] == ["classification", "text"]
 
 
 def of_labels(*arguments, **options):

@@ -9,6 +9,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
+from rich.cells import cell_len
 
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import build_attacks
@@ -17,6 +18,7 @@ from dpicl.leaderboards.render.html import attacks_page, board_table, pages, sui
 from dpicl.leaderboards.render.page import web_address
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.shown import render_attacks, render_terminal
 from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
 
 KINDS = ("texts.html", "index.html", "mechanisms", "rows", "attacks", "suites")
@@ -110,6 +112,15 @@ def test_no_text_in_the_csv_is_a_formula(value):
     for cell in (cell for line in lines for cell in line):
         assert number.fullmatch(cell) or not cell.lstrip().startswith(("=", "+", "-", "@")), cell
         assert "\n" not in cell
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_texts_move_no_cursor_of_a_terminal_and_widen_no_table(value):
+    external = [make_external(0.3, label=value, attack=value, authors=value, note=value)]
+    board = render_terminal(full_board(value), color=False, attacks=True)
+    for text in (board, render_attacks(build_attacks([], external), color=False)):
+        assert not {"\x1b", "\u202e", "\x00"} & {*text}
+        assert max(cell_len(line) for line in text.splitlines() if "dpicl " not in line) <= 110  # but for commands
 
 
 def test_a_million_characters_anywhere_are_cut_and_counted():

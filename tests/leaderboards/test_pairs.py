@@ -15,7 +15,7 @@ from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.results.store import Store
-from tests.leaderboards.factory import ends, make_result, turned
+from tests.leaderboards.factory import ends, make_result
 
 SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}
 
@@ -61,13 +61,6 @@ def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
     for row in (one for one in table.rows if one.epsilon == 1):
         assert pairs.difference(row, public) == row.against_public
         assert pairs.difference(row, public).family == 4
-
-
-def test_where_lower_is_better_the_lower_row_beats_the_higher():
-    table = build_board(results(change=turned)).sections[0].tables[0]
-    found = compare_named(build_board(results(change=turned)), "quick", "tang@1", "pta@1").pairs[0]
-    assert table.lower_is_better(table.metric) and found.one.score < found.other.score
-    assert found.found.value == pytest.approx(0.25) and found.found.better
 
 
 @pytest.mark.parametrize(

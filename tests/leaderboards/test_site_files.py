@@ -1,10 +1,5 @@
 """The site as files: what is downloaded and compared, where pages are written, the list of all suites."""
 
-import csv
-import io
-import math
-import os
-
 import pytest
 
 from dpicl.core.errors import ResultError
@@ -14,7 +9,7 @@ from dpicl.leaderboards.render.addresses import mechanism_file, plain
 from dpicl.leaderboards.render.html import pages, write_html
 from dpicl.leaderboards.render.row_view import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
-from tests.leaderboards.site_factory import Page, full_board, plain_results
+from tests.leaderboards.site_factory import Page, plain_results
 
 OLD = '<meta name="generator" content="dpicl board">old'
 
@@ -23,23 +18,6 @@ def test_names_that_a_file_system_may_confuse_get_a_hash():
     assert mechanism_file("tang") == "mechanisms/tang.html"
     assert len({mechanism_file(name).lower() for name in ("tang", "Tang", "ta/ng", "ta ng", "../tang", "")}) == 6
     assert plain("../../a b") == "a-b"
-
-
-def test_the_csv_has_a_line_a_row_with_all_numbers():
-    board = full_board()
-    lines = list(csv.DictReader(io.StringIO(pages(board)["board.csv"])))
-    rows = [row for section in board.sections for table in section.tables for row in (*table.in_order, *table.paper)]
-    assert len(lines) == len(rows)
-    for line, row in zip(lines, rows, strict=True):
-        assert float(line["score"]) == pytest.approx(row.score)
-        assert float(line["proved"]) == pytest.approx(row.proved)
-        assert float(line["epsilon"]) == pytest.approx(row.epsilon)
-        assert line["recovery"] == ("" if row.recovery is None else f"{row.recovery:.10g}")
-        assert float(line["queries"]) == (math.inf if row.queries is None else row.queries)
-        assert float(line["metric acc_calibrated"]) == pytest.approx(row.metrics["acc_calibrated"])
-    ranked = [line for line in lines if line["rank"]]
-    assert ranked
-    assert all(line["accounting"] == "proved" and not line["unranked"] for line in ranked)
 
 
 def test_a_row_s_page_says_how_it_stands_beside_the_rows_at_its_epsilon_controls_and_baselines():
@@ -86,15 +64,6 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ResultError, match="choose another folder"):
         write_html(build_board(plain_results()), tmp_path / "file" / "site")
-
-
-def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monkeypatch):
-    page.write({"index.html": OLD}, tmp_path)
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(ResultError, match="No space left"):
-        page.write({"index.html": "new"}, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
-    assert (tmp_path / "index.html").read_text() == OLD
 
 
 @pytest.mark.parametrize("name", ["index.html", "track.html"])

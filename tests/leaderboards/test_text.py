@@ -4,10 +4,8 @@ import math
 
 import pytest
 
-from dpicl.attacks.results import Estimate
-from dpicl.attacks.table import estimate_text, measure_name, options_text, trials_text
+from dpicl.attacks.table import measure_name, trials_text
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text, names_text, queries_words
-from dpicl.leaderboards.model.evidence import against_row, differing_options
 from dpicl.leaderboards.model.metrics import metric_name, task_kind
 from dpicl.leaderboards.model.text import interval_text, queries_text, recovery_text, seeds_text
 from dpicl.leaderboards.render.row_view import describe
@@ -38,29 +36,11 @@ def test_a_value_has_its_text(show):
     assert {value: show(value) for value in SHOWN[show]} == SHOWN[show]
 
 
-def test_estimates_with_and_without_interval():
-    assert estimate_text(Estimate(value=0.612, low=0.4, high=0.75)) == "0.61 [0.40, 0.75]"
-    assert estimate_text(Estimate(value=0.612)) == "0.61"
-    assert estimate_text(Estimate(value=-0.001, low=-0.2, high=0.2)) == "0.00 [-0.20, 0.20]"
-    assert estimate_text(None) == "–"
-
-
 def test_trials_are_runs_or_canaries():
     assert trials_text(make_attack(decision=rule(0.9, 0.1, trials=1500))) == "1,500 + 1,500"
     assert trials_text(make_attack(method="one run", details={"candidates": 64})) == "64 canaries"
     assert trials_text(make_attack()) == "–"
     assert trials_text(make_attack(audited=None, details={"candidates": 64})) == "–"
-
-
-def test_only_options_that_differ_are_named_and_a_missing_one_has_its_default():
-    assert differing_options({"slots": 4}, {"slots": 4, "tokens": 50}, {"tokens": 50}) == {}
-    assert differing_options({"slots": 4, "tokens": 8}, {"slots": 10}, {"tokens": 50}) == {
-        "slots": (4, 10),
-        "tokens": (8, 50),
-    }
-    attack = make_attack(options={"slots": 4}, members=8, queries=1)
-    assert against_row(attack, {}, {}) == "8 records, 1 query, slots = 4 (row: its default)"
-    assert options_text({}) == "defaults"
 
 
 def test_every_event_of_the_ledger_has_words():

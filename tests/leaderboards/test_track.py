@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 
 from dpicl.core.errors import UsageError
@@ -106,17 +105,6 @@ def test_rows_tasks_epsilons_and_suites_have_lines_of_their_own():
     results.append(release(90, 1, mechanism="prism"))
     tracks = build_tracks(results).lines
     assert [track.suite for track in tracks] == ["mine", "quick", "quick", "quick", "quick"]
-
-
-def test_a_distance_that_grew_is_a_loss():
-    def distance(value, day, commit):
-        return with_manifest(
-            scored(np.full(40, value), metric="word_distance", created=f"2026-03-0{day}T00:00:00+00:00"), commit=commit
-        )
-
-    (track,) = build_tracks([distance(0.2, 1, "a"), distance(0.6, 2, "b")]).lines
-    assert track.points[1].step.mean == pytest.approx(-0.4)
-    assert track.points[1].verdict == "worse"
 
 
 def test_releases_have_the_names_that_are_given():

@@ -165,24 +165,6 @@ DAMAGED = {
     "cut": ('{"schema_version": 1, "ce', "not complete JSON"),
     "newer": ('{"schema_version": 99}', "newer or unknown"),
     "edited": (broken(lambda d: d["cell"].update(seed=10)), "does not fit the cell"),
-    "nan": (broken(lambda d: d["documents"]["acc"]["outcomes"].__setitem__(0, float("nan"))), "NaN is no JSON"),
-    "short": (broken(lambda d: d["documents"]["acc"]["outcomes"].pop()), "40 documents and 39 outcomes"),
-    "empty": (broken(lambda d: d["documents"]["acc"].update(ids=[], outcomes=[])), "documents.acc.ids"),
-    "twice": (broken(lambda d: d["documents"]["acc"]["ids"].__setitem__(0, "test-0001")), "same document twice"),
-    "better": (broken(lambda d: d["scores"]["acc"].update(value=0.9, high=1.0)), "not the mean of its outcomes"),
-    "proof": (broken(lambda d: d["privacy"].update(epsilon_proved=float("nan"))), "NaN is no JSON"),
-    "below": (
-        broken(lambda d: d["privacy"].update(ledger=[], epsilon_proved=-3.0)),
-        "epsilon_proved: Input should be greater",
-    ),
-    "delta": (broken(lambda d: d["privacy"].update(delta=1.0)), "delta: Input should be less than 1"),
-    "nan delta": (broken(lambda d: d["privacy"].update(delta=float("nan"))), "NaN is no JSON"),
-    "above": (broken(lambda d: d["scores"].update(x=d["scores"]["acc"] | {"value": 1.5})), "scores.x.value"),
-    "endless": (
-        broken(lambda d: d["scores"].update(x=d["scores"]["acc"] | {"value": "Infinity"})),
-        "scores.x.value",
-    ),
-    "target": (broken(lambda d: d["privacy"].update(epsilon_target=5.0)), "privacy and cell name another epsilon"),
 }
 
 
