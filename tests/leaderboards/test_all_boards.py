@@ -117,3 +117,10 @@ def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
     answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions")
     assert answer.code == 2
     assert "dpicl run quick" in answer.err
+
+
+def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    write_shipped(tmp_path, [*ends(suite="quick"), *ends(suite="v1")])
+    answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")
+    assert [line["suite"] for line in answer.json["suites"]] == ["v1", "quick"]

@@ -11,8 +11,6 @@ from dpicl.leaderboards.render.row_view import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, plain_results
 
-OLD = '<meta name="generator" content="dpicl board">old'
-
 
 def test_names_that_a_file_system_may_confuse_get_a_hash():
     assert mechanism_file("tang") == "mechanisms/tang.html"
