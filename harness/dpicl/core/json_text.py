@@ -33,7 +33,8 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
     if isinstance(text, bytes):
         text = _decoded(text)
     try:
-        value = json.loads(text, object_pairs_hook=no_key_twice, **(_PLAIN if plain else {}))
+        value = json.loads(text, object_pairs_hook=no_key_twice, parse_constant=no_constant if plain else None)
+        _require_plain([value], plain)
     except _Refused as error:
         raise ValueError(str(error)) from None
     except RecursionError:
@@ -42,7 +43,6 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
         raise ValueError(f"it is not complete JSON ({error.msg}, line {error.lineno})") from None
     except ValueError:  # Python's limit of digits
         raise ValueError("it holds a number with too many digits") from None
-    _require_depth(value)
     if plain and ("\\u" in text or not text.isascii()):
         try:
             json.dumps(value, ensure_ascii=False).encode()
@@ -89,16 +89,22 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def _require_depth(value: Any, depth: int = 0) -> None:
+def _require_plain(value: Any, numbers: bool, depth: int = -1) -> None:
+    """Raises _Refused for what is nested too deeply, and for numbers that not every program can hold."""
     if depth > DEEPEST:
-        raise ValueError(f"it is nested too deeply, over {DEEPEST} levels")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        if isinstance(item, dict | list):
-            _require_depth(item, depth + 1)
+        raise _Refused(f"it is nested too deeply, over {DEEPEST} levels")
+    for item in value.values() if isinstance(value, dict) else value:
+        kind = type(item)
+        if kind is list or kind is dict:
+            _require_plain(item, numbers, depth + 1)
+        elif numbers and kind is float and not math.isfinite(item):
+            raise _Refused("it holds a number that is too large, or none")
+        elif numbers and kind is int and abs(item) >= WHOLE:
+            raise _Refused("it holds a whole number of 2^53 or more")
 
 
 class _Refused(ValueError):
-    """Raised inside the parser, which turns no exception of its own into this one."""
+    """Raised while a text is read; the parser turns no exception of its own into this one."""
 
 
 def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -112,21 +118,3 @@ def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def no_constant(name: str) -> Any:
     """NaN and the infinite ones, which are no JSON."""
     raise _Refused(f"{name} is no JSON")
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if abs(value) >= WHOLE:
-        raise _Refused("it holds a whole number of 2^53 or more")
-    return value
-
-
-def _real(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise _Refused("it holds a number that is too large, or none")
-    return value
-
-
-#: What the parser does with numbers that not every program can hold.
-_PLAIN: Final[dict[str, Any]] = {"parse_constant": no_constant, "parse_int": _whole, "parse_float": _real}

@@ -244,7 +244,8 @@ def task_table(
             baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
-    rows = [make_row(own, baselines, owners.get(label)) for (_, label, _), own in cells.items()]
+    by_seeds = sorted(cells.items(), key=lambda cell: len(cell[1]))  # rows of as many seeds share their resamples
+    rows = [make_row(own, baselines, owners.get(label)) for (_, label, _), own in by_seeds]
     rows.sort(key=lambda row: (row.epsilon, -row.worth, row.label))
     ends = {name: make_row(own, baselines) for name, own in baselines.items() if own}
     return TaskTable(
