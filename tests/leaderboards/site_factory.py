@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,7 @@ def submission(text: str = "", unreliable: str = "") -> Submission:
     return Submission(card, (result,), (again,), Path("method.py"))
 
 
+@cache
 def full_board(text: str = "plain") -> Board:
     """A board with everything that a page may show; text: stands wherever a stranger may write."""
     named: dict[str, Any] = {"suite": text, "model": text, "source": text}

@@ -16,6 +16,7 @@ from dpicl.core.messages import count, message
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.api import load_evidence, submissions_of
+from dpicl.leaderboards.compare.reading import choose
 from dpicl.leaderboards.publish import runs, weave_board
 from dpicl.leaderboards.publish.runs import Plan
 from dpicl.leaderboards.publish.sink import Sink, destination
@@ -96,21 +97,15 @@ def _plan(
         found, damaged = Store(folder, suite).load_all()
         output.report_damaged(damaged, moved=False)
         results += found
-    for kind, wanted, name_of in (
-        ("suite", wanted_suites, lambda result: result.suite.name),
-        ("model", models, lambda result: result.cell.model),
-    ):
-        if results:
-            require_known(f"{kind} of {folder}:", wanted, {name_of(result) for result in results})
-        results = [result for result in results if not wanted or name_of(result) in wanted]
     if not results:
-        raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
-    if project is None and all(is_simulated(result.cell.model) for result in results):
+        raise ResultError(f"There is no result under {folder}; run `dpicl run quick`, or name another folder.")
+    kept = choose(results, str(folder), suites=wanted_suites, models=models)
+    if project is None and all(is_simulated(result.cell.model) for result in kept):
         raise UsageError(
             "Numbers of the simulated model never stand beside real ones; name a project for them with --project."
         )
     proof = load_evidence(folder, load_mechanisms(plugins), message)
-    plan = runs.plan(results, proof, submissions_of(None, message, None))
+    plan = runs.plan(kept, proof, submissions_of(None, message, None))
     for note in plan.notes:
         message(note)
     return plan

@@ -11,7 +11,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.errors import ResultError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import real_path
-from dpicl.leaderboards.compare.reading import Side, read_results
+from dpicl.leaderboards.compare.reading import choose, read_results
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.results.schema import Result
 
@@ -58,6 +58,6 @@ def track(
     if not read_all:
         raise ResultError(f"There is no result under {folders}; run more, or give another folder.")
     wanted = map(p.as_list, (task, mechanism, epsilon, model))
-    kept = Side("the results", folders, tuple(read_all)).chosen(*wanted).results
+    kept = choose(read_all, f"the results {folders}", *wanted)
     tracks = build_tracks(kept, by, dict(map(_name, name)))
     return Answer(tracks.document(), tracks.blocks())

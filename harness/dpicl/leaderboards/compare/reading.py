@@ -6,7 +6,7 @@ got worse.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,31 +29,6 @@ class Side:
     results: tuple[Result, ...]
     foreign: tuple[Path, ...] = ()
 
-    def chosen(
-        self,
-        tasks: Collection[str] = (),
-        mechanisms: Collection[str] = (),
-        epsilons: Collection[float] = (),
-        models: Collection[str] = (),
-    ) -> Side:
-        """These results alone; nothing chosen means all. mechanisms: labels, or mechanisms. epsilons: targets. models:
-        as the suite names them. Raises UsageError for a name or an epsilon that no result has."""
-        results = self.results
-        for kind, names, names_of in (
-            ("task", tasks, lambda cell: {cell.task}),
-            ("mechanism", mechanisms, lambda cell: {cell.label, cell.mechanism}),
-            ("model", models, lambda cell: {cell.model}),
-            ("epsilon", [f"{one:g}" for one in epsilons], lambda cell: {f"{cell.epsilon:g}"}),
-        ):
-            there = set().union(*(names_of(one.cell) for one in self.results))
-            require_known(f"{kind} of {self.name} {self.path}:", names, there)
-            results = tuple(one for one in results if not names or names_of(one.cell) & {*names})
-        if not results:
-            raise UsageError(
-                f"No result of {self.path} has this task, mechanism and epsilon together; take a flag away."
-            )
-        return replace(self, results=results)
-
     def newest(self) -> Side:
         """The results of the newest version of every task of a suite."""
 
@@ -62,6 +37,32 @@ class Side:
 
         versions = {task(one): one.cell.task_version for one in sorted(self.results, key=lambda one: one.created)}
         return replace(self, results=tuple(one for one in self.results if one.cell.task_version == versions[task(one)]))
+
+
+def choose(
+    results: Sequence[Result],
+    place: str,
+    tasks: Collection[str] = (),
+    mechanisms: Collection[str] = (),
+    epsilons: Collection[float] = (),
+    models: Collection[str] = (),
+    suites: Collection[str] = (),
+) -> tuple[Result, ...]:
+    """These results alone; nothing chosen means all. place: where they are. mechanisms: labels, or mechanisms.
+    epsilons: targets. models: as the suite names them. Raises UsageError for what no result has."""
+    chosen = tuple(results)
+    for kind, names, names_of in (
+        ("suite", suites, lambda cell: {cell.suite}),
+        ("task", tasks, lambda cell: {cell.task}),
+        ("mechanism", mechanisms, lambda cell: {cell.label, cell.mechanism}),
+        ("model", models, lambda cell: {cell.model}),
+        ("epsilon", [f"{one:g}" for one in epsilons], lambda cell: {f"{cell.epsilon:g}"}),
+    ):
+        require_known(f"{kind} of {place}:", names, set().union(*(names_of(one.cell) for one in results)))
+        chosen = tuple(one for one in chosen if not names or names_of(one.cell) & {*names})
+    if not chosen:
+        raise UsageError(f"No result of {place} has all that is chosen together; take a flag away.")
+    return chosen
 
 
 def read_side(name: str, path: Path) -> Side:

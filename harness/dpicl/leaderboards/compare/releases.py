@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
@@ -24,7 +24,7 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count, epsilon_text, named
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
-from dpicl.leaderboards.compare.reading import Side
+from dpicl.leaderboards.compare.reading import Side, choose
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.results.schema import Result
@@ -220,12 +220,15 @@ class _Pair:
 def compare(
     base: Side, candidate: Side, settings: Settings = DEFAULTS, **wanted: Collection[str] | Collection[float]
 ) -> Comparison:
-    """Compares two sides. wanted: which results, as of `Side.chosen`.
+    """Compares two sides. wanted: which results, as of `choose`.
 
     Raises UsageError for a model with several weights, a seed that is there twice, sides with nothing in common,
     results made under different conditions, and an unknown metric.
     """
-    base, candidate = (side.chosen(**wanted).newest() for side in (base, candidate))  # type: ignore[arg-type]
+    base, candidate = (
+        replace(side, results=choose(side.results, f"{side.name} {side.path}", **wanted)).newest()  # type: ignore[arg-type]
+        for side in (base, candidate)
+    )
     pairs, unmatched = _paired(base, candidate, settings.metric)
     _check_metric(pairs, settings.metric)
     gains = [pair.gains for pair in pairs]

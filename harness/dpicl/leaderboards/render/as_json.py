@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from dpicl.attacks.audited import Audit
@@ -124,11 +124,9 @@ def _headroom_json(table: TaskTable) -> dict[str, Any]:
 
 
 def _ranking_json(ranking: Ranking) -> dict[str, Any]:
-    plain = asdict(replace(ranking, families=()))
-    del plain["families"]
-    for one, standing in zip(plain["standings"], ranking.standings, strict=True):
-        one["name"] = standing.name
-    return {"title": ranking.title, **plain}
+    names = ("title", "kind", "total", "tasks", "left_out")
+    standings = [{**asdict(one), "name": one.name} for one in ranking.standings]
+    return {**{name: getattr(ranking, name) for name in names}, "standings": standings}
 
 
 def _row_json(row: Row) -> dict[str, Any]:
