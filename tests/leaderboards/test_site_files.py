@@ -6,7 +6,7 @@ from dpicl.core.errors import ResultError
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.addresses import mechanism_file, plain
-from dpicl.leaderboards.render.html import pages, write_html
+from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.row_view import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, plain_results
@@ -44,14 +44,14 @@ def test_no_page_grows_with_the_pairs_of_rows():
 
 def test_a_site_is_written_into_a_new_folder_and_old_pages_of_ours_go(tmp_path):
     folder = tmp_path / "new" / "site"
-    assert write_html(build_board(plain_results()), folder) == folder / "index.html"
+    assert page.write(pages(build_board(plain_results())), folder) == folder / "index.html"
     files = pages(build_board(plain_results()))
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert there == set(files)
     assert (folder / "index.html").read_text(encoding="utf-8") == files["index.html"]
     foreign = folder / "rows" / "notes.html"
     foreign.write_text("<p>somebody's own")
-    write_html(build_board(ends()), folder)
+    page.write(pages(build_board(ends())), folder)
     left = sorted(path.name for path in (folder / "rows").iterdir())
     assert len(left) == 3
     assert foreign.read_text() == "<p>somebody's own"
@@ -61,7 +61,7 @@ def test_a_site_is_written_into_a_new_folder_and_old_pages_of_ours_go(tmp_path):
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ResultError, match="choose another folder"):
-        write_html(build_board(plain_results()), tmp_path / "file" / "site")
+        page.write({"index.html": "new"}, tmp_path / "file" / "site")
 
 
 @pytest.mark.parametrize("name", ["index.html", "track.html"])

@@ -19,8 +19,9 @@ from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.gate.report import ending, findings_text, markdown
 from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.html import write_html
+from dpicl.leaderboards.render.html import pages
 from dpicl.results.store import Store
 from tests.fuzz.mutations import mutated
 from tests.fuzz.test_files import AGAIN
@@ -65,7 +66,7 @@ def examined(world: World, suites: Any) -> str:
     if not notes:
         board = build_board(Store(world.results, "tiny").load_all()[0], submissions=found)
         said += [render_terminal(board), json.dumps(board_json(board))]
-        write_html(board, world.root.parent / "site")
+        page.write(pages(board), world.root.parent / "site")
     return "\n".join(said)
 
 

@@ -20,7 +20,7 @@ from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
-from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_table, write_all
+from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_table, write_site
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
@@ -61,7 +61,7 @@ def all_suites(
     page = None
     if html:
         every = build_attacks(known.attacks, known.external)
-        page = write_all(found, html, mechanisms, every, url, repository)
+        page = write_site(found, html, mechanisms, every, url, repository)
     lines = suites_json(found)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
     return Answer({"suites": lines, "page": page}, [suites_table(lines), end])

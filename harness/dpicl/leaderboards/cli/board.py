@@ -18,7 +18,7 @@ from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.board_view import board_blocks
-from dpicl.leaderboards.render.html import write_html
+from dpicl.leaderboards.render.html import write_site
 from dpicl.leaderboards.render.page import refuse_among, web_address
 from dpicl.results.store import no_collection
 from dpicl.tables.document import Block
@@ -97,13 +97,13 @@ def board(
     attacks: also show every attack on the rows.
     full: show every table of every task, not the answer alone.
     html: also write the board as a site, DIR/index.html.
-    url: where the site of all suites will stand; it gets a site map and a feed of changes.
-    repository: of this benchmark; every page of the site of all suites links it, its documentation and its licence.
+    url: where the site will stand; it gets a site map and a feed of changes.
+    repository: of this benchmark; every page links it, its documentation and its licence.
     """
     folder = _path(html)
     refuse_among([p.folder_of(given)], folder)
-    if (url or repository) and (suite != all_boards.ALL or folder is None):
-        raise UsageError("--url and --repository belong to `dpicl board all --html DIR`.")
+    if (url or repository) and (suite == all_boards.ATTACKS or folder is None):
+        raise UsageError("--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE.")
     with no_collection():  # what a board is made of stays until the command ends
         if suite in (all_boards.ALL, all_boards.ATTACKS):
             chosen_rows = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon, "--attacks": attacks}
@@ -111,13 +111,12 @@ def board(
                 raise UsageError(f"{wrong[0]} chooses what is shown of one suite; give its name in place of '{suite}'.")
             if suite == all_boards.ATTACKS:
                 return all_boards.every_attack(given, folder)
-            own = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
-            return all_boards.all_suites(given, own, folder, url, repository)
+            sent = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
+            return all_boards.all_suites(given, sent, folder, url, repository)
         made = view(suite, given)
         page = None
         if folder is not None:
-            found, external = made.evidence.attacks, made.evidence.external
-            every = build_attacks(found, external) if found or external else None
-            page = write_html(made.board, folder, made.selection.mechanisms, every)
+            own, every = made.selection, build_attacks(made.evidence.attacks, made.evidence.external)
+            page = write_site({own.suite.name: made.board}, folder, own.mechanisms, every, url, repository)
         shown = chosen(made.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
         return replace(made, board=shown, page=page)

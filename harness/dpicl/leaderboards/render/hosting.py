@@ -18,6 +18,8 @@ from dpicl.results.schema import Result
 
 #: Entries of a feed: the newest rows.
 MOST_ENTRIES: Final = 100
+#: When a site without a row changed.
+_NEVER: Final = "1970-01-01T00:00:00+00:00"
 _LICENCE = "https://www.apache.org/licenses/LICENSE-2.0"
 
 #: Column of the table -> (its croissant type, what it is, its value).
@@ -128,7 +130,7 @@ def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str)
     ]
     newest = sorted(rows, key=lambda one: one[0], reverse=True)[:MOST_ENTRIES]
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
-    _describe(feed, "Private in-context learning: rows of the boards", f"{url}/", newest[0][0])
+    _describe(feed, "Private in-context learning: rows of the boards", f"{url}/", newest[0][0] if newest else _NEVER)
     SubElement(SubElement(feed, "author"), "name").text = "dpicl-bench"
     SubElement(feed, "link", rel="self", href=f"{url}/feed.xml")
     for updated, name, section, row in newest:

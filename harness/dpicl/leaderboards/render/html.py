@@ -68,24 +68,7 @@ _READING = (
 )
 
 
-def write_html(
-    board: Board,
-    folder: Path,
-    mechanisms: Mapping[str, Registered] | None = None,
-    attacks: AttackBoard | None = None,
-) -> Path:
-    """Writes the site of a suite and returns the path of its first page. Raises ResultError when it cannot.
-
-    mechanisms: the registry, for what mechanisms are. attacks: of all suites, for a page of its own.
-    """
-    links = [] if attacks is None else [("All attacks", "attacks/index.html")]
-    files = pages(board, mechanisms or {}, links)
-    if attacks is not None:
-        files["attacks/index.html"] = attacks_page(attacks, [("Board", "index.html")], "../")
-    return page.write(files, folder)
-
-
-def write_all(
+def write_site(
     boards: Mapping[str, Board],
     folder: Path,
     mechanisms: Mapping[str, Registered],
@@ -93,7 +76,8 @@ def write_all(
     url: str | None = None,
     repository: str | None = None,
 ) -> Path:
-    """Writes the first page, the site of each suite in a folder of its name, the page of all attacks and the data.
+    """Writes the first page, the pages of each suite in a folder of its name, the page of all attacks and the data;
+    returns the path of the first page.
 
     boards: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
     repository: address that every page links, with the documentation, the citation and the licence there.
