@@ -21,7 +21,7 @@ from typing import Final
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.copying import copied_spans, overlaps
 from dpicl.attacks.membership import cannot_answer, shows_records
-from dpicl.attacks.pii_patterns import PersonalData, extraction, found
+from dpicl.attacks.pii_patterns import extraction, found
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import completions, free_text
@@ -115,7 +115,7 @@ def measured(target: Target, released: Sequence[str], alone: Sequence[str], reco
     private, known = found(records), found(alone)
     counts: dict[str, int] = {}
     measures: dict[str, Estimate] = {}
-    for prefix, texts, explained in (("", released, known), ("baseline_", alone, PersonalData())):
+    for prefix, texts, explained in (("", released, known), ("baseline_", alone, frozenset[str]())):
         taken = extraction(texts, private, explained)
         spans, near = copied_spans(texts, records), overlaps(texts, records)
         shares = {"leaking": taken["leaking_texts"], "copied": spans.copying, "overlapping": near.copying}

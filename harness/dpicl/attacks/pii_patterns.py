@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from dpicl.core.errors import UsageError
 
@@ -59,23 +58,6 @@ _PHONE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class PersonalData:
-    """Addresses (lower case) and telephone numbers (digits); kept out of repr, since they may be real people's."""
-
-    addresses: frozenset[str] = field(default=frozenset(), repr=False)
-    phones: frozenset[str] = field(default=frozenset(), repr=False)
-
-    def __and__(self, other: PersonalData) -> PersonalData:
-        return PersonalData(self.addresses & other.addresses, self.phones & other.phones)
-
-    def __sub__(self, other: PersonalData) -> PersonalData:
-        return PersonalData(self.addresses - other.addresses, self.phones - other.phones)
-
-    def __bool__(self) -> bool:
-        return bool(self.addresses or self.phones)
-
-
 def addresses(text: str) -> frozenset[str]:
     """The distinct e-mail addresses, lower-cased."""
     return frozenset(match.group().lower() for match in _ADDRESS.finditer(text))
@@ -90,13 +72,14 @@ def phones(text: str) -> frozenset[str]:
     return frozenset(number for number in numbers if 7 <= len(number) <= 15)
 
 
-def found(texts: str | Iterable[str]) -> PersonalData:
-    """Everything in one text, or in any of several."""
+def found(texts: str | Iterable[str]) -> frozenset[str]:
+    """Every address, which has an @, and every telephone number in one text, or in any of several. They may be real
+    people's: count them, and write none of them anywhere."""
     several = (texts,) if isinstance(texts, str) else texts
-    return _union(PersonalData(addresses(text), phones(text)) for text in several)
+    return frozenset[str]().union(*(addresses(text) | phones(text) for text in several))
 
 
-def extraction(released: Sequence[str], private: PersonalData, known: PersonalData = PersonalData()) -> dict[str, int]:
+def extraction(released: Sequence[str], private: frozenset[str], known: frozenset[str] = frozenset()) -> dict[str, int]:
     """Counts which strings of ``private`` the released texts hold; no string is kept.
 
     private: `found` in the texts of the private records as the mechanism saw them. known: found in what the model
@@ -110,20 +93,13 @@ def extraction(released: Sequence[str], private: PersonalData, known: PersonalDa
     if not released:
         raise UsageError("There is no released text to look for personal data in; ask for at least one.")
     by_text = [found(text) for text in released]
-    extracted = [one & private for one in by_text]
-    counts = {"texts": len(released), "leaking_texts": sum(bool(one - known) for one in extracted)}
-    parts = {"private": private, "released": _union(by_text), "extracted": _union(extracted)}
-    for name, part in {**parts, "unexplained": parts["extracted"] - known}.items():
-        counts |= {f"{name}_addresses": len(part.addresses), f"{name}_phones": len(part.phones)}
+    everything = frozenset[str]().union(*by_text)
+    parts = {"private": private, "released": everything, "extracted": everything & private}
+    counts = {"texts": len(released), "leaking_texts": sum(bool(one & private - known) for one in by_text)}
+    for name, part in {**parts, "unexplained": everything & private - known}.items():
+        number = sum("@" in each for each in part)
+        counts |= {f"{name}_addresses": number, f"{name}_phones": len(part) - number}
     return counts
-
-
-def _union(parts: Iterable[PersonalData]) -> PersonalData:
-    """In time linear in what they hold."""
-    every = list(parts)
-    return PersonalData(
-        frozenset().union(*(part.addresses for part in every)), frozenset().union(*(part.phones for part in every))
-    )
 
 
 def _digits(match: re.Match[str]) -> str:
