@@ -168,6 +168,14 @@ def _outcomes(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> t
     )
 
 
+def extended(outcomes: Sequence[DocumentOutcome], metric: str, values: Sequence[float]) -> tuple[DocumentOutcome, ...]:
+    """The outcomes with one metric more."""
+    return tuple(
+        DocumentOutcome(document.id, {**document.outcome, metric: value})
+        for document, value in zip(outcomes, values, strict=True)
+    )
+
+
 def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
     wanted = [entry["metric"] for entry in task.config["metric_list"]]
@@ -176,10 +184,7 @@ def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapp
     outcomes = _outcomes(samples, found)
     if "similarity" in samples[0]["metrics"]:
         near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
-        outcomes = tuple(
-            DocumentOutcome(document.id, {**document.outcome, "similarity": value})
-            for document, value in zip(outcomes, near, strict=True)
-        )
+        outcomes = extended(outcomes, "similarity", near)
     return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, skipped=skipped)
 
 
@@ -200,10 +205,7 @@ def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str,
     if not (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution
         losses = calibration.log_losses(log_probs, gold)
         scores[LOG_LOSS] = float(losses.mean())
-        outcomes = tuple(
-            replace(document, outcome={**document.outcome, LOG_LOSS: float(loss)})
-            for document, loss in zip(outcomes, losses, strict=True)
-        )
+        outcomes = extended(outcomes, LOG_LOSS, losses.tolist())
     return Evaluation(scores, outcomes, 0, tuple(p_cf.tolist()))
 
 

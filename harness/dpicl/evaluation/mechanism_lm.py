@@ -27,7 +27,7 @@ NOT_CHOSEN = -1000.0
 
 class ReleasingLM(LM):
     """A model of lm-eval that spends a budget. Raises UsageError in several processes, each of which would spend it
-    again, and for lm-eval's cache."""
+    again, for lm-eval's cache, and for log-likelihoods of whole texts, which have no query."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,6 +37,10 @@ class ReleasingLM(LM):
     def set_cache_hook(self, cache_hook: Any) -> NoReturn:
         """Refused: lm-eval's cache knows neither seed nor epsilon."""
         raise UsageError("lm-eval's cache does not know epsilon or seed; leave --use_cache out.")
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> NoReturn:
+        """Refused: a release answers a query."""
+        raise UsageError("A release answers queries, and log-likelihoods of texts have none; choose another task.")
 
 
 class MechanismLM(ReleasingLM):
@@ -66,10 +70,6 @@ class MechanismLM(ReleasingLM):
         """The released answer of each document, as it is."""
         answers = self._answered(requests)
         return [answers[request.task_name][request.doc["id"]] for request in requests]
-
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> NoReturn:
-        """Not possible: a release is an answer, not a distribution."""
-        raise UsageError("A mechanism releases answers, not log-likelihoods of texts; choose another task.")
 
     def _answered(self, requests: Sequence[Instance]) -> dict[str, dict[str, str]]:
         """All answers by task and document id; documents that have none yet are answered together."""

@@ -16,7 +16,7 @@ import numpy as np
 from dpicl.core.vocabulary import Demonstration
 from dpicl.data.task import Task
 from dpicl.data.task_file import BY_EMBEDDING, COMPUTED, LOGISTIC, NEAREST
-from dpicl.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation, evaluate_with
+from dpicl.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation, evaluate_with, extended
 from dpicl.evaluation.mechanism_lm import MechanismLM
 
 #: Texts -> float64[n, d]: their embeddings of length 1, the zero vector for a blank text.
@@ -73,8 +73,5 @@ def without_model(task: Task, why: str) -> Evaluation:
 def with_accuracy(evaluation: Evaluation, metric: str, other: Evaluation) -> Evaluation:
     """The evaluation with the accuracy of another one under this name."""
     said = {document.id: document.outcome["acc"] for document in other.documents}
-    documents = tuple(
-        DocumentOutcome(document.id, {**document.outcome, metric: said[document.id]})
-        for document in evaluation.documents
-    )
+    documents = extended(evaluation.documents, metric, [said[document.id] for document in evaluation.documents])
     return replace(evaluation, scores={**evaluation.scores, metric: other.scores["acc"]}, documents=documents)

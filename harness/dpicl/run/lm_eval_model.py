@@ -103,10 +103,6 @@ class DemonstrationLM(ReleasingLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         return self._reader.generate_until([self._shown(request) for request in requests])
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
-        """Not possible: a text has no query to put demonstrations before."""
-        raise UsageError("Demonstrations stand before a query; rolling log-likelihoods have none. Choose another task.")
-
     def _shown(self, request: Instance) -> Instance:
         name = str(request.task_name)
         if name not in self._prefixes:

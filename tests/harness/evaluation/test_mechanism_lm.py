@@ -82,7 +82,7 @@ def test_repeats_rolling_and_lm_evals_cache_are_refused(agnews, tmp_path):
     lm = MechanismLM(respond)
     with pytest.raises(UsageError, match="repeats: 1"):
         lm.loglikelihood([request(agnews.documents()[-1], repeats=2)])
-    with pytest.raises(UsageError, match="not log-likelihoods"):
+    with pytest.raises(UsageError, match="log-likelihoods of texts have none"):
         lm.loglikelihood_rolling([])
     with serving(agnews), pytest.raises(UsageError, match="leave --use_cache out"):
         lm_eval.simple_evaluate(
