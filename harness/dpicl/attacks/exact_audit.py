@@ -40,8 +40,6 @@ from dpicl.privacy.ledger import Ledger
 from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
 
-#: Copies of a canary; each is one more run of the mechanism.
-_MOST_COPIES: Final = 100
 #: What the winner alone shows is worked out for so many labels at most.
 _MOST_LABELS: Final = 60
 #: Shares of single releases that a file holds at most.
@@ -68,15 +66,11 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
 def exact_audit(
     job: ExactJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = silent
 ) -> AttackResult:
-    """The result of one row. Raises UsageError where the audit says nothing about it, and for worlds whose releases
-    differ in more than their values."""
+    """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose releases
+    differ in more than their values, and for copies beside other records."""
     start, meter, cell = time.perf_counter(), Meter(model), job.cell
-    if reason := reason_against(job.mechanism, job.task.public_view(), cell.epsilon, job.asked):
-        raise UsageError(f"An exact audit of {job.mechanism.name} says nothing here: {reason}.")
     if job.copies > 1 and job.deal != "alone":
         raise UsageError("Copies of a canary are audited alone; leave --other-records out, or --copies.")
-    if job.copies > _MOST_COPIES:
-        raise UsageError(f"An audit adds {_MOST_COPIES} copies of a canary at most, not {job.copies:,}.")
     runs = ExactRuns(job, model, outputs or OutputCache(None))
     found, tried = runs.strongest(report)
     upper = runs.bounds.upper

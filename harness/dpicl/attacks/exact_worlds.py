@@ -10,7 +10,7 @@ demand (docs/accounting.md, exact audits).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -138,12 +138,25 @@ class World(Recording, SampleObserver):
         return super().passes(noisy_release, draw)
 
 
+#: The number of a release's sample, the sample's rate, and the release with the canary and without.
+Moved = tuple[int, float, NoisyRelease, NoisyRelease]
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What both worlds showed of the samples that the canary is in. moved: of every release the number of its sample,
-    the sample's rate, and the release with the canary and without; of a round of AboveThreshold the first question."""
+    """What both worlds showed of the samples that the canary is in; of a round of AboveThreshold the first question."""
 
-    moved: list[tuple[int, float, NoisyRelease, NoisyRelease]]
+    moved: list[Moved]
+
+    @classmethod
+    def of(cls, releases: Iterable[Moved]) -> Seen:
+        """Of all of them, in order."""
+        moved, rounds = list[Moved](), set[Permit | None]()
+        for one in releases:
+            if one[2].kind != "threshold" or one[2].permit not in rounds:
+                rounds.add(one[2].permit)
+                moved.append(one)
+        return cls(moved)
 
     @cached_property
     def losses(self) -> list[SampleLoss]:
@@ -172,7 +185,6 @@ class Seen:
 def compare_worlds(present: World, absent: World) -> Seen:
     """What two worlds say, release by release. Raises UsageError where they are not the same releases, one by one."""
     require_aligned(present, absent)
-    questions: set[Permit | None] = set()
     moved = []
     for sample, with_it, without in zip(
         present.sample_of, present.observed_releases, absent.observed_releases, strict=True
@@ -184,10 +196,9 @@ def compare_worlds(present: World, absent: World) -> Seen:
                     "A record changes a release from a sample that it is not in, and no epsilon covers that; `dpicl"
                     " check` looks for the reason."
                 )
-        elif a.kind != "threshold" or a.permit not in questions:
-            questions.add(a.permit)
+        else:
             moved.append((sample, present.samples[sample].rate, a, b))
-    return Seen(moved)
+    return Seen.of(moved)
 
 
 def require_aligned(present: World, absent: World) -> None:

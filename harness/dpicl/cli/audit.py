@@ -71,7 +71,7 @@ def audit(
     suite: p.SuiteName | None = None,
     other_records: Deal | None = None,
     queries: Asked | None = None,
-    copies: Annotated[p.Count, p.Flag(metavar="K")] | None = None,
+    copies: Annotated[p.Count, Field(le=100), p.Flag(metavar="K")] | None = None,
     test_records: p.Limit | None = None,
     question: Question | None = None,
     runs: Annotated[p.Count, Field(ge=8)] | None = None,

@@ -41,18 +41,13 @@ def audit(evidence: CheckEvidence) -> Verdict:
 
 
 def _seen(pair: Pair) -> Seen:
-    """The releases from samples with the record, in both runs; of a round of AboveThreshold its first question."""
-    rounds, moved = set[int | None](), []
-    for before, after in pair.observed_releases:
-        sample = pair.with_it.sample_of(after)
-        if (
-            sample is not None
-            and pair.holds(after)
-            and (after.release.kind != "threshold" or after.spend not in rounds)
-        ):
-            rounds.add(after.spend)
-            moved.append((sample, 1.0, after.release, before.release))
-    return Seen(moved)
+    """The releases from samples with the record, in both runs."""
+    numbered = ((pair.with_it.sample_of(after), before, after) for before, after in pair.observed_releases)
+    return Seen.of(
+        (sample, 1.0, after.release, before.release)
+        for sample, before, after in numbered
+        if sample is not None and pair.holds(after)
+    )
 
 
 def _moved(seen: Seen) -> float:
