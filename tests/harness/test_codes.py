@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import fields
 
@@ -152,16 +151,6 @@ def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
     assert len({result.scores["acc"].value for result in results}) > 1
     assert len({result.manifest.data.fingerprint for result in results}) == 1
     assert not any(differing(results[0], result, (*TASK, *PAIR, *REFERENCE)) for result in results)
-
-
-def test_only_real_records_beat_chance_by_the_nearest_demonstration(own_cache):
-    """The bag of words alone tells the topics apart once the codewords of a few records are known."""
-    bench = Workbench(MECHANISMS)
-    scores = []
-    for seed in range(8):
-        cell = make_cell("real_demonstrations", task="agnews_codes", seed=seed, shots=16, test_records=40)
-        scores.append(run_cell(cell, SUITE, bench).scores["acc_nearest"].value)
-    assert np.mean(scores) > 0.25 + 4 * np.std(scores) / math.sqrt(len(scores))
 
 
 OWN = "data: {local: {missing: x}, hub: {missing: x}, synthetic: {missing: x}}"

@@ -16,13 +16,10 @@ import pytest
 from dpicl.core.errors import DataError
 from dpicl.core.interrupts import stopped_by_term
 from dpicl.engines import processes
-from dpicl.engines.dispatch import TRIES, Dispatcher, WorkerLost, make_portable
+from dpicl.engines.dispatch import WorkerLost, make_portable
 from dpicl.engines.processes import Processes, WorkerSlot
-from dpicl.engines.worker import Done, Job, Outcome
-from dpicl.results.fingerprints import Fingerprints
+from dpicl.engines.worker import Job
 from dpicl.results.schema import SuiteReference
-from dpicl.results.store import Store
-from tests.leaderboards.factory import make_result
 
 
 class Unportable(Exception):
@@ -115,44 +112,6 @@ def test_errors_come_as_they_are_and_bugs_with_their_place(pool):
         answer(pool, first)
     with pytest.raises(RuntimeError, match="Unportable"):
         answer(pool, second)
-
-
-class Deadly:
-    """A pool whose jobs are lost as often as ``deaths`` says: by the seed of a cell."""
-
-    def __init__(self, deaths: dict[int, int]) -> None:
-        self.size, self.deaths, self.jobs = 1, deaths, list[int]()
-
-    def submit(self, cell):
-        self.cell = cell
-        self.jobs.append(cell.seed)
-        return len(self.jobs)
-
-    def wait(self, jobs):
-        return list(jobs)
-
-    def outcome(self, job):
-        seed = self.cell.seed
-        if self.deaths.get(seed):
-            self.deaths[seed] -= 1
-            raise WorkerLost("was killed")
-        return "", Outcome(Done(self.cell, "done"), make_result(seed=seed))
-
-    def close(self):
-        pass
-
-
-def test_the_cell_of_a_lost_worker_is_tried_again_after_all_others_and_given_up_at_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(Fingerprints, "difference", lambda self, result: "")
-    Store(tmp_path, "quick").prepare()
-    cells = [make_result(seed=seed).cell for seed in range(4)]
-    pool, events = Deadly({1: 2, 3: 99}), list[Done]()
-    job = Job(SuiteReference(name="quick", version=1, hash=""), tmp_path)
-    Dispatcher(pool, cells, job, events.append, False).run()
-    assert TRIES == 3 and pool.jobs == [0, 1, 2, 3, 1, 3, 1, 3]
-    failed = [done for done in events if done.status == "failed"]
-    assert [(done.cell.seed, done.worker_died) for done in failed] == [(3, True)] and "--workers" in failed[0].message
-    assert len(Store(tmp_path, "quick").load_all()[0]) == 3
 
 
 def test_sigterm_stops_work_as_ctrl_c_does_unless_somebody_else_handles_it():

@@ -199,19 +199,8 @@ def test_a_file_that_no_run_writes_is_kept_and_set_aside(store, name):
 TWICE = to_text(make_result()).replace('"released": [', '"released": [], "released": [', 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[" * 200_000 + "]" * 200_000, "nested too deeply"),
-        ('{"a":' * 200_000, "damaged"),
-        ("1" * 5000, "damaged"),
-        ('{"schema_version": 1e999}', "damaged"),
-        ('{"schema_version": NaN}', "damaged"),
-        (TWICE, "one key twice"),
-    ],
-    ids=["lists", "objects", "digits", "too large", "NaN", "twice"],
-)
-def test_json_that_ends_readers_or_divides_them_is_damaged(text: str, words: str):
+@pytest.mark.parametrize(("text", "words"), [(TWICE, "one key twice"), ('{"schema_version": NaN}', "damaged")])
+def test_json_that_divides_readers_is_damaged(text: str, words: str):
     with pytest.raises(ValueError, match=words):
         from_text(text)
 

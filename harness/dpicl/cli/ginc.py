@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from dpicl import models
 from dpicl.api.parameters import Flag, verb
 from dpicl.cli.output import Answer
+from dpicl.core.files import file_sha256
 from dpicl.models.ginc import prepared
-from dpicl.models.weights import file_sha256
 
 
 @verb("dpicl ginc prepare --size small")

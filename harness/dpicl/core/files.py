@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -85,6 +86,17 @@ def content_of(path: Path, largest: int = -1) -> bytes:
     """The content of a regular file, at most so many bytes of it. Raises OSError."""
     with open(path, "rb", opener=regular) as file:
         return file.read(largest)
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of a regular file. Raises OSError."""
+    with open(path, "rb", opener=regular) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def lines_sha256(folder: Path, names: Sequence[str]) -> str:
+    """sha256 over a line ``sha256  name`` for each of these files of a folder, as sha256sum prints them."""
+    return hashlib.sha256("".join(f"{file_sha256(folder / name)}  {name}\n" for name in names).encode()).hexdigest()
 
 
 def link(whole: Path, path: Path) -> None:

@@ -13,9 +13,9 @@ from safetensors import SafetensorError
 
 from dpicl.core import json_text
 from dpicl.core.errors import ModelError
-from dpicl.core.files import held
+from dpicl.core.files import file_sha256, held
 from dpicl.core.paths import models_folder
-from dpicl.models.weights import file_sha256, reason
+from dpicl.models.weights import reason
 
 #: Written last: the sha256 of every other file.
 _COMPLETE = "complete.json"

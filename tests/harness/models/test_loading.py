@@ -10,10 +10,11 @@ import torch
 
 from dpicl import models
 from dpicl.core.errors import ModelError, UsageError
+from dpicl.core.files import file_sha256
 from dpicl.models import readers
 from dpicl.models.hub import split_reference
 from dpicl.models.readers import Measured
-from dpicl.models.weights import file_sha256, folder_sha256
+from dpicl.models.weights import folder_sha256
 from dpicl.program import parse
 
 

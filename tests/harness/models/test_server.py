@@ -307,13 +307,7 @@ def test_a_key_in_place_of_its_variable_is_not_shown() -> None:
         assert "hunter2" not in str(caught.value)
 
 
-def test_a_server_that_says_the_key_is_not_repeated(fake: FakeServer) -> None:
-    model = with_key(fake)
-    fake.always = says(json.dumps({"content": KEY}).encode())
-    with pytest.raises(ModelError, match="key") as caught:
-        model.generate([model.encode("the film")], 3)
-    assert KEY not in str(caught.value)
-    fake.always = None
+def test_a_model_that_is_called_like_the_key_is_not_shown(fake: FakeServer) -> None:
     fake.id = f"Bearer {KEY}"
     with pytest.raises(ModelError, match="key") as caught:
         with_key(fake)
