@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,21 +16,13 @@ from dpicl.models.server_dialects import LETTERS
 from dpicl.models.server_http import Call, Connection
 from tests.fuzz.mutations import mutated
 from tests.harness.conftest import tiny_folder as tiny_folder
-from tests.harness.models.fake_server import MODEL, FakeServer
+from tests.harness.models.fake_server import MODEL, running
 
 
 @pytest.fixture(autouse=True)
 def short_pauses(own_cache: object, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, seconds in ((server_http, "FIRST_PAUSE", 0.001), (server_probe, "PATIENCE", 0.01)):
         monkeypatch.setattr(module, name, seconds)
-
-
-@contextmanager
-def served(kind: str, folder: Path) -> Iterator[FakeServer]:
-    fake = FakeServer(kind, folder, top=20)
-    yield fake
-    fake.shutdown()
-    fake.server_close()
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, share: float, chance: random.Random) -> None:
@@ -52,7 +43,7 @@ def mutate(monkeypatch: pytest.MonkeyPatch, share: float, chance: random.Random)
 def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
     kind: str, loads: int, asked: int, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(kind, tiny_folder) as fake:
+    with running(kind, tiny_folder, top=20) as fake:
         name = fake.name(patience=0.05, timeout=20)
         model = models.load(name)
         mutate(monkeypatch, 0.3, random.Random(kind))

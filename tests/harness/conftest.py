@@ -10,7 +10,7 @@ import pytest
 from dpicl import models
 from dpicl.data import config as task_config
 from dpicl.scaffold.writing import TASK, write_example
-from tests.harness.models.fake_server import FakeServer
+from tests.harness.models.fake_server import FakeServer, running
 from tests.harness.models.tiny import save_tiny_llama
 
 
@@ -36,7 +36,5 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def fake(tiny_folder: Path, own_cache: Path) -> Iterator[FakeServer]:
     """A server of the tiny model, as llama.cpp's."""
-    server = FakeServer("llama.cpp", tiny_folder)
-    yield server
-    server.shutdown()
-    server.server_close()
+    with running("llama.cpp", tiny_folder) as server:
+        yield server

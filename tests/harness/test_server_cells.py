@@ -23,7 +23,7 @@ from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench
 from tests.harness.models import fake_server
-from tests.harness.models.fake_server import FakeServer
+from tests.harness.models.fake_server import FakeServer, running
 
 SUITE = """\
 name: servers
@@ -138,18 +138,16 @@ def test_each_mechanism_declares_what_it_needs() -> None:
 
 
 def test_prefixes_of_private_sets_are_kept_apart(tiny_folder: Path, own_cache: Path) -> None:
-    server = FakeServer("vllm", tiny_folder, top=20)
-    model = models.load(server.name())
-    model.next_token_log_probs([[5, 6]])
-    with model.isolated_cache():
+    with running("vllm", tiny_folder, top=20) as server:
+        model = models.load(server.name())
         model.next_token_log_probs([[5, 6]])
-        model.generate([[5, 6]], 2)
-    with model.isolated_cache():
-        model.next_token_log_probs([[5, 6]])
+        with model.isolated_cache():
+            model.next_token_log_probs([[5, 6]])
+            model.generate([[5, 6]], 2)
+        with model.isolated_cache():
+            model.next_token_log_probs([[5, 6]])
     salts = [body["cache_salt"] for _, body in server.seen[-4:]]
     assert salts[1] == salts[2] and len(set(salts)) == 3 and min(map(len, salts)) > 40
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.mark.parametrize("text", ["{server: 3}", "{kind: vllm}", "{server: 'http://x', wndow: 3}", "{server: 'x y'}"])

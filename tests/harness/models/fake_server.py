@@ -7,7 +7,8 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,17 @@ class FakeServer(ThreadingHTTPServer):
     def log_probs(self, prompt: list[int]) -> np.ndarray:
         with self.lock:
             return self.model.next_token_log_probs([prompt])[0].double().numpy()
+
+
+@contextmanager
+def running(kind: str, folder: Path, **how: int) -> Iterator[FakeServer]:
+    """A server that answers inside this block."""
+    server = FakeServer(kind, folder, **how)
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from dpicl.models.server import ServerLM
 from dpicl.models.transformers import TransformersLM
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
-from tests.harness.models.fake_server import FakeServer, Handler, says, status
+from tests.harness.models.fake_server import FakeServer, Handler, running, says, status
 
 TEXTS = ("The film of the year", "School", "", "the team won the game in the city")
 KEY = "hunter2-hunter2-hunter2"
@@ -36,16 +37,8 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start(tiny_folder: Path) -> Iterator[Callable[..., FakeServer]]:
-    started: list[FakeServer] = []
-
-    def make(kind: str, **how: int) -> FakeServer:
-        started.append(FakeServer(kind, tiny_folder, **how))
-        return started[-1]
-
-    yield make
-    for each in started:
-        each.shutdown()
-        each.server_close()
+    with ExitStack() as servers:
+        yield lambda kind, **how: servers.enter_context(running(kind, tiny_folder, **how))
 
 
 def loaded(server: FakeServer, **how: object) -> ServerLM:
