@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 PLUGIN = """\
@@ -60,10 +61,10 @@ def children(pid: int) -> set[int]:
     return found
 
 
-def write(folder: Path, task: str, split: str, rows: list[dict]) -> Path:
+def write(folder: Path, task: str, split: str, rows: Iterable[dict]) -> Path:
     """Writes ``folder/task/split.jsonl``."""
     path = folder / task / f"{split}.jsonl"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 

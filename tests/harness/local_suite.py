@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+
+from tests.harness.helpers import write
 
 LABELS = ("World", "Sports", "Business", "Technology")
 SUITE = """
@@ -55,10 +56,8 @@ def rows_of(split: str, each: int) -> list[dict[str, str]]:
 
 def write_records(folder: Path, train: list[dict[str, str]], test: list[dict[str, str]] | None = None) -> Path:
     """$DPICL_DATA with the one task agnews; returns the folder."""
-    (folder / "agnews").mkdir(parents=True, exist_ok=True)
-    for split, rows in (("train", train), ("test", rows_of("test", 2) if test is None else test)):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / "agnews" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    write(folder, "agnews", "train", train)
+    write(folder, "agnews", "test", rows_of("test", 2) if test is None else test)
     return folder
 
 

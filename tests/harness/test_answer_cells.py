@@ -1,6 +1,5 @@
 """Cells of answer mechanisms from the suite to the result, with the simulated model."""
 
-import json
 import math
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
 from dpicl.results.store import Store
+from tests.harness.helpers import write
 
 SUITE = """
 name: answers
@@ -81,11 +81,9 @@ def test_answers_without_privacy_are_counted_and_not_stored(run):
 
 
 def test_answers_that_retell_real_records_stay_here(run, tmp_path, monkeypatch):
-    folder = tmp_path / "data" / "samsum"
-    folder.mkdir(parents=True)
     for split, number in (("train", 2000), ("test", 8)):
         rows = [{"dialogue": f"{split} person {i} says zyxw{i} twice", "summary": f"zyxw{i}"} for i in range(number)]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write(tmp_path / "data", "samsum", split, rows)
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
     flags = ["--epsilon", 1, "--seed", 0, "--mechanism", "ksa", "--mechanism", "public_demonstrations"]
     answer, _ = run("ksa", "samsum", ", words: 2", source="local", flags=flags)

@@ -248,10 +248,8 @@ def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no
 
 def test_texts_of_real_records_are_in_no_result_of_another_notion(dpicl, tmp_path, monkeypatch):
     rows = [{"text": f"planted word {i} of {label}", "label": label} for i in range(6) for label in LABELS]
-    folder = tmp_path / "data" / "agnews"
-    folder.mkdir(parents=True)
-    for part, own in (("train", rows[:16]), ("test", rows[16:])):
-        (folder / f"{part}.jsonl").write_text("\n".join(json.dumps(row) for row in own))
+    write(tmp_path / "data", "agnews", "train", rows[:16])
+    write(tmp_path / "data", "agnews", "test", rows[16:])
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
     suite = tmp_path / "local.yaml"
     text = "name: local\nversion: 1\nmodel: sim\nseeds: [0]\nepsilons: [1]\nshots: 2\ntasks: [agnews]\n"

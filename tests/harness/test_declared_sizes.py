@@ -10,6 +10,7 @@ from dpicl.core.errors import DataError
 from dpicl.data.config import load_config
 from dpicl.data.task import Task
 from dpicl.results.schema import from_text
+from tests.harness.helpers import write
 from tests.harness.local_suite import LABELS, rows_of, suite, write_records
 
 
@@ -49,12 +50,10 @@ def test_the_first_private_record_beside_a_public_part_does_not_show(monkeypatch
     rows = [
         {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."} for i in range(public + 1)
     ]
-    (tmp_path / "samsum").mkdir()
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    (tmp_path / "samsum" / "test.jsonl").write_text('{"dialogue": "T: ask", "summary": "A."}\n')
+    write(tmp_path, "samsum", "test", [{"dialogue": "T: ask", "summary": "A."}])
     for private in (0, 1):
-        text = "".join(json.dumps(row) + "\n" for row in rows[: public + private])
-        (tmp_path / "samsum" / "train.jsonl").write_text(text)
+        write(tmp_path, "samsum", "train", rows[: public + private])
         task = Task.load("samsum", "local", sizes={"": 900})
         assert (len(task.train), len(task.public), task.size) == (private, public, 900)
         if not private:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.models import hub
-from tests.harness.helpers import PLUGIN, listed, refuse
+from tests.harness.helpers import PLUGIN, listed, refuse, write
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
@@ -161,9 +161,8 @@ def test_what_is_no_model_by_its_name(reference, words):
 
 def test_records_that_cannot_be_read_are_found_once_before_the_first_cell(dpicl, suite, tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    (tmp_path / "agnews").mkdir()
     for split in ("train", "test"):
-        (tmp_path / "agnews" / f"{split}.jsonl").write_text('{"text": "a text", "label": "Weather"}\n')
+        write(tmp_path, "agnews", split, [{"text": "a text", "label": "Weather"}])
     refuse(dpicl("run", suite(), "--source", "local", "--seed", "0,1"), "train.jsonl line 1", "unknown label")
 
 

@@ -19,6 +19,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.results.schema import Documents, Score, from_text, to_text
+from tests.harness.helpers import write
 from tests.leaderboards.factory import ends, make_result, turned
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.shown import render_terminal
@@ -75,10 +76,9 @@ def errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(task_config, "_given", {})
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     folder = tmp_path / "errors"
-    folder.mkdir()
     for name, count in (("train", 60), ("test", 12)):
-        records = ({"text": f"{name} {number}", "label": "yes yes yes"} for number in range(count))
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+        rows = ({"text": f"{name} {number}", "label": "yes yes yes"} for number in range(count))
+        write(tmp_path, "errors", name, rows)
     for name, text in (("task.yaml", TASK_FILE), ("scoring.py", SCORING), ("suite.yaml", SUITE)):
         (folder / name).write_text(text)
     return folder

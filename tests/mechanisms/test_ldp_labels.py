@@ -1,7 +1,6 @@
 """Randomised labels: the formula by enumeration, what depends on no label, what is refused, and a notion of its own."""
 
 import dataclasses
-import json
 import math
 
 import numpy as np
@@ -25,6 +24,7 @@ from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import NoisyRelease, observing
 from dpicl.privacy.slack import LARGEST, slack
 from dpicl.releasing.release import release
+from tests.harness.helpers import write
 
 LABELS = ("red", "green", "blue")
 
@@ -149,11 +149,10 @@ def test_texts_that_a_limit_chose_by_their_labels_are_not_shown(tmp_path, monkey
     """With a limit of 2 a class, of two files that differ in one label the other records follow, or leave."""
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     labels, loaded = Task.without_records("agnews").labels, []
-    (tmp_path / "agnews").mkdir()
     for moved in labels[:2]:
         rows = [{"text": f"text {n}", "label": moved if n == 0 else labels[n % 4]} for n in range(24)]
-        for split, own in (("train", rows), ("test", [{"text": "a question", "label": labels[0]}])):
-            (tmp_path / "agnews" / f"{split}.jsonl").write_text("\n".join(map(json.dumps, own)) + "\n")
+        write(tmp_path, "agnews", "train", rows)
+        write(tmp_path, "agnews", "test", [{"text": "a question", "label": labels[0]}])
         for limit in (2, None):
             loaded.append(Task.load("agnews", "local", limit_train=limit))
     texts = [{record.text for record in task.train} for task in loaded]

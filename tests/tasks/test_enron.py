@@ -20,6 +20,7 @@ from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
 from dpicl.models.base import ChatPrompt
 from dpicl.tasks import mail
 from dpicl.tasks.synthetic import enron
+from tests.harness.helpers import write
 
 RESERVED = re.compile(r"@(?:[a-z]+\.)*(?:example\.(?:com|org|net)|example)")
 FICTITIOUS = re.compile(r"(?:[2-9]\d\d)?55501\d\d")
@@ -83,14 +84,12 @@ def test_invented_mails_are_distinct_single_lines_that_no_cut_touches(invented):
 def local(tmp_path, monkeypatch):
     """Writes local files; the train rows as given, one test row."""
 
-    def write(*rows: dict) -> None:
-        (tmp_path / "enron").mkdir(exist_ok=True)
-        for split, these in (("train", rows), ("test", [{"text": "A test mail about the weather of today"}])):
-            lines = "".join(json.dumps(row) + "\n" for row in these)
-            (tmp_path / "enron" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    def made(*rows: dict) -> None:
+        write(tmp_path, "enron", "train", rows)
+        write(tmp_path, "enron", "test", [{"text": "A test mail about the weather of today"}])
 
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    return write
+    return made
 
 
 def test_a_local_record_is_its_body_on_one_line_cut_at_120_words(local):

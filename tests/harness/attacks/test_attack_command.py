@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from dpicl.attacks import store
 from dpicl.attacks.results import attack_from_text, external_from_text
 from dpicl.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
-from tests.harness.helpers import refuse
+from tests.harness.helpers import refuse, write
 
 LOAD = Task.load
 SIM = ("--model", "sim", "--source", "synthetic")
@@ -163,14 +162,12 @@ def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
 def planted(tmp_path, monkeypatch):
     """E-mails with strings that occur nowhere else; the words that must not be found again."""
     words = [f"zq{number}planted" for number in range(60)]
-    folder = tmp_path / "data" / "enron"
-    folder.mkdir(parents=True)
     for split, part in (("train", words[:50]), ("test", words[50:])):
         rows = [
             {"text": f"Dear {word}, call 415-555-01{at:02d} or write to {word}@example.org about the {word} sample."}
             for at, word in enumerate(part)
         ]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write(tmp_path / "data", "enron", split, rows)
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(Task, "load", LOAD)
     monkeypatch.setattr(dpicl.models, "load", lambda name, **settings: CopyingLM())

@@ -22,6 +22,7 @@ from dpicl.conformance.footprint import observed
 from dpicl.core.paths import cache_folder
 from dpicl.data.sources import SourceSpec, read_local
 from dpicl.data.task import Task
+from tests.harness.helpers import write
 
 ACTS = {
     "opens a file for writing": [
@@ -127,9 +128,8 @@ def test_the_records_of_the_task_are_not_a_runs_to_load_and_public_ones_of_anoth
 
 def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(folder))
-    (folder / "toy").mkdir()
     for split in ("train", "test"):
-        (folder / "toy" / f"{split}.jsonl").write_text('{"text": "a", "label": "x"}\n', encoding="utf-8")
+        write(folder, "toy", split, [{"text": "a", "label": "x"}])
     spec = SourceSpec("toy", ("x",), {"text": "text", "label": "label"}, {}, {})
     with observed([__name__], "agnews") as footprint:
         read_local(spec)
