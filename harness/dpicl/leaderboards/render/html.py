@@ -81,24 +81,20 @@ def write_site(
 
     boards: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
     repository: address that every page links, with the documentation, the citation and the licence there.
-    Raises ResultError when it cannot.
+    Raises ResultError when it cannot, and where a page of somebody else is in the way: then nothing is written.
     """
-    folder = Path(folder)
     beside = [(name, f"{repository}{path}") for name, path in _BESIDE] if repository else []
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]
-    written = ["index.html", "attacks/index.html"]
-    for name, board in boards.items():
-        own = pages(board, mechanisms, links)
-        written += [f"{name}/{file}" for file in own if file.endswith(".html")]
-        page.write(own, folder / name)
-    data = hosting.data_files(boards.values())
-    data |= hosting.crawler_files(boards, written, url) if url else {}
     first = [("All attacks", "attacks/index.html"), *_DATA, *([("Changes (Atom)", "feed.xml")] if url else []), *beside]
-    shared: dict[str, str | bytes] = {
+    files: dict[str, str | bytes] = {
         "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
         "index.html": suites_page(boards, first),
     }
-    return page.write(shared | data, folder)
+    for name, board in boards.items():
+        files |= {f"{name}/{file}": content for file, content in pages(board, mechanisms, links).items()}
+    written = [name for name in files if name.endswith(".html")]
+    files |= hosting.data_files(boards.values()) | (hosting.crawler_files(boards, written, url) if url else {})
+    return page.write(files, folder)
 
 
 def pages(

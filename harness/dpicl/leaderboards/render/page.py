@@ -89,8 +89,9 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
             raise ResultError(f"{page} was not written by dpicl and stays as it is; choose another folder.")
     for name, content in files.items():
         write_file(folder / name, content)
+    sites = [(folder / name).parent for name in files if name.endswith("index.html")]
     try:
-        for old in (path for part in _GENERATED_FOLDERS for path in (folder / part).glob("*.html")):
+        for old in (path for site in sites for part in _GENERATED_FOLDERS for path in (site / part).glob("*.html")):
             target = old
             if old.relative_to(folder).as_posix() not in files and _is_ours(old):
                 old.unlink()
