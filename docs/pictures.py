@@ -1,10 +1,11 @@
-"""Makes the pictures of the first screens in docs/figures from the committed results: python docs/pictures.py
+"""Makes the pictures of the first screens in docs/figures from the committed results: make pictures
 
 The board in a terminal becomes an SVG (rich), the home page of the site two PNGs (chromium and chromedriver).
 """
 
 import base64
 import io
+import os
 import re
 import shutil
 import tempfile
@@ -28,6 +29,7 @@ WINDOWS = {"home-wide": (1280, 800), "home-narrow": (390, 844)}
 
 def terminal(suite: str) -> str:
     """The first screen of a board, in the fonts that the reader has: nothing is loaded from elsewhere."""
+    os.environ["COLUMNS"] = "110"
     console = Console(record=True, width=width(), file=io.StringIO())
     board = dpicl.board(suite, results="results").board
     console.print(Text.from_ansi(to_text(board_blocks(board, full=False), True)))
