@@ -122,11 +122,11 @@ def audit(
         _refuse(given, _OF_ROW, "Rows of a suite are audited with their own settings; leave {} out, or --suite.")
         rows = [] if mechanism is None else [str(mechanism)]
         return _exact(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, kept)
-    wanted = {"MECHANISM": mechanism, "--task T": task, "--epsilon E": epsilons}
+    owner = None if mechanism is None else given_mechanism(mechanism, files)
+    wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     if missing := [name for name, value in wanted.items() if not value]:
         raise UsageError(f"An audit needs {' and '.join(missing)}; or --exact --suite SUITE, for the rows of a suite.")
-    assert mechanism is not None and task is not None
-    owner = given_mechanism(mechanism, files)
+    assert owner is not None and task is not None
     own = {**owner.options, **p.options_of(owner.name, options)}
     delta, model, source, seed = delta or 1e-5, model or "embedded", source or "auto", seed or 0
     if exact:
