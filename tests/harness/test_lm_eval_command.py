@@ -1,8 +1,10 @@
 """`dpicl lm-eval` is lm-eval's own command with a mechanism as its model; `dpicl cache` shows what it collected."""
 
 import json
+from functools import partialmethod
 
 import pytest
+from lm_eval.tasks import TaskManager
 
 from tests.harness.helpers import refuse
 
@@ -16,7 +18,9 @@ def evaluate(dpicl, *words):
 
 @pytest.fixture(autouse=True)
 def _synthetic(own_cache, monkeypatch):
+    """Without the thousands of files of lm-eval's own tasks, which it reads at every start."""
     monkeypatch.setenv("DPICL_SOURCE", "synthetic")
+    monkeypatch.setattr(TaskManager, "__init__", partialmethod(TaskManager.__init__, include_defaults=False))
 
 
 def test_a_demonstration_mechanism_releases_once_and_its_texts_stand_before_every_query(dpicl):
