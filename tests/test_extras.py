@@ -45,8 +45,8 @@ def core(*lines: str) -> tuple[str, str]:
 
 
 def test_the_core_accounts_and_shows_boards_without_any_extra() -> None:
-    works = ("account --noise 1 --delta 1e-5", "list mechanisms", "list attacks", "board ginc", "plan quick", "--help")
-    missing = {"run quick --model sim": "run", "board ginc --html site": "board", "check pta": "run"}
+    works = ("account --noise 1 --delta 1e-5", "list mechanisms", "list attacks", "board open", "plan quick", "--help")
+    missing = {"run quick --model sim": "run", "board open --html site": "board", "check pta": "run"}
     codes, said = core(*works, *missing)
     assert codes == str([0] * len(works) + [2] * len(missing))
     found = re.findall(r"^dpicl: \w+ is not installed; run `pip install 'dpicl-bench\[(\w+)\]'`\.$", said, re.MULTILINE)
