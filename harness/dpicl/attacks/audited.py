@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from dpicl.attacks.limits import CONFIDENCE
 from dpicl.attacks.power import Power
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, External
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text
 
 _ROUNDING = 1e-9
@@ -141,8 +141,22 @@ def _above(epsilon: float, proved: float) -> bool:
     return epsilon > proved * (1 + _ROUNDING)
 
 
+def _most_confident(attacks: Sequence[AttackResult]) -> list[AttackResult]:
+    """The attacks with a bound. One that stands there at several confidences is one attack, at the highest of them,
+    however its bounds came out: so the confidence that settles a doubt does not rise with the run that settles it."""
+    kept: dict[str, AttackResult] = {}
+    for result in attacks:
+        if result.bound is not None:
+            settings = {name: value for name, value in result.settings.items() if name != "confidence"}
+            same = Attempt(result.attack, result.access, settings, result.subject).id
+            other = kept.get(same)
+            if other is None or other.bound is None or other.bound.confidence < result.bound.confidence:
+                kept[same] = result
+    return [*kept.values()]
+
+
 def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
-    tried = [result for result in attacks if result.bound is not None]
+    tried = _most_confident(attacks)
     sampled = sum(kind_of(result) == "sampled" for result in tried)
     for result in tried:
         bound, proved = result.bound, result.privacy.epsilon_proved

@@ -7,8 +7,9 @@ What a server leaves out of an answer (all but its likeliest tokens) follows fro
 
 What fails. A request is repeated, with longer and longer pauses, before anything is made of it; noise is drawn after
 rows are complete, so no release happens twice or for less than was charged. Where one prompt fails for good while the
-server still answers fixed public prompts as before, that prompt has a row of NaN (or no text): a private text cannot
-end a run. Where these fail too, or their answers have changed, the run ends with ModelError.
+server still answers a public prompt, that prompt has a row of NaN (or no text): a private text cannot end a run. Where
+that fails too, the run ends with ModelError. That the server keeps its model is trusted: its answers to public prompts
+are noted once, when it is found.
 """
 
 from __future__ import annotations

@@ -76,19 +76,18 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     """Writes the files of a site, each atomically, and returns the path of ``folder/index.html``.
 
     files: path below the folder -> content. Pages of an earlier site that are no longer part of it are removed; other
-    people's files never are, and a page of theirs is not replaced. Raises ResultError when the folder cannot be
-    written, or holds such a page; then nothing is.
+    people's files never are, and none of theirs is replaced: pages say whose they are, and other files are ours where
+    the home page is. Raises ResultError when the folder cannot be written, or holds such a file; then nothing is.
     """
     folder = Path(folder)
-    for page in (folder / name for name in files if name.endswith(".html")):
-        try:
-            theirs = page.is_file() and page.stat().st_size > 0 and not _is_ours(page)
-        except OSError as error:
-            raise _unwritable(page, error) from error
-        if theirs:
-            raise ResultError(f"{page} was not written by dpicl and stays as it is; choose another folder.")
-    for name, content in files.items():
-        write_file(folder / name, content)
+    try:
+        theirs = _foreign(files, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    if theirs is not None:
+        raise ResultError(f"{theirs} was not written by dpicl and stays as it is; choose another folder.")
+    for name in sorted(files, key=lambda name: name != "index.html"):  # the home page first: it says whose the rest is
+        write_file(folder / name, files[name])
     sites = [(folder / name).parent for name in files if name.endswith("index.html")]
     try:
         for old in (path for site in sites for part in _GENERATED_FOLDERS for path in (site / part).glob("*.html")):
@@ -98,6 +97,20 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     except OSError as error:
         raise _unwritable(target, error) from error
     return folder / "index.html"
+
+
+def _foreign(files: Iterable[str], folder: Path) -> Path | None:
+    """The first of these files that stands there and is somebody else's."""
+    home = folder / "index.html"
+    ours = home.is_file() and (home.stat().st_size == 0 or _is_ours(home))  # a power cut may leave it empty
+    for target in (folder / name for name in files):
+        if target.suffix == ".html":
+            theirs = target.is_file() and target.stat().st_size > 0 and not _is_ours(target)
+        else:
+            theirs = not ours and target.exists()
+        if theirs:
+            return target
+    return None
 
 
 def write_file(target: Path, content: str | bytes) -> None:
