@@ -11,12 +11,12 @@ own eager attention does: torch's flash kernel takes two to three times as long 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -24,6 +24,9 @@ from transformers.modeling_utils import AttentionInterface
 
 from dpicl.models.pieces import KeyValues, Piece, causal
 from dpicl.models.weights import preferred_dtype
+
+if TYPE_CHECKING:
+    from dpicl.models.gpu_attention import KernelPlan
 
 #: What transformers calls this way to attend.
 NAME = "dpicl_packed_rows"
@@ -39,7 +42,7 @@ class _Pass:
     """pieces: what is read. plans: (window, heads, groups, whether scores are capped) -> the plan of such layers."""
 
     pieces: Sequence[Piece]
-    plans: dict[tuple[int | None, int, int, bool], _Plan] = field(default_factory=dict)
+    plans: dict[tuple[int | None, int, int, bool], _Plan | KernelPlan] = field(default_factory=dict)
 
 
 _PASS: ContextVar[_Pass] = ContextVar("pass")
@@ -73,7 +76,8 @@ def attend(
     layer, now = int(cast("int", module.layer_idx)), _PASS.get()
     alike = (sliding_window, query.shape[1], key.shape[1], softcap is not None)
     if alike not in now.plans:
-        now.plans[alike] = _Plan(now.pieces, query, key.shape[1], sliding_window, softcap is not None)
+        plan_of = _plan_of(query.device.type)
+        now.plans[alike] = plan_of(now.pieces, query, key.shape[1], sliding_window, softcap is not None)
     plan = now.plans[alike]
     for begin, end, piece in plan.kept:
         piece.keep(layer, key[:, :, begin:end], value[:, :, begin:end])
@@ -86,6 +90,17 @@ def attend(
         row = _attention(query[:, :, begin:end], keys, values, mask, scaling, softcap)
         result[:, begin:end] = row.transpose(1, 2)
     return result, None
+
+
+@cache
+def _plan_of(device: str) -> type[_Plan | KernelPlan]:
+    """How pieces attend: on a GPU by kernels, where its torch has brought Triton."""
+    if device == "cuda":
+        with suppress(ImportError):
+            from dpicl.models.gpu_attention import KernelPlan
+
+            return KernelPlan
+    return _Plan
 
 
 @cache

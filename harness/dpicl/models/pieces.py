@@ -69,6 +69,14 @@ class KeyValues:
     def put(self, layer: int, begin: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Places [1, groups, n, d] behind the first ``begin`` tokens."""
         end = begin + keys.shape[2]
+        places = self.reserve(layer, end, keys, values, begin)
+        places[0][:, :, begin:end], places[1][:, :, begin:end] = keys, values
+
+    def reserve(
+        self, layer: int, end: int, keys: torch.Tensor, values: torch.Tensor, begin: int = 0
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where those of ``room`` tokens are, or will be, [1, groups, room, d] each: of ``end`` at least. A larger
+        place is like keys and values, and gets those of the first ``begin``."""
         old = self._layers.get(layer)
         if old is None or old[0].shape[2] < end:
             if end > self.room:
@@ -77,7 +85,7 @@ class KeyValues:
             for grown, before in zip(new, old or (), strict=False):
                 grown[:, :, :begin] = before[:, :, :begin]
             self._layers[layer] = old = (new[0], new[1])
-        old[0][:, :, begin:end], old[1][:, :, begin:end] = keys, values
+        return old
 
     def upto(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of the first ``end`` tokens, [1, groups, end, d] each."""
@@ -113,11 +121,17 @@ class Piece:
 
     def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Places the piece's keys and values [1, groups, n, d] in ``own``, behind those that it may see."""
+        self.reserve(layer, keys, values)
+        assert self.own is not None
+        self.own.put(layer, self.begin, keys, values)
+
+    def reserve(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The place for such keys and values in ``own``, [1, groups, room, d] each, with those that come before."""
         assert self.own is not None
         if self.begin and not self.own.has(layer):
             assert self.past is not None
             self.own.put(layer, 0, *self.past.upto(layer, self.begin))
-        self.own.put(layer, self.begin, keys, values)
+        return self.own.reserve(layer, self.end, keys, values, self.begin)
 
     def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n, after `keep`."""

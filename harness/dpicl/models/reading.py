@@ -157,7 +157,7 @@ class Passes(Service):
             logits = self._forward(
                 self._filled(tokens, body), self._filled(positions, body), self._filled(wanted, output)
             )
-        log_probs = torch.log_softmax(logits.float(), dim=-1)
+        log_probs = torch.log_softmax(logits.float(), dim=-1)[: len(wanted)].cpu()
         at = 0
         for piece in pieces:
             if piece.wanted:
