@@ -59,11 +59,14 @@ class WorkerSlot:
         self.dead = self.event is None
         return self.event
 
-    def end(self) -> str:
-        """Ends it, at once where it is at work; says how it ended."""
+    def stop(self) -> None:
+        """Says that there is nothing left to do, where it is not at work."""
         if self.idle:
             with suppress(OSError):
                 self.pipe.send(None)
+
+    def end(self) -> str:
+        """Ends it, at once where it is at work; says how it ended."""
         if self.idle or self.dead:
             self.process.join(_LAST_SECONDS)
         code = self.process.exitcode
@@ -111,6 +114,8 @@ class Processes:
         return "", job.event
 
     def close(self) -> None:
+        for slot in self._slots:
+            slot.stop()  # all of them, since a process with a model takes seconds to end
         for slot in self._slots:
             slot.end()
 
