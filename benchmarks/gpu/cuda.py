@@ -6,7 +6,7 @@
 For the embedded model in float32 and bfloat16: packed rows against transformers' own logits; whether a row keeps its
 bits beside others, in passes of the sizes that were measured on the device; whether texts keep theirs when a pass runs
 out of memory and is read again in halves; tokens a second beside a plain forward pass of transformers. The report names
-device, driver and versions; exit code 1 where a check fails. No GPU has run this yet.
+device and versions; exit code 1 where a check fails. docs/reports/performance.md has what an H200 said.
 """
 
 from __future__ import annotations
