@@ -12,9 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cache
-from importlib.machinery import PathFinder
-from importlib.metadata import packages_distributions
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -108,13 +106,15 @@ def shadows(stem: str, folder: Path) -> bool:
         return True
     sent = {os.path.realpath(folder), os.getcwd()}
     places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
-    found = PathFinder.find_spec(stem, places)
-    return stem in _installed() or (found is not None and found.origin is not None)
+    editable = [each for each in sys.meta_path if getattr(each, "__module__", "").startswith("__editable__")]
+    found = [PathFinder.find_spec(stem, places), *(each.find_spec(stem, None) for each in editable)]
+    return any(spec is not None and (spec.origin is not None or _installed(spec)) for spec in found)
 
 
-@cache
-def _installed() -> frozenset[str]:
-    return frozenset(packages_distributions())
+def _installed(spec: ModuleSpec) -> bool:
+    """Whether a package without a file of its own is an installed one, and no folder beside something."""
+    places = spec.submodule_search_locations or ()
+    return any(part in ("site-packages", "dist-packages") for place in places for part in Path(place).parts)
 
 
 def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
