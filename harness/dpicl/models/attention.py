@@ -2,7 +2,7 @@
 
 transformers hands every layer's queries, keys and values to the function that is registered here. It cuts them into
 the pieces of the pass, and computes each piece by itself, in the shapes that its own row has: nothing is padded, so the
-bits of a row cannot depend on what stands beside it.
+bits of a row cannot depend on what stands beside it. On a GPU kernels of our own do the same for all pieces at once.
 
 In bfloat16 on a CPU that multiplies it fast, scores are products of oneDNN, and rounded to bfloat16 as transformers'
 own eager attention does: torch's flash kernel takes two to three times as long there.
@@ -10,8 +10,11 @@ own eager attention does: torch's flash kernel takes two to three times as long 
 
 from __future__ import annotations
 
+import importlib
+import logging
+import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,18 +26,21 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
 from dpicl.models.pieces import KeyValues, Piece, causal
-from dpicl.models.weights import preferred_dtype
+from dpicl.models.weights import preferred_dtype, reason
 
 if TYPE_CHECKING:
     from dpicl.models.gpu_attention import KernelPlan
 
 #: What transformers calls this way to attend.
 NAME = "dpicl_packed_rows"
+_KERNELS = "dpicl.models.gpu_attention"
 #: So many scores of a row are one product for all groups of heads, and up to the second number one for each group:
 #: larger results cost more memory than time is saved.
 SMALL, LARGE = 2**19, 2**23
 #: Numbers of keys are filled up to a multiple of this, by keys that nobody sees: softmax is slow on what is left over.
 STEP = 32
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,13 +100,20 @@ def attend(
 
 @cache
 def _plan_of(device: str) -> type[_Plan | KernelPlan]:
-    """How pieces attend: on a GPU by kernels, where its torch has brought Triton."""
-    if device == "cuda":
-        with suppress(ImportError):
-            from dpicl.models.gpu_attention import KernelPlan
+    """How pieces attend: on a GPU by kernels, where its torch has brought Triton and there is a C compiler."""
+    return _Plan if device != "cuda" or kernels() is None else importlib.import_module(_KERNELS).KernelPlan
 
-            return KernelPlan
-    return _Plan
+
+@cache
+def kernels() -> str | None:
+    """The version of the kernels for a GPU; None, with a warning, where Triton cannot make them."""
+    try:
+        found = importlib.import_module(_KERNELS)
+        found.triton.runtime.driver.active.get_current_device()
+    except (ImportError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+        _log.warning("Rows attend one by one on the GPU, which is slow: Triton cannot be used (%s).", reason(error))
+        return None
+    return str(found.VERSION)
 
 
 @cache

@@ -1,8 +1,8 @@
 """Attention of a pass on a GPU: two kernels a layer, however many rows the pass holds.
 
 A program computes some tokens of one piece. It reads the keys of the piece's own row alone, in their order, in blocks
-that begin with the row's first one: the bits of a row depend on nothing else. That they do not is measured on each
-machine (`dpicl.models.readers`).
+that begin with the row's first key, so the bits of a row depend on nothing else; each machine measures whether that
+holds (`dpicl.models.readers`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import triton.language as tl
 
 from dpicl.models.pieces import Piece
 
+#: What the kernels round may have changed with it.
+VERSION = f"1, Triton {triton.__version__}"
 #: Lines (a token in one of the heads of a group) of a program, and how many keys it reads at once.
 LINES, KEYS = 16, 32
 
@@ -59,28 +61,21 @@ class KernelPlan:
         if not self._pieces:
             return result
         query, key, value = (each if each.stride(3) == 1 else each.contiguous() for each in (query, key, value))
-        stores = _table([_addresses(piece, layer, key, value) for piece in self._pieces], query.device)
+        for piece in self._pieces:
+            if piece.own is not None:
+                piece.reserve(layer, key, value)  # all of them before an address is taken, since a place may move
+        stores = _table([_addresses(piece, layer) for piece in self._pieces], query.device)
         new = (key, value, key.stride(1), key.stride(2), value.stride(1), value.stride(2), self._rows, stores)
         sizes: dict[str, Any] = {"SIZE": query.shape[3], "WIDE": value.shape[3]}
         sizes |= {f"{name}_": max(16, triton.next_power_of_2(size)) for name, size in sizes.items()}
+        asks = (self._asked, query, query.stride(1), query.stride(2), result)
+        blocks = {"HEADS": self._heads, "SHARE": self._heads // self._groups, "LINES": LINES, "KEYS": KEYS}
+        scale = query.shape[3] ** -0.5 if scaling is None else scaling
         asked, placed = self._counts
-        if placed:
-            _place[placed, self._groups](*new, self._placed, BLOCK=LINES, **sizes)
-        _attend[asked, self._groups](
-            *new,
-            self._asked,
-            query,
-            query.stride(1),
-            query.stride(2),
-            result,
-            query.shape[3] ** -0.5 if scaling is None else scaling,
-            HEADS=self._heads,
-            SHARE=self._heads // self._groups,
-            LINES=LINES,
-            KEYS=KEYS,
-            num_stages=1,
-            **sizes,
-        )
+        with torch.cuda.device_of(query):
+            if placed:
+                _place[placed, self._groups](*new, self._placed, BLOCK=LINES, **sizes)
+            _attend[asked, self._groups](*new, *asks, scale, num_stages=1, **blocks, **sizes)
         return result
 
 
@@ -88,15 +83,12 @@ def _table(rows: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.int64).to(device, non_blocking=True)
 
 
-def _addresses(piece: Piece, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[int, int, int]:
+def _addresses(piece: Piece, layer: int) -> tuple[int, int, int]:
     """Where the keys and values are that were kept, or will be, and for how many tokens there is a place."""
-    if piece.own is not None:
-        keys, values = piece.reserve(layer, key, value)
-    elif piece.begin:
-        assert piece.past is not None
-        keys, values = piece.past.reserve(layer, piece.begin, key, value)
-    else:
+    store = piece.own if piece.own is not None else piece.past if piece.begin else None
+    if store is None:
         return 0, 0, 0
+    keys, values = store.whole(layer)
     return keys.data_ptr(), values.data_ptr(), keys.shape[2]
 
 
@@ -131,8 +123,8 @@ def _attend(
     piece, first = tl.load(asked + 2 * program), tl.load(asked + 2 * program + 1)
     begin, count = tl.load(rows + 5 * piece), tl.load(rows + 5 * piece + 1)
     stored, end = tl.load(rows + 5 * piece + 2), tl.load(rows + 5 * piece + 3)
-    mask = tl.load(rows + 5 * piece + 4).to(tl.pointer_type(tl.int8))
-    branches = tl.load(rows + 5 * piece + 4) != 0
+    address = tl.load(rows + 5 * piece + 4)
+    mask, branches = address.to(tl.pointer_type(tl.int8)), address != 0
     old_keys, old_values = tl.load(stores + 3 * piece).to(keys.dtype), tl.load(stores + 3 * piece + 1).to(values.dtype)
     room = tl.load(stores + 3 * piece + 2)
 

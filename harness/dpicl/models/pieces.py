@@ -87,6 +87,10 @@ class KeyValues:
             self._layers[layer] = old = (new[0], new[1])
         return old
 
+    def whole(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """All places, [1, groups, room, d] each."""
+        return self._layers[layer]
+
     def upto(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of the first ``end`` tokens, [1, groups, end, d] each."""
         keys, values = self._layers[layer]
@@ -128,8 +132,7 @@ class Piece:
     def reserve(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The place for such keys and values in ``own``, [1, groups, room, d] each, with those that come before."""
         assert self.own is not None
-        if self.begin and not self.own.has(layer):
-            assert self.past is not None
+        if self.begin and self.past is not None and not self.own.has(layer):
             self.own.put(layer, 0, *self.past.upto(layer, self.begin))
         return self.own.reserve(layer, self.end, keys, values, self.begin)
 

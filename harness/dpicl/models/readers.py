@@ -27,7 +27,7 @@ import transformers
 from dpicl.core import json_text
 from dpicl.core.files import put_whole
 from dpicl.core.paths import models_folder
-from dpicl.models import pass_shapes
+from dpicl.models import attention, pass_shapes
 from dpicl.models.base import READING_VERSION, ModelIdentity, Usage
 from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes
 from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
@@ -42,7 +42,7 @@ _OTHERS = (0, 20, 50, 100)
 #: A pass is filled up with so many copies of a row at most, as one predicts after `MOST_PREDICTED` rows at most.
 _COPIES = 56
 #: Environment variables that decide how numbers are multiplied.
-_SETS = re.compile(r"MKL_|(ONEDNN|DNNL)_(?!PRIMITIVE_CACHE)|NVIDIA_TF32|CUBLAS_|ATEN_CPU")
+_SETS = re.compile(r"MKL_|(ONEDNN|DNNL)_(?!PRIMITIVE_CACHE)|NVIDIA_TF32|CUBLAS_|TRITON_|ATEN_CPU")
 #: A token that follows the rows.
 _NEXT = 1
 #: A window that is longer than this is not looked beyond.
@@ -94,7 +94,7 @@ def measured(model: TransformersLM) -> Measured:
         return measure(model)
     cuda = model.device.type == "cuda"
     device = (
-        torch.cuda.get_device_name(model.device)
+        [torch.cuda.get_device_name(model.device), attention.kernels()]
         if cuda
         else [torch.__config__.show(), {**torch.cpu.get_capabilities()}]
     )

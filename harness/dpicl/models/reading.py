@@ -6,7 +6,7 @@ tokens, and is filled up to one of few `Shapes`. So
 
 * matrix products have one of few constant shapes, in which every line of the result is computed alike wherever it
   stands (`dpicl.models.pass_shapes` chooses them by measurement on the machine);
-* attention is computed piece by piece, in the row's own shapes (`dpicl.models.attention`);
+* attention is computed for each piece by itself, in the row's own shapes (`dpicl.models.attention`);
 * everything else works number by number, or along one token's own vector.
 
 Hence the bits of a row depend on its own tokens, and on the sequence whose keys and values it starts from: a public
@@ -157,7 +157,10 @@ class Passes(Service):
             logits = self._forward(
                 self._filled(tokens, body), self._filled(positions, body), self._filled(wanted, output)
             )
-        log_probs = torch.log_softmax(logits.float(), dim=-1)[: len(wanted)].cpu()
+        logits, words = logits.float(), logits.shape[1]
+        if logits.is_cuda:  # it sums a line by fours, beginning where memory is aligned: all lines begin alike
+            logits = torch.nn.functional.pad(logits, (0, -words % 4), value=-torch.inf)
+        log_probs = torch.log_softmax(logits, dim=-1)[: len(wanted), :words].cpu()
         at = 0
         for piece in pieces:
             if piece.wanted:

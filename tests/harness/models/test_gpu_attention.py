@@ -76,3 +76,16 @@ def test_a_piece_has_its_bits_beside_others():
 def test_kernels_in_bfloat16():
     for found, expected in attended([0, 1, 2, 3, 4], torch.bfloat16):
         torch.testing.assert_close(found.double(), expected, atol=3e-2, rtol=3e-2)
+
+
+def test_the_end_of_a_row_that_is_longer_than_a_window():
+    """The kernels compute its first piece, and what they keep is there for the second, which they do not compute."""
+    query, key, value = (torch.randn(1, heads, 7, SIZE, device=DEVICE) for heads in (HEADS, GROUPS, GROUPS))
+    own = KeyValues(Memory(10**9, 1), 7)
+    pieces = [Piece([1] * n, range(at, at + n), at, None, own, range(at)) for at, n in ((0, 4), (4, 3))]
+    with attention.reading(pieces):
+        found, _ = attention.attend(SimpleNamespace(layer_idx=0), query, key, value, None, sliding_window=4)
+    wide = [each.repeat_interleave(HEADS // GROUPS, dim=1) for each in (key, value)]
+    seen = torch.ones(7, 7, dtype=torch.bool, device=DEVICE).tril().triu(-3)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, *wide, attn_mask=seen)
+    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
