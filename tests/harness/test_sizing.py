@@ -102,12 +102,12 @@ def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpic
     """README's own command, in a terminal of 80 columns, where there are no real records."""
     monkeypatch.delenv("DPICL_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
-    asked = ("plan", "v1", "--results", RESULTS, "--detect", "0.1")
+    asked = ("plan", "record", "--results", RESULTS, "--detect", "0.1")
     shown = dpicl(*asked)
     assert shown.code == 0 and "costs" in shown.out and max(map(len, shown.out.split("\n\n")[0].splitlines())) <= 80
     tables = dpicl(*asked, "--json").json["tables"]
-    assert {(table["task"], table["source"]) for table in tables} >= {("trec", "local"), ("agnews", "local")}
-    without = {"mit_d", "samsum"}
+    assert {(table["task"], table["source"]) for table in tables} >= {("trec", "local"), ("agnews_codes", "local")}
+    without = {"chatdoctor", "samsum"}
     assert not without & {table["task"] for table in tables}
     assert all(task in shown.err for task in without)
 

@@ -192,7 +192,7 @@ def write_shipped(folder: Path, results: Iterable[Result]) -> None:
     for result in results:
         suite = load_suite(find_suite(result.cell.suite))
         reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-        counts = {"test_records": suite.test_records, "train_records": suite.train_records}
+        counts = {name: getattr(suite, name) for name in ("test_records", "train_records", "private_share")}
         cell = result.cell.model_copy(update={"suite_version": suite.version, "task_version": 2, **counts})
         made = {"suite": reference, "cell": cell, "cell_id": cell.id}
         Store(folder, cell.suite).write(result.model_copy(update=made))

@@ -133,6 +133,6 @@ def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
 
 def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
-    write_shipped(tmp_path, [*ends(suite="quick"), *ends(suite="v1")])
+    write_shipped(tmp_path, [*ends(suite="quick"), *ends(suite="record")])
     answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")
-    assert [line["suite"] for line in answer.json["suites"]] == ["v1", "quick"]
+    assert [line["suite"] for line in answer.json["suites"]] == ["record", "quick"]

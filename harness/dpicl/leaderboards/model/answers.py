@@ -89,7 +89,7 @@ class BoardAnswer:
     @property
     def _as_good(self) -> str:
         others = [one for one in self.controls if one != self.to_beat]
-        said = f" Controls that score as much: {_listed(others)}." if others else ""
+        said = f" Controls that score as much or more: {_listed(others)}." if others else ""
         if self.not_compared:
             said += f" Also without records, and not compared ({FIXED_DRAW.name}): {_listed(self.not_compared)}."
         return said
