@@ -52,7 +52,7 @@ def photograph(page: Path) -> None:
 
 
 if __name__ == "__main__":
-    (FIGURES / "board.svg").write_text(terminal("ginc"), encoding="utf-8")
+    (FIGURES / "board.svg").write_text(terminal("record"), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         main(["board", "all", "--html", folder])
         photograph(Path(folder) / "index.html")

@@ -96,7 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first page of the site of all suites, with the run of record."""
     page = tmp_path_factory.mktemp("home") / "index.html"
-    page.write_text(suites_page({"ginc": board("ginc", no_submissions=True).board}, []), "utf-8")
+    page.write_text(suites_page({"record": board("record", no_submissions=True).board}, []), "utf-8")
     return page
 
 

@@ -32,8 +32,8 @@ from dpicl.results.store import Store
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
-#: The suites that come first, where they have results: the finished run, and the run of record.
-OF_RECORD = ("ginc", "record")
+#: The suites that come first, where they have results: the run of record, and the finished run.
+OF_RECORD = ("record", "ginc")
 
 
 def all_suites(

@@ -68,12 +68,17 @@ class BoardAnswer:
         return best, controls
 
     @property
+    def useful(self) -> list[Best]:
+        """Of the best rows those to use: all that were not found to be no better than a row that reads no record."""
+        return [one for one in self.best if self.beating is None or one.label in self.beating]
+
+    @property
     def sentence(self) -> str:
         """What to use, what beats it, and what it is tied with."""
         said = f"At ε = {epsilon_text(self.epsilon)} on {self.where}"
         if not self.best:
             return f"{said}: {self.verdict}."
-        beating = [one for one in self.best if self.beating is None or one.label in self.beating]
+        beating = self.useful
         tied = [one for one in self.best if one not in beating]
         verdict = self.verdict + (" (95%)" if self.compared else "")
         if not beating:

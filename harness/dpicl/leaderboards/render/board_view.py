@@ -72,9 +72,16 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
     else:
         yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
-    sentences = [one.sentence for one in overall(section.answers) if one.epsilon == epsilon and one.best]
-    yield from (words(one, "answer") for one in sentences[:_ANSWERS])
-    if (more := len(sentences) - _ANSWERS) > 0:
+    found = [one for one in overall(section.answers) if one.epsilon == epsilon and one.best]
+    useful, others = [one for one in found if one.useful], [one for one in found if not one.useful]
+    sentences = [one.sentence for one in (useful if len(others) > 1 else found)][:_ANSWERS]
+    if len(others) > 1:
+        where, beat = names_text([one.where for one in others]), [one.to_beat for one in others]
+        scores = names_text([one.number if one is not None else "–" for one in beat])
+        said = f"On {where} no method is shown to be better than the best row that reads no record ({scores})."
+        sentences.append(said)
+    yield from (words(one, "answer") for one in sentences)
+    if (more := len(found) - len(others) * (len(others) > 1) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
     if section.tables and (said := _headroom([*section.tables, *section.measured])):
         yield words(said, "quiet")
