@@ -18,7 +18,8 @@ from dpicl.plan.suite import REFERENCES
 from dpicl.results.schema import Result
 
 #: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞); then the other rows at ε = 0.
-PUBLIC, REAL, ZERO_SHOT, RECORDS = REFERENCES
+PUBLIC, REAL, *_OTHERS = REFERENCES
+ZERO_SHOT = _OTHERS[0]
 
 
 #: A result of a row that sees no private record, and one of real demonstrations at the same seed.
@@ -85,7 +86,7 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
             pairs = [(public[seed], real[seed]) for seed in seeds]
             first = pairs[0][0]
             metrics = [first.main_metric, *(name for name in first.scores if name != first.main_metric)]
-            others = {name: _end(own, name, 0.0) for name in (ZERO_SHOT, RECORDS) if name != first.cell.mechanism}
+            others = {name: _end(own, name, 0.0) for name in _OTHERS if name != first.cell.mechanism}
             pairs_of = {
                 name: [(ends[seed], real[seed]) for seed in seeds]
                 for name, ends in others.items()

@@ -70,7 +70,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=300)]
 #: Folders beside those of suites (dpicl.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "external", "all")
 #: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
-REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records")
+REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records", "repeated_label")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
 #: In the hash where they are set, so that suites of before they existed keep theirs.
 _SHARED_IF_SET = ("private_share",)

@@ -27,7 +27,7 @@ from dpicl.leaderboards.render.board_tables import (
     standings_table,
     submitted_table,
 )
-from dpicl.plan.headroom import PUBLIC, REAL
+from dpicl.plan.headroom import PUBLIC, REAL, Headroom
 from dpicl.tables.console import to_text, width
 from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
 
@@ -90,11 +90,17 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
 def _headroom(tables: Sequence[TaskTable]) -> str:
     """What real demonstrations gain over public ones on the tasks where this was measured."""
     found = [(table, table.headroom[table.metric]) for table in tables if table.metric in table.headroom]
-    some = [f"{table.task} {signed_text(own.gain)}" for table, own in found if own.rewards]
+    some = [f"{table.task} {signed_text(own.gain)}{_smaller(own)}" for table, own in found if own.rewards]
     none = [table.task for table, own in found if not own.rewards]
     said = [f"{REAL} over {PUBLIC} on {names_text(some)}"] if some else []
     said += [f"none on {names_text(none)}, so nobody is ranked there"] if none else []
     return f"Headroom: {'; '.join(said)}." if said else ""
+
+
+def _smaller(headroom: Headroom) -> str:
+    """Over which other row that reads no record they gain nothing, where there is one."""
+    least = min(headroom.others, key=lambda other: other.gain, default=None)
+    return f" ({signed_text(least.gain)} over {least.over})" if least is not None and least.gain <= 0 else ""
 
 
 def _model(section: Section) -> str:
