@@ -12,7 +12,6 @@ from dpicl.core.errors import DataError, UsageError
 from dpicl.data.splits import normalised
 from dpicl.data.task import Task, load_config
 from tests.harness.helpers import write
-from tests.harness.local_suite import LABELS
 
 pytestmark = pytest.mark.usefixtures("new_corpora")
 
@@ -244,18 +243,3 @@ def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no
     lines[0] = lines[0][:-1] + b', "id": 123456789012345678901, "weight": NaN}'
     path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
     assert Task.load("agnews", "local").fingerprint == before
-
-
-def test_texts_of_real_records_are_in_no_result_of_another_notion(dpicl, tmp_path, monkeypatch):
-    rows = [{"text": f"planted word {i} of {label}", "label": label} for i in range(6) for label in LABELS]
-    write(tmp_path / "data", "agnews", "train", rows[:16])
-    write(tmp_path / "data", "agnews", "test", rows[16:])
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
-    suite = tmp_path / "local.yaml"
-    text = "name: local\nversion: 1\nmodel: sim\nseeds: [0]\nepsilons: [1]\nshots: 2\ntasks: [agnews]\n"
-    suite.write_text(text + "mechanisms:\n  - name: ldp_labels\n")
-    assert dpicl("run", suite, "--source", "local", "--results", tmp_path / "results").code == 0
-    (found,) = (tmp_path / "results").rglob("*.json")
-    document = json.loads(found.read_text())
-    assert (document["released"], document["released_count"]) == ([], 2)
-    assert "planted" not in found.read_text()

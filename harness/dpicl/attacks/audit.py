@@ -18,7 +18,6 @@ from dpicl.attacks.driver import release_of, result_of
 from dpicl.attacks.results import AttackResult, LowerBound
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
-from dpicl.core.vocabulary import LABEL_LOCAL
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
@@ -31,11 +30,6 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
     """Raises UsageError where there is nothing to audit. ``task`` needs no records."""
     if mechanism.knob is None:
         raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
-    if mechanism.notion == LABEL_LOCAL:
-        raise UsageError(
-            f"The epsilon of {mechanism.name} is exact by its formula, ln(P(own label) / P(another one)), so there is"
-            " nothing to bound from below; `dpicl check` compares the code with it."
-        )
     asked_itself = not mechanism.pays_per_query or task.kind == "generation"
     if asked_itself and (reason := skip_reason(mechanism, task)):
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")

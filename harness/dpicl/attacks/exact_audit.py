@@ -31,7 +31,7 @@ from dpicl.attacks.exact_worlds import Seen
 from dpicl.attacks.results import ATTAINED, AttackResult, Estimate, LowerBound
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
-from dpicl.core.vocabulary import LABEL_LOCAL, Report, silent
+from dpicl.core.vocabulary import Report, silent
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.outputs import skip_reason
@@ -54,8 +54,6 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
     """Why an exact audit says nothing about a row, or None."""
     if mechanism.knob is None:
         return "it adds no noise whatever epsilon is"
-    if mechanism.notion == LABEL_LOCAL:
-        return "its epsilon is exact by its formula, ln(P(own label) / P(another one))"
     if asked == "chosen" and not mechanism.pays_per_query:
         return "it pays for no query, so none can be chosen (--queries chosen)"
     if not 0 < epsilon < math.inf:

@@ -17,7 +17,7 @@ from dpicl.attacks.results import LowerBound
 from dpicl.attacks.targets import QueryView, Target
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import LABEL_LOCAL, Partition, Query, Record
+from dpicl.core.vocabulary import Partition, Query, Record
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import fixed_epsilon
@@ -147,10 +147,7 @@ def shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Gam
 
 
 def shows_records(mechanism: Mechanism) -> bool:
-    """Whether a mechanism releases the texts of records as they are: by its notion of privacy, or since it has no noise
-    and its epsilon is infinite."""
-    if mechanism.notion == LABEL_LOCAL:
-        return True
+    """Whether a mechanism releases the texts of records as they are: without noise, at an infinite epsilon."""
     return mechanism.releases_texts and fixed_epsilon(mechanism) == math.inf
 
 

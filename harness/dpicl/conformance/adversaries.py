@@ -60,15 +60,6 @@ def copying(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
     return [dataclasses.replace(r, text=said[at % len(said)]) if said else r for at, r in enumerate(records)]
 
 
-def relabelled(records: Sequence[Record], labels: Sequence[str]) -> dict[str, list[Record]]:
-    """The same texts with other labels; name -> records."""
-    next_label = dict(zip(labels, (*labels[1:], labels[0]), strict=True))
-    turned = [Record(text=r.text, label=next_label[r.label]) for r in records]
-    alike = {f"the label '{label}' everywhere": [Record(text=r.text, label=label) for r in records] for label in labels}
-    nobody = [Record(text=r.text, label=PLANTED) for r in records]
-    return {"every label turned into the next": turned, **alike, "a label of nobody everywhere": nobody}
-
-
 def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dict[str, list[Record]]:
     """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by
     one."""

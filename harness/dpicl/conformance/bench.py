@@ -38,7 +38,7 @@ from dpicl.core.errors import PluginError, UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import Streams
 from dpicl.core.together import together
-from dpicl.core.vocabulary import LABEL_LOCAL, Partition, Query, Record, ReleasedPrompt, Sizes
+from dpicl.core.vocabulary import Partition, Query, Record, ReleasedPrompt, Sizes
 from dpicl.data.config import source_spec
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
@@ -140,12 +140,6 @@ class Bench:
     def label_knobs(self) -> Mapping[str, float]:
         """The knob of each label, where labels have noise of their own."""
         return {} if self.mechanism.knob is None else self.calibration().by_label
-
-    @property
-    def labels_only(self) -> bool:
-        """Whether its notion of privacy protects labels alone: then neighbours differ in one label, and texts are
-        public."""
-        return self.mechanism.notion == LABEL_LOCAL
 
     @property
     def fixed(self) -> str | None:

@@ -19,7 +19,6 @@ from dpicl.conformance.adversaries import (
     few_texts,
     other_sets,
     place_of,
-    relabelled,
     scripted,
 )
 from dpicl.conformance.bench import HIGH_EPSILON, Bench, Run, other_corpus
@@ -63,7 +62,7 @@ QUICK, LEAST = Effort(8, 4, 1, None, None, 4, 1, 4, False), Effort(4, 3, 1, 4, 8
 @dataclass(frozen=True)
 class Pair:
     """Two runs whose sets differ in one record, wherever it stands, with the same sampling of all others and the same
-    releases. (Where labels alone are private it is there in both, and has another label.)
+    releases.
 
     base, changed: conditions of the run without the record, and of the one with it. added: its number there.
     """
@@ -143,8 +142,6 @@ class CheckEvidence:
     @cached_property
     def sets(self) -> dict[str, list[Record]]:
         """Private sets that share nothing with the bench's own (but texts that are public); name -> records."""
-        if self.bench.labels_only:
-            return relabelled(self.bench.task.train, self.bench.task.labels)
         return other_sets(self.bench.task, self.other_records, self.words)
 
     @cached_property
@@ -156,11 +153,10 @@ class CheckEvidence:
         for at, (name, records) in enumerate(list(self.sets.items())[: self.effort.sets]):
             times = self.effort.scripts if at < THOROUGH else 1
             found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(times)]
-        if not bench.labels_only:
-            queries = [query.text for query in bench.queries]
-            for kind in SCRIPTS[: self.effort.scripts]:
-                repeated = echoes(bench.task, queries, _texts(expected[kind]))
-                found += [(name, kind, records) for name, records in repeated.items()]
+        queries = [query.text for query in bench.queries]
+        for kind in SCRIPTS[: self.effort.scripts]:
+            repeated = echoes(bench.task, queries, _texts(expected[kind]))
+            found += [(name, kind, records) for name, records in repeated.items()]
         return [
             Replay(name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_dealt(10 + at))))
             for at, (name, kind, records) in enumerate(found)
@@ -198,8 +194,6 @@ class CheckEvidence:
         """One base set and all additions to it. Of four bases one is nearly empty, so most slots are too, and two hold
         the same few texts many times."""
         bench = self.bench
-        if bench.labels_only:
-            return self._one_label_changed(number)
         base = list(bench.task.train)
         base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
         how = replace(self._conditions(number), records=base, **_dealt(number))
@@ -222,20 +216,6 @@ class CheckEvidence:
         script = scripted(("random", "whole")[number // 2 % 2], number)
         knob = self.knobs[(number + number // len(self.knobs)) % len(self.knobs)]
         return Run(script=script, knob=knob, unseeded=number % 8 > 3, at_once=number % 3 == 0)
-
-    def _one_label_changed(self, number: int) -> list[Pair]:
-        """A record of a small set, all of which is shown, gets every other label."""
-        bench, pairs = self.bench, []
-        base = list(bench.task.train[number : number + len(bench.shots)])
-        at = place_of(number, len(base) - 1)
-        how = replace(self._conditions(number), records=base)
-        without = bench.run(how)
-        for label in bench.task.labels:
-            record = replace(base[at], label=label)
-            if label != base[at].label:
-                changed = replace(how, records=[*base[:at], record, *base[at + 1 :]])
-                pairs.append(Pair(how, changed, at, record, without, bench.run(changed)))
-        return pairs
 
 
 def _dealt(number: int) -> dict[str, Any]:

@@ -246,15 +246,12 @@ class Task(PublicTask):
 
     train: PRIVATE; so are the numbers that come from it. dropped: how many records de-duplication dropped, by reason.
     declared: n of every group as public constants, whatever number of records there is; None: they are counted.
-    chosen_by_label: whether a limit kept some records of each class, so that which are here follows from labels (not of
-        a synthetic corpus, which is made in the size that is asked for).
     """
 
     fingerprint: str
     dropped: Mapping[str, int]
     train: tuple[Record, ...] = field(repr=False)
     declared: Mapping[Partition, int] | None = None
-    chosen_by_label: bool = False
 
     @classmethod
     def load(
@@ -319,7 +316,6 @@ class Task(PublicTask):
             public=tuple(public),
             seed=corpus,
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
-            chosen_by_label=limit_train is not None and bool(spec.labels) and source != "synthetic",
         )
 
     @classmethod

@@ -15,20 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from dpicl.core.errors import DpiclError, PluginError, one_line
-from dpicl.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, ReleasedPrompt
+from dpicl.core.vocabulary import Demonstration, FinalPrompt, ReleasedPrompt
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import Mechanism, Prepared
 from dpicl.models.base import LanguageModel
 
 
-def check_prompt(
-    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str] = ()
-) -> ReleasedPrompt:
+def check_prompt(mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel) -> ReleasedPrompt:
     """What a demonstration mechanism returns, as it is published.
 
-    A mechanism with a knob returns one demonstration for each of ``shots``, with its label (one that randomises labels:
-    with any of the task's ``labels``); none, where it releases an instruction. One without a knob (epsilon 0 or
-    infinite) may return none, or other labels. tokens: counted here, of the text that is released. Raises PluginError.
+    A mechanism with a knob returns one demonstration for each of ``shots``, with its label; none, where it releases an
+    instruction. One without a knob (epsilon 0 or infinite) may return none, or other labels. tokens: counted here, of
+    the text that is released. Raises PluginError.
     """
     said: object = given.instruction if isinstance(given, ReleasedPrompt) else None
     shown: object = given.demonstrations if isinstance(given, ReleasedPrompt) else given
@@ -39,11 +37,7 @@ def check_prompt(
     instruction = None if said is None else plain_text(said, mechanism)
     texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
     alone = instruction is not None and not texts
-    shown_labels = [label for _, label in texts]
-    if mechanism.notion == LABEL_LOCAL:
-        if alone or len(shown_labels) != len(shots) or not set(shown_labels) <= set(labels):
-            raise _wrong(mechanism, "returns other labels than those of the task", "return what `label_responses` gave")
-    elif mechanism.knob is not None and not alone and shown_labels != list(shots):
+    if mechanism.knob is not None and not alone and [label for _, label in texts] != list(shots):
         raise _wrong(
             mechanism,
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",

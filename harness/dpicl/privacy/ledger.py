@@ -23,8 +23,6 @@ from dpicl.privacy.events import ParallelDpEvent, flatten, parallel, to_json
 SAMPLED = "Poisson sample"
 #: That of queries which a record joins, at most as often as is charged.
 JOINED = "queries that a record joins"
-#: That of labels, one a shown record.
-RANDOMISED = "the label of every shown record"
 
 
 class Ledger:

@@ -8,7 +8,6 @@ is in the samples of at most r queries that are like it. `reveal` is every other
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from dpicl.core.seeds import NoiseSource, SamplingRandomness
 from dpicl.core.vocabulary import Partition
 from dpicl.privacy.events import flatten
 from dpicl.privacy.joining import Joining
-from dpicl.privacy.ledger import JOINED, RANDOMISED, SAMPLED, Ledger
+from dpicl.privacy.ledger import JOINED, SAMPLED, Ledger
 from dpicl.privacy.release_hooks import Permit
 from dpicl.privacy.secure_release import require_few_rows
 
@@ -268,24 +267,6 @@ class _Records:
 
         return self._sampler(next_sample, times)
 
-    def label_responses(
-        self, count: int, labels: Sequence[str], response: dp.DpEvent, salt: str
-    ) -> list[tuple[str, str]]:
-        records = self.groups[None]
-        if len(records) < count:
-            raise DataError(f"There are {len(records)} private records and {count} are to be shown; lower shots.")
-        self.ledger.charge(response, None, note=RANDOMISED)
-        with self.observer.looking():
-            shown = sorted(records, key=lambda record: text_priority(record.text, salt))[:count]
-        self.observer.drawn(Assigned(None, 1.0, None, len(records), tuple((record,) for record in shown), uses=1))
-        number, said = self._number(), []
-        for record in shown:
-            permit = Permit(response, self.noise, self._used)
-            self.observer.spent(response, permit, number)
-            own = np.array([float(label == record.label) for label in labels])
-            said.append((record.text, labels[permit.noisy_choice(own, width=2.0)[0]]))
-        return said
-
     def reveal(self, note: str) -> list[PrivateRecord]:
         self.ledger.charge(dp.NonPrivateDpEvent(), None, note)
         self.observer.revealed()
@@ -302,17 +283,14 @@ class _Records:
         return self.samplers[-1]
 
     def _sample(self, assigned: Assigned, releases: dp.DpEvent, own: bool, replaced: int = 1) -> Sample:
-        number = self._number()
+        number = self.drawn
+        self.drawn += 1
         self.observer.drawn(assigned)
 
         def permitted(event: dp.DpEvent, permit: Permit) -> None:
             self.observer.spent(event, permit, number)
 
         return Sample(assigned.slots, releases, self.noise, permitted, self._used, own_slots=own, replaced=replaced)
-
-    def _number(self) -> int:
-        self.drawn += 1
-        return self.drawn - 1
 
     def _used(self) -> None:
         self.permits += 1
@@ -351,7 +329,6 @@ class PrivateSet:
         # Functions, and no bound methods: those have an attribute that leads to what they are bound to.
         self._poisson_slots = lambda *given: kept.poisson_slots(*given)
         self._joining_slots = lambda *given: kept.joining_slots(*given)
-        self._label_responses = lambda *given: kept.label_responses(*given)
         self._reveal = lambda note: kept.reveal(note)
         self._close = lambda: kept.close()
 
@@ -424,20 +401,6 @@ class PrivateSet:
         _require_count("queries that a record joins", uses)
         return self._joining_slots(slots, threshold, uses, embedding, releases, times, nearest)
 
-    def label_responses(
-        self, count: int, labels: Sequence[str], *, response: dp.DpEvent, salt: str
-    ) -> list[tuple[str, str]]:
-        """Texts of ``count`` records as they are, each with its own label after randomised response among ``labels``.
-
-        Another notion of privacy: the label of each record is protected (pure epsilon-local DP), its text is not. The
-        own label is kept with probability e^epsilon / (e^epsilon + L - 1), each other one comes with 1 / (e^epsilon + L
-        - 1); a label that is none of them is answered at random. Which records are shown, and in which order, follows
-        from a hash of their texts and the public ``salt``: from no label.
-        response: `label_response(epsilon)`, charged once: every record answers for its own label, once.
-        Raises DataError where there are fewer records, and BudgetExceeded before a label is read.
-        """
-        return self._label_responses(count, labels, response, salt)
-
     def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
         """All records, at the price of epsilon = infinity."""
         return self._reveal(note)
@@ -445,11 +408,6 @@ class PrivateSet:
     def close(self) -> int:
         """Ends the run: closes every sample, and no other is drawn from records. Returns how many permits were used."""
         return self._close()
-
-
-def text_priority(text: str, salt: str) -> bytes:
-    """A public hash, by which records are put in order."""
-    return hashlib.sha256(f"{salt}:{text}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _require_count(what: str, number: int) -> None:

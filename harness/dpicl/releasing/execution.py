@@ -178,7 +178,7 @@ class Execution:
         return Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
 
     def _checked(self, given: object) -> ReleasedPrompt:
-        return self.checked(self.mechanism, given, self.shots, self.model, self.task.labels)
+        return self.checked(self.mechanism, given, self.shots, self.model)
 
     def sampler(self, mechanism: AnswerMechanism) -> Callable[[str], Sample]:
         """A query's text -> its sample, all of them charged. Raises BudgetExceeded where the ledger has too little."""

@@ -18,11 +18,11 @@ import numpy as np
 from dp_accounting import DpEvent, NoOpDpEvent
 
 from dpicl.core.cell import ReleaseConfig, large_delta
-from dpicl.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.core.errors import BudgetExceeded, UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.together import together
-from dpicl.core.vocabulary import RECORD_CENTRAL, Demonstration, Query, ReleasedPrompt, Report, Sizes, silent
+from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, Sizes, silent
 from dpicl.data.concealed import concealed
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
@@ -33,7 +33,6 @@ from dpicl.models.base import LanguageModel
 from dpicl.privacy import accountants, calibration_cache
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.calibration import Calibration, calibrate
-from dpicl.privacy.events import notion_of
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.secure_release import require_share
 from dpicl.releasing.execution import NOTHING, Answering, Execution, require_budget, sampling_of
@@ -195,8 +194,6 @@ def release(
         config.require_small_delta(task.size)
     shots, asked, sizes = declare(mechanism, task, config, queries)
     calibration, stated = _calibrated(mechanism, sizes, config, phase)
-    if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
-        raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
     sampling = sampling_of(mechanism, randomness)
     charged_to: tuple[str, ...] = ()
     admitted = config.epsilon
@@ -246,19 +243,10 @@ def declare(
 ) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
     """What is public of a release before it is calibrated: labels of the shots, queries, and the sizes it depends on.
 
-    Raises UsageError for secure noise without declared sizes, and for a mechanism that publishes texts where they are
-    to stay private, or were chosen by what it keeps private; DataError for a group without records.
+    Raises UsageError for secure noise without declared sizes; DataError for a group without records.
     """
     if config.secure and task.declared is None:
         raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give --size.")
-    if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
-        why = "secure noise keeps texts private" if config.secure else f"the records of {task.name} are restricted"
-        raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
-    if mechanism.notion != RECORD_CENTRAL and task.chosen_by_label:
-        raise UsageError(
-            f"{mechanism.name} keeps labels private, and `train_records` keeps texts by their labels, so that the shown"
-            " texts would tell them; leave `train_records` out."
-        )
     randomness = streams(config.seed, config.noise)
     shots = mechanism.plan_shots(task.public_view(), config.shots, randomness.stream("shots"))
     asked = () if shots else task.queries() if queries is None else list(queries)

@@ -178,7 +178,7 @@ def test_a_release_whose_size_follows_from_records_is_named(own_cache) -> None:
         audited(Sized(slots=4, examples_per_slot=2))
 
 
-@pytest.mark.parametrize(("name", "epsilon"), [("zero_shot", 1.0), ("ldp_labels", 1.0), ("voting", math.inf)])
+@pytest.mark.parametrize(("name", "epsilon"), [("zero_shot", 1.0), ("voting", math.inf)])
 def test_where_there_is_nothing_to_audit_it_says_why(own_cache, name, epsilon) -> None:
     with pytest.raises(UsageError):
         audited(name, epsilon=epsilon)

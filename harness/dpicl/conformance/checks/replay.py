@@ -50,11 +50,6 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
     bench = evidence.bench
     if bench.unbounded:
         return not_applicable("epsilon is infinite: records may be shown")
-    if bench.labels_only:
-        said = {item[0] for run in evidence.all_runs() for item in run.released or ()}
-        if unknown := said - set(bench.task.labels):
-            return failed(f"The labels {sorted(unknown)} were released, which are none of the task's; randomise them.")
-        return passed(f"{len(said)} labels were released, all of the task's list; texts are public here")
     records = planted(bench.task.train, labels=not bench.task.partitioned)
     for at in range(6):
         script = scripted(SCRIPTS[at % 3], at) if at % 2 else None
