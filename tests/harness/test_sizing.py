@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.core.vocabulary import LABEL_LOCAL
 from dpicl.evaluation.statistics import Components
 from dpicl.plan import sizing
 from tests.harness.helpers import refuse
@@ -63,17 +62,14 @@ def test_one_row_or_one_seed_tells_nothing() -> None:
         sizing.tables(results()[:4], detect=0.1, power=0.8)
 
 
-def test_models_and_notions_of_privacy_have_tables_of_their_own() -> None:
+def test_models_have_tables_of_their_own() -> None:
     (alone,) = sizing.tables(results(), detect=0.2, power=0.8)
     other = [
         make_result(name, score, seed=seed, documents=100, model="other", created="2027-01-02T03:04:05+00:00")
         for name, score in (("tang", 0.9), ("pta", 0.1))
         for seed in range(2)
     ]
-    local = [make_result("ldp_labels", 0.5, seed=seed, documents=100) for seed in range(4)]
-    own = {"notion": LABEL_LOCAL.name, "neighbours": LABEL_LOCAL.neighbours}
-    local = [one.model_copy(update={"privacy": one.privacy.model_copy(update=own)}) for one in local]
-    assert sizing.tables([*results(), *other, *local], detect=0.2, power=0.8)[0] == alone
+    assert sizing.tables([*results(), *other], detect=0.2, power=0.8)[0] == alone
 
 
 @pytest.mark.parametrize("flags", [["--detect", "3"], ["--detect", "0.1", "--power", "80"], ["--power", "0.9"]])

@@ -5,9 +5,8 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from dpicl.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL
+from dpicl.core.vocabulary import NEIGHBOURS
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.comparability import PAIR, differing
 from dpicl.results.schema import Result
 from dpicl.tables.console import to_text
 from dpicl.tables.document import text_table
@@ -119,41 +118,10 @@ def test_commands_name_the_suite_as_the_user_wrote_it():
     assert "quick, version 1" in text
 
 
-def of_labels(*arguments, **options):
-    """A result of the notion of privacy that protects labels alone."""
-    data = make_result(*arguments, **options).model_dump(mode="json")
-    event = {"event": "label_response", "epsilon": 0.99}
-    data["privacy"] |= {
-        "notion": LABEL_LOCAL.name,
-        "neighbours": LABEL_LOCAL.neighbours,
-        "event": event,
-        "ledger": [{"partition": None, "event": event, "count": 1, "note": ""}],
-    }
-    return Result.model_validate(data)
-
-
-def test_rows_of_another_notion_of_privacy_stand_apart_with_the_ends_and_are_ranked_with_nobody():
-    late = {"created": "2026-05-02T03:04:05+00:00"}
-    board = build_board([*ends(), make_result("tang", 0.6), of_labels("ldp_labels", 0.9, **late)])
-    usual, labels = board.sections
-    assert {row.label for row in usual.rows} == {"zero_shot", "tang", "real_demonstrations"}
-    assert {row.label for row in labels.rows} == {"zero_shot", "ldp_labels", "real_demonstrations"}
-    assert labels.group.notion == LABEL_LOCAL.name and labels.tables[0].rows[0].recovery is not None
-    ranks = [section.place(section.tables[0].rows[0])[0] for section in (usual, labels)]
-    assert [(rank.low, rank.high) for rank in ranks] == [(1, 1), (1, 1)]
-    assert any(LABEL_LOCAL.said in note for note in labels.notes)
-    assert not any(LABEL_LOCAL.said in note for note in usual.notes)
-    assert differing(make_result("tang", 0.6), of_labels("tang", 0.6), PAIR) == ["notion of privacy"]
-    assert not labels.tables[0].rows[0].audit.command
-
-
-def test_a_result_states_the_notion_of_its_events_and_an_old_file_means_the_usual_one():
-    good = of_labels("ldp_labels", 0.9).model_dump(mode="json")
-    assert Result.model_validate(good).privacy.notion == LABEL_LOCAL.name
-    old = make_result("tang", 0.6)
-    assert "notion" not in old.model_dump(mode="json")["privacy"] and old.privacy.notion == RECORD_CENTRAL.name
-    usual = {"notion": RECORD_CENTRAL.name, "neighbours": RECORD_CENTRAL.neighbours}
-    for change in (usual, {"notion": "none such"}, {"neighbours": RECORD_CENTRAL.neighbours}):
+def test_a_result_of_other_neighbours_or_with_a_field_that_is_unknown_is_refused():
+    good = make_result("tang", 0.6).model_dump(mode="json")
+    assert Result.model_validate(good).privacy.neighbours == NEIGHBOURS
+    for change in ({"neighbours": "replace one record"}, {"protected": "labels"}):
         with pytest.raises(ValidationError):
             Result.model_validate({**good, "privacy": {**good["privacy"], **change}})
 

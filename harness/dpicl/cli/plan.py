@@ -18,7 +18,6 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
 from dpicl.core.messages import count, duration, message, named
-from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
@@ -197,7 +196,7 @@ def _size_row(table: sizing.Table) -> list[str]:
     now, needed = table.now, table.needed
     return [
         table.model,
-        table.task + ("" if table.notion == RECORD_CENTRAL.name else f" ({table.notion})"),
+        table.task,
         f"{table.epsilon:g}",
         str(table.rows),
         *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),

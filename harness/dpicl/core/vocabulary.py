@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from dpicl.core.errors import UsageError
 
@@ -37,7 +38,9 @@ LABEL_LOCAL = Notion(
     " are published as they are, and so is the fact that they are in the set",
 )
 NOTIONS: Mapping[str, Notion] = {notion.name: notion for notion in (RECORD_CENTRAL, LABEL_LOCAL)}
-
+#: What neighbouring data sets differ in, the same for every mechanism: as in files, and in words.
+NEIGHBOURS: Final = "add/remove one record"
+NEIGHBOURS_TEXT: Final = "add or remove one record"
 
 #: A model as commands name it -> as people know it.
 _MODELS: Mapping[str, str] = {

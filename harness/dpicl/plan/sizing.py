@@ -23,8 +23,8 @@ from dpicl.results.schema import Result
 #: Sizes that are tried.
 SEEDS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
 DOCUMENTS = (25, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 2000, 5000, 10_000)
-#: What the rows of a table share: model, task, source of records, notion of privacy, epsilon.
-Shared = tuple[str, str, str, str, float]
+#: What the rows of a table share: model, task, source of records, epsilon.
+Shared = tuple[str, str, str, float]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Table:
-    """The proved rows of one model, task, source of records and notion of privacy at one epsilon, as they are now, and
-    what they need.
+    """The proved rows of one model, task and source of records at one epsilon, as they are now, and what they need.
 
     needed: None where no size does. variances: means over all pairs of rows. now: the size at hand.
     """
@@ -48,7 +47,6 @@ class Table:
     model: str
     task: str
     source: str
-    notion: str
     epsilon: float
     rows: int
     variances: Components
@@ -89,7 +87,7 @@ def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int
     for result in sorted(results, key=lambda one: one.created):
         cell = result.cell
         if cell.mode == "proved" and 0 < cell.epsilon < math.inf:
-            shared = (cell.model, cell.task, cell.source, result.privacy.notion, cell.epsilon)
+            shared = (cell.model, cell.task, cell.source, cell.epsilon)
             grouped[shared][cell.label][cell.seed] = result
     return grouped
 

@@ -16,7 +16,7 @@ from dpicl.leaderboards.render.page import write_file
 
 ENDINGS = ("pdf", "png", "svg")
 #: What may differ between sections; the panels' titles then name it.
-_NAMES = ("model", "weights", "source", "delta", "notion")
+_NAMES = ("model", "weights", "source", "delta")
 
 
 def _figure(given: Any) -> Path:

@@ -98,7 +98,7 @@ class RowPair:
             "metric": table.metric,
             "metric_name": metric_name(table.metric),
             "higher_is_better": not table.lower_is_better(table.metric),
-            **{name: getattr(self.group, name) for name in ("model", "source", "delta", "notion")},
+            **{name: getattr(self.group, name) for name in ("model", "source", "delta")},
             "first": _row_json(self.one),
             "second": _row_json(self.other),
             **_difference_json(self.found),

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from dpicl.core.cell import Cell
 from dpicl.core.errors import require_known
 from dpicl.core.messages import count, epsilon_text
-from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
-from dpicl.leaderboards.model.comparability import BASELINES, READER, ROW, TASK, Group, differing, group_of, values_of
+from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_rows, left_out
 from dpicl.leaderboards.model.ranks import rank_rows, rank_standings
 from dpicl.leaderboards.model.rows import Rank, Row
@@ -137,16 +136,12 @@ def build_board(
     for result in submitted:
         if group_of(result, asked) in groups:
             groups[group_of(result, asked)].append(result)
-    for group in [group for group in groups if group.notion != RECORD_CENTRAL.name]:
-        usual = groups.get(replace(group, notion=RECORD_CENTRAL.name), [])
-        groups[group] += [result for result in usual if result.cell.mechanism in BASELINES]
     real = {group: own for group, own in groups.items() if not group.simulated}
     if real and len(real) < len(groups):
         number = count(sum(len(own) for group, own in groups.items() if group.simulated), "result")
         notes.append(f"Left out: {number} of a simulated model, which never stand on a board with real ones.")
         groups = defaultdict(list, real)
     newest = sorted(groups, key=lambda group: max(result.created for result in groups[group]), reverse=True)
-    newest.sort(key=lambda group: group.notion != RECORD_CENTRAL.name)  # the usual notion first
     if len(newest) > 1:
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in newest)
@@ -192,8 +187,6 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
     """What a reader must know beside the numbers: of the model, of proofs that attacks put in doubt, of marks."""
     if group.simulated:
         yield "The model is simulated: these numbers test the machinery and say nothing about any mechanism."
-    if said := NOTIONS[group.notion].said:
-        yield f"{said}. These rows are compared with no others."
     if group.up_to_rounding:
         yield "A record may change how the model rounds others, or nobody knows: these rows are proved up to rounding."
     rows = [row for table in tables for row in table.all_rows]
@@ -239,7 +232,7 @@ def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tupl
 def _several(groups: Sequence[Group]) -> str:
     first = groups[0]
     names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
-    names |= {"notion": "notion of privacy", "weights": "model weights", "source": "source of records", "delta": "δ"}
+    names |= {"weights": "model weights", "source": "source of records", "delta": "δ"}
     differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"

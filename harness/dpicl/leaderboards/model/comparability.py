@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from dpicl.attacks.results import AttackResult
 from dpicl.core.cell import Cell, Options
-from dpicl.core.vocabulary import RECORD_CENTRAL, is_simulated
+from dpicl.core.vocabulary import is_simulated
 from dpicl.data.task_file import NOT_EVERYWHERE
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
@@ -62,7 +62,6 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "accounting": lambda r: r.cell.mode,
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
-    "notion of privacy": lambda r: r.privacy.notion,
     "batch invariance": lambda r: r.manifest.model.batch_invariant is True,
 }
 #: The same for conditions on the metric that is looked at.
@@ -90,10 +89,7 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("source of records", "records"), _DATA),
     **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
     **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
-    **dict.fromkeys(
-        ("records a class", "share of the private records", "declared sizes", "notion of privacy"),
-        _SUITE,
-    ),
+    **dict.fromkeys(("records a class", "share of the private records", "declared sizes"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
 
@@ -108,7 +104,6 @@ def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
 class Group:
     """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
 
-    notion: name of the notion of privacy, of which a section has one; the reference baselines are in all of them.
     up_to_rounding: whether a row of the model may change how another is rounded, or nobody knows; such results are not
     ranked beside those that are proved to the last bit.
     asked: the suite as a command names it: its name, or the path of its file.
@@ -123,7 +118,6 @@ class Group:
     delta: float
     up_to_rounding: bool
     asked: str
-    notion: str = RECORD_CENTRAL.name
 
     @property
     def simulated(self) -> bool:
@@ -148,7 +142,6 @@ def group_of(result: Result, asked: str | None = None) -> Group:
         delta=result.cell.delta,
         up_to_rounding=result.manifest.model.batch_invariant is not True,
         asked=asked or result.suite.name,
-        notion=result.privacy.notion,
     )
 
 

@@ -24,7 +24,7 @@ from dpicl.attacks.results import EXACT, AttackResult, External
 from dpicl.attacks.table import sizes_text
 from dpicl.core.cell import Cell
 from dpicl.core.messages import count, epsilon_text
-from dpicl.core.vocabulary import RECORD_CENTRAL, is_simulated
+from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.model.comparability import REAL_DATA, Group, attack_identity, value_of, values_of, weights
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
@@ -67,8 +67,7 @@ def _audit(
     audit = audit_of(attacks, external, row.proved, group.delta)
     known, first = evidence.defaults(row.mechanism, row.task), row.results[0]
     done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
-    known_exactly = first.privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound
-    wanted = 0 < row.epsilon < math.inf and not (done or known_exactly)
+    wanted = 0 < row.epsilon < math.inf and not done
     return replace(
         audit,
         settings={one.id: against_row(one, _options(row), known) for one in audit.attacks},

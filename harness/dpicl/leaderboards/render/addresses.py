@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 
-from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 
@@ -40,8 +39,7 @@ def row_id(section: Section, row: Row) -> str:
     group = section.group
     parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
     rounding = ("up to rounding",) if group.up_to_rounding else ()
-    notion = () if group.notion == RECORD_CENTRAL.name else (group.notion,)
-    key = short_hash(*parts, *rounding, *notion, row.task, row.label, row.mode, row.epsilon)
+    key = short_hash(*parts, *rounding, row.task, row.label, row.mode, row.epsilon)
     return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
 
 

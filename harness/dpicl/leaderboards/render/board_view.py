@@ -8,7 +8,7 @@ from itertools import chain
 
 from dpicl.core.messages import count, epsilon_text, names_text, signed_text
 from dpicl.core.printable import visible
-from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL, model_name
+from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.leaderboards.model.answers import levels, overall
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
@@ -66,7 +66,7 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
     """What was compared at an ε, and what to use: over several tasks where it can be said, else on every task."""
     group, rows = section.group, [row for row in section.rows if row.epsilon == epsilon or row.at_an_end]
     seeds, documents = ([len(row.seeds) for row in rows], [table.documents for table in section.tables])
-    yield words(f"{visible(group.suite)}, version {visible(group.version)}: {_model(section)}", "lead")
+    yield words(f"{visible(group.suite)}, version {visible(group.version)}: {model_name(group.model)}", "lead")
     records = f"{group.source} records, {_range(documents, 'test record')} a task, {_range(seeds, 'seed')}"
     if section.tables:
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
@@ -103,11 +103,6 @@ def _smaller(headroom: Headroom) -> str:
     return f" ({signed_text(least.gain)} over {least.over})" if least is not None and least.gain <= 0 else ""
 
 
-def _model(section: Section) -> str:
-    notion = section.group.notion
-    return model_name(section.group.model) + ("" if notion == RECORD_CENTRAL.name else f", {notion}")
-
-
 def _range(numbers: Iterable[int], noun: str) -> str:
     low, high = min(numbers, default=0), max(numbers, default=0)
     return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"
@@ -130,7 +125,8 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
     if rest := [epsilon_text(one) for one in levels(section.tables) if one != level]:
         blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon {rest[-1]}.", "quiet"))
     if others:
-        names = names_text(dict.fromkeys(f"{_model(one)} on {one.group.source} records" for one in others))
+        apart = dict.fromkeys((one.group.model, one.group.source) for one in others)
+        names = names_text([f"{model_name(model)} on {source} records" for model, source in apart])
         blocks.append(words(f"Apart, not compared with these: {names} (--full).", "quiet"))
     every = [*section.notes, *board.notes]
     about_results = [one for one in board.notes if one not in board.unplaced]
@@ -147,7 +143,7 @@ def section_blocks(
     """Every table of a section. places: where pages are; None in a terminal. attacks: with every attack on its rows."""
     group = section.group
     facts = {"model": model_name(group.model), "records": group.source, "δ": f"{group.delta:g}"}
-    facts |= {"neighbours": NOTIONS[group.notion].words, "suite hash": group.suite_hash[:12]}
+    facts |= {"neighbours": NEIGHBOURS_TEXT, "suite hash": group.suite_hash[:12]}
     blocks: list[Block] = [Heading(f"{group.suite}, version {group.version}"), Facts(facts)]
     blocks += [answers_table(section, section.answers)] if section.answers else []
     blocks.append(headroom_table([*section.tables, *section.measured]))

@@ -10,7 +10,6 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from dpicl.core.messages import epsilon_text
-from dpicl.core.vocabulary import RECORD_CENTRAL
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.render.addresses import row_id
@@ -115,9 +114,7 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
 
 
 def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str) -> dict[str, str | bytes]:
-    """`sitemap.xml` of the pages, and `feed.xml`, an Atom feed of the newest rows. pages: below ``url``.
-
-    The reference baselines are in the section of every notion of privacy, and in the feed once."""
+    """`sitemap.xml` of the pages, and `feed.xml`, an Atom feed of the newest rows. pages: below ``url``."""
     sitemap = Element("urlset", xmlns="http://www.sitemaps.org/schemas/sitemap/0.9")
     for name in sorted(pages):
         SubElement(SubElement(sitemap, "url"), "loc").text = f"{url}/{name.removesuffix('index.html')}"
@@ -126,7 +123,6 @@ def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str)
         for name, board in boards.items()
         for section in board.sections
         for row in section.rows
-        if section.group.notion == RECORD_CENTRAL.name or not row.is_baseline
     ]
     newest = sorted(rows, key=lambda one: one[0], reverse=True)[:MOST_ENTRIES]
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
@@ -134,8 +130,7 @@ def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str)
     SubElement(SubElement(feed, "author"), "name").text = "dpicl-bench"
     SubElement(feed, "link", rel="self", href=f"{url}/feed.xml")
     for updated, name, section, row in newest:
-        notion = "" if section.group.notion == RECORD_CENTRAL.name else f", {section.group.notion}"
-        title = f"{row.label} on {row.task} at ε = {epsilon_text(row.epsilon)}{notion}, {name}: {row.score:.3f}"
+        title = f"{row.label} on {row.task} at ε = {epsilon_text(row.epsilon)}, {name}: {row.score:.3f}"
         _describe(SubElement(feed, "entry"), title, f"{url}/{name}/rows/{row_id(section, row)}.html", updated)
     roots = {"sitemap.xml": sitemap, "feed.xml": feed}
     return {name: tostring(root, "utf-8", xml_declaration=True) for name, root in roots.items()}

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpicl.core.messages import epsilon_text
 from dpicl.core.plugins import Registered
-from dpicl.core.vocabulary import RECORD_CENTRAL, model_name
+from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.answers import overall
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.evidence import AttackBoard
@@ -230,12 +230,10 @@ def suites_table(
     lines: Sequence[Mapping[str, Any]], links: Callable[[Any], Mapping[int, str]] = lambda one: {}
 ) -> Table:
     """The lines of `suites_json`."""
-    several = any(one["notion"] != RECORD_CENTRAL.name for one in lines)
     columns = (
         Column("suite", "suite", itemgetter("suite")),
         Column("version", "version", itemgetter("version")),
         Column("model", "model", lambda one: model_name(one["model"]), wide=True),
-        *([Column("notion", "notion of privacy", itemgetter("notion"), wide=True)] if several else []),
         Column("source", "records", itemgetter("source")),
         Column("tasks", "tasks", lambda one: ", ".join(one["tasks"]), wide=True),
         Column("rows", "rows", itemgetter("rows")),
@@ -245,12 +243,11 @@ def suites_table(
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
-    """A line a section: suite, version, model, notion of privacy, source, tasks, number of rows, and what the board
-    says in brief."""
+    """A line a section: suite, version, model, source, tasks, number of rows, and what the board says in brief."""
     return [
         {
             "suite": name,
-            **{key: getattr(section.group, key) for key in ("version", "model", "notion", "source")},
+            **{key: getattr(section.group, key) for key in ("version", "model", "source")},
             "tasks": [table.task for table in section.tables],
             "rows": len(list(section.rows)),
             "answers": [asdict(answer) | {"text": str(answer)} for answer in overall(section.answers)],
