@@ -77,7 +77,7 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     assert card["manifest"]["data"]["fingerprint"] == "withheld"
     assert len(card["not_covered"]) > 4 and card["privacy"]["event"]["event"] == "parallel"
     page = (desk / "demos.card.md").read_text()
-    assert "add/remove one record" in page and "noise\\_multiplier" in page and str(desk) not in page
+    assert "one record; add or remove one record" in page and "noise\\_multiplier" in page and str(desk) not in page
     (stands,) = answer.json["budgets"]
     assert (stands["private_set"], stands["releases"], stands["limit"]) == ("tickets", 1, 1.1)
     assert stands["epsilon"] == pytest.approx(card["privacy"]["epsilon_proved"])

@@ -14,6 +14,7 @@ from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import rounded_down, rounded_up
 from dpicl.core.seeds import accounted_delta
+from dpicl.core.vocabulary import NEIGHBOURS, NEIGHBOURS_TEXT
 from dpicl.data.config import classes
 from dpicl.data.task import Task, load_config
 from dpicl.mechanism.bases import Mechanism, Sizes
@@ -37,7 +38,7 @@ def _answer(found: dict[str, Any], given: Mapping[str, Any]) -> Answer:
     facts = {
         found["knob"]: f"{found['noise']:.6g}",
         "ε": f"{found['epsilon']:g} at δ = {found['delta']:.3g} ({proved}: {rounded_up(found['epsilon_upper'], 5)})",
-        "neighbours": found["neighbours"].replace("/", " or "),
+        "neighbours": NEIGHBOURS_TEXT,
         "of each label": ", ".join(f"{label} {value:.6g}" for label, value in by_label.items()),
         "options": " ".join(f"{name}={value}" for name, value in found["options"].items()),
     }
@@ -118,7 +119,7 @@ def calibrate(
         "epsilon_per_query": per_query_epsilon(built, found.knob, sizes, found.delta),
         "delta": delta,
         "accounted_delta": found.delta,
-        "neighbours": cls.notion.neighbours,
+        "neighbours": NEIGHBOURS,
         "mode": found.mode,
         "sizes": {name or "": n for name, n in sizes.records.items()},
         "shots": {name or "": n for name, n in sizes.shots.items()},

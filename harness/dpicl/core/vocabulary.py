@@ -13,31 +13,6 @@ from dpicl.core.errors import UsageError
 Partition = str | None
 #: Called with (done, total, unit) as something proceeds.
 Report = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Notion:
-    """A notion of privacy: what one epsilon protects. Numbers of different notions are never compared.
-
-    name: as in result files. neighbours: what two data sets differ in; words: the same in a sentence. said: what is
-    protected and what is not, for readers of a board; "" for the usual notion.
-    """
-
-    name: str
-    neighbours: str
-    words: str
-    said: str = ""
-
-
-RECORD_CENTRAL = Notion("record-level central DP", "add/remove one record", "add or remove one record")
-LABEL_LOCAL = Notion(
-    "label-level local DP",
-    "change the label of one record",
-    "change the label of one record",
-    "Label-level local DP: only the labels of the shown records are protected, each randomised by itself; their texts"
-    " are published as they are, and so is the fact that they are in the set",
-)
-NOTIONS: Mapping[str, Notion] = {notion.name: notion for notion in (RECORD_CENTRAL, LABEL_LOCAL)}
 #: What neighbouring data sets differ in, the same for every mechanism: as in files, and in words.
 NEIGHBOURS: Final = "add/remove one record"
 NEIGHBOURS_TEXT: Final = "add or remove one record"

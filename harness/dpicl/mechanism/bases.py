@@ -32,11 +32,9 @@ from dpicl.core.plugins import Pluggable
 from dpicl.core.seeds import PublicStreams, shot_streams
 from dpicl.core.together import active, together
 from dpicl.core.vocabulary import (
-    RECORD_CENTRAL,
     Demonstration,
     FinalPrompt,
     Knob,
-    Notion,
     Query,
     ReleasedPrompt,
     Sizes,
@@ -123,8 +121,6 @@ class Mechanism(Pluggable):
     knob: ClassVar[Knob | None]
     #: The hyperparameters of the paper, by task: option name -> value. Used before the suite's own options.
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    #: What its epsilon protects. Only results of one notion are compared.
-    notion: ClassVar[Notion] = RECORD_CENTRAL
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
     #: What of it is our reading, where the paper's text could not be read; boards say it.

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.json_text import plain
 from dpicl.core.messages import rounded_up
-from dpicl.core.vocabulary import NOTIONS, is_simulated, model_name
+from dpicl.core.vocabulary import NEIGHBOURS_TEXT, is_simulated, model_name
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.own.utility import Utility
@@ -60,12 +60,6 @@ class CardTask(Part):
     labels: list[str]
 
 
-class CardPrivacy(Privacy):
-    """As in a result, with the notion always said."""
-
-    notion: str
-
-
 class PrivacyCard(Part):
     """A privacy card. warning: where the release is not private, or of a simulated model. utility: None where it was
     not measured. state_sha256: of the file that answers follow from, where they were made from one and cost nothing
@@ -80,7 +74,7 @@ class PrivacyCard(Part):
     options: Free
     task: CardTask
     noise: str
-    privacy: CardPrivacy
+    privacy: Privacy
     manifest: Manifest
     not_covered: list[str]
     created: Moment
@@ -106,11 +100,7 @@ def card(
     utility: Utility | None = None,
 ) -> PrivacyCard:
     """manifest: from before the release."""
-    privacy = privacy_of(mechanism, made, config)
-    of_notion = NOTIONS[mechanism.notion.name].said
-    not_covered = [f"{of_notion}."] if of_notion else []
-    if _up_to_rounding(made.bounds.notes):
-        not_covered.append("How the model rounds: the proof is about real numbers (see the notes).")
+    rounding = ["How the model rounds: the proof is about real numbers (see the notes)."]
     embedding = embedding_of(mechanism, None)
     read = ([] if mechanism.needs == "nothing" else [manifest.model.name]) + ([embedding.name] if embedding else [])
     warnings = ([] if config.secure else [SEEDED]) + ([SIMULATED] if any(map(is_simulated, read)) else [])
@@ -123,9 +113,9 @@ def card(
         options=plain(options),
         task=CardTask(name=task.name, kind=task.kind, labels=list(task.labels)),
         noise=config.noise,
-        privacy=CardPrivacy(**{**privacy.model_dump(), "notion": privacy.notion}),
+        privacy=privacy_of(mechanism, made, config),
         manifest=manifest.model_copy(update={"embedding": embedding}),
-        not_covered=[*not_covered, *_NOT_COVERED],
+        not_covered=[*(rounding if _up_to_rounding(made.bounds.notes) else []), *_NOT_COVERED],
         created=now(),
         utility=utility,
     )
@@ -157,8 +147,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
             f" {_number(privacy['epsilon_target'])} asked for",
         ),
         ("delta", _number(privacy["delta"])),
-        ("neighbours", privacy["neighbours"]),
-        ("notion", privacy["notion"]),
+        ("unit and neighbours", f"one record; {NEIGHBOURS_TEXT}"),
         ("queries covered", "any number" if privacy["queries"] is None else str(privacy["queries"])),
         ("noise", content["noise"] + knob),
         ("declared sizes", _json(manifest["data"]["sizes"])),
@@ -204,9 +193,8 @@ def _promise(privacy: Mapping[str, Any]) -> str:
     rounding = ", up to rounding," if _up_to_rounding(privacy["notes"]) else ""
     return (
         f"This release is{rounding} ({_upper(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially"
-        " private:"
-        f" for two data sets that differ as *{_safe(privacy['neighbours'])}* says, every outcome has probabilities"
-        " within a factor e^epsilon, up to delta."
+        " private: for two data sets of which one has one record more, every outcome has probabilities within a factor"
+        " e^epsilon, up to delta."
     )
 
 

@@ -3,7 +3,6 @@
 | event | theorem and accountant |
 |---|---|
 | Gaussians | the exact Gaussian curve |
-| randomised labels (another notion) | pure: the sum of their epsilons |
 | Poisson-subsampled Gaussians (and Gaussians) | prv-accountant and dp_accounting's PLD, cross-checked |
 | zCDP (and the above) | Renyi DP, converted at the best order |
 | bounded-range choices, AboveThreshold (and Gaussians, Laplace, (epsilon, delta)) | PLD; also as zCDP |
@@ -41,7 +40,7 @@ from dpicl.privacy.decomposition import (
     is_sampled_gaussian,
     recompose,
 )
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, bounded_range
+from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, bounded_range
 from dpicl.privacy.fixed_sampling import fixed_replace_one
 from dpicl.privacy.parameters import FULL
 
@@ -135,9 +134,6 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
     if NON_PRIVATE in counted:
         return Bounds(math.inf, math.inf, math.inf, {"exact": math.inf})
-    if all(isinstance(component, LabelResponseDpEvent) for component in counted):  # pure: at every delta
-        value = float(sum(component.epsilon * n for component, n in counted.items()))
-        return Bounds(value, value, value, {"exact": value})
     if all(isinstance(component, dp.GaussianDpEvent) for component in counted):
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)
         return Bounds(value, value, value, {"exact": value})

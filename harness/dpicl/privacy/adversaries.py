@@ -30,7 +30,6 @@ from dpicl.privacy.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
-    LabelResponseDpEvent,
 )
 
 #: Ranges of a choice that its adversary chooses among, less one.
@@ -241,9 +240,6 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             ends = np.concatenate([[-np.inf], np.linspace(0, 1, MOST_OUTCOMES), [np.inf]])
             scale = component.noise_multiplier
             one = WorstPair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
-        case LabelResponseDpEvent():  # of two labels
-            likely, rest = expit(component.epsilon), expit(-component.epsilon)
-            one = WorstPair(np.array([likely, rest]), np.array([rest, likely]))
         case EpsilonDeltaDpEvent():
             likely = (1 - component.delta) * expit(component.epsilon)
             rest = (1 - component.delta) * expit(-component.epsilon)

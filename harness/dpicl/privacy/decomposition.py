@@ -18,10 +18,8 @@ from dpicl.privacy.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
-    LabelResponseDpEvent,
     ParallelDpEvent,
     compose,
-    notion_of,
 )
 
 #: Components of one composition with how often each occurs.
@@ -37,7 +35,6 @@ def groups(event: dp.DpEvent) -> dict[str | None, DecomposedEvents]:
     group that a ParallelDpEvent does not name is not touched by it. Without a ParallelDpEvent the only group is None.
     Raises UnsupportedEvent for an event without a theorem.
     """
-    notion_of(event)
     partitions = {names for names in _partitions(event) if names}
     # Two partitions (labels, and months, say) overlap: one record would meet a branch of each.
     if any(one.isdisjoint(other) for one in partitions for other in partitions):
@@ -143,7 +140,7 @@ def _simple(event: dp.DpEvent) -> DecomposedEvents:
         case dp.ZCDpEvent():
             _require(event.rho >= 0 and event.xi >= 0, event)
             free, exposed = event.rho == 0 == event.xi, math.isinf(event.rho) or math.isinf(event.xi)
-        case BoundedRangeDpEvent() | AboveThresholdDpEvent() | LabelResponseDpEvent():
+        case BoundedRangeDpEvent() | AboveThresholdDpEvent():
             _require(event.epsilon >= 0, event)
             free, exposed = event.epsilon == 0, math.isinf(event.epsilon)
         case EpsilonDeltaDpEvent():

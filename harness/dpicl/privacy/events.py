@@ -1,9 +1,9 @@
 """Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
 
-The neighbour relation is add/remove of one record everywhere but in :class:`LabelResponseDpEvent`. To the events of
-dp_accounting this adds :class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent`, :class:`AboveThresholdDpEvent` and
-:class:`ParallelDpEvent`: mechanisms that run on disjoint groups of records (a record has one label), so that one record
-touches one branch only and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
+The neighbour relation is add/remove of one record. To the events of dp_accounting this adds
+:class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent`, :class:`AboveThresholdDpEvent` and :class:`ParallelDpEvent`:
+mechanisms that run on disjoint groups of records (a record has one label), so that one record touches one branch only
+and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import attr
 from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import UnsupportedEvent
-from dpicl.core.vocabulary import LABEL_LOCAL, RECORD_CENTRAL, Notion
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -32,14 +31,6 @@ class EpsilonDeltaDpEvent(dp.DpEvent):
 class BoundedRangeDpEvent(dp.DpEvent):
     """A choice whose privacy loss lies in an interval of length epsilon for each pair of neighbours (Durfee & Rogers
     2019)."""
-
-    epsilon: float
-
-
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class LabelResponseDpEvent(dp.DpEvent):
-    """k-ary randomised response on the label of every record that is shown, each once: pure epsilon-local DP of that
-    label (neighbours: the label of one record is another one). Another notion of privacy than all other events."""
 
     epsilon: float
 
@@ -95,34 +86,6 @@ def bounded_range_choice(epsilon: float) -> dp.DpEvent:
     if epsilon == 0:
         return dp.NoOpDpEvent()
     return BoundedRangeDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
-
-
-def label_response(epsilon: float) -> dp.DpEvent:
-    """Randomised response at epsilon; infinite: the labels as they are."""
-    return LabelResponseDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
-
-
-def notion_of(event: dp.DpEvent) -> Notion:
-    """The notion of privacy that an event's epsilon is of. Raises UnsupportedEvent for a mixture of two."""
-    if not _holds_labels(event):
-        return RECORD_CENTRAL
-    if not all(isinstance(one, LabelResponseDpEvent | dp.NonPrivateDpEvent) for one in flatten(event)):
-        raise UnsupportedEvent(
-            "Randomised labels protect labels, other events protect records: no epsilon covers both, nor a sample or a"
-            " group of randomised labels. Release one or the other."
-        )
-    return LABEL_LOCAL
-
-
-def _holds_labels(event: dp.DpEvent) -> bool:
-    match event:
-        case ParallelDpEvent():
-            return any(_holds_labels(branch) for _, branch in event.branches)
-        case dp.ComposedDpEvent():
-            return any(map(_holds_labels, event.events))
-        case dp.SelfComposedDpEvent() | dp.PoissonSampledDpEvent() | dp.SampledWithoutReplacementDpEvent():
-            return _holds_labels(event.event)
-    return isinstance(event, LabelResponseDpEvent)
 
 
 def above_threshold(epsilon: float) -> dp.DpEvent:
@@ -186,7 +149,6 @@ _KINDS: Mapping[str, tuple[type[dp.DpEvent], Mapping[str, str]]] = {
     "zcdp": (dp.ZCDpEvent, {"rho": "rho", "xi": "xi"}),
     "epsilon_delta": (EpsilonDeltaDpEvent, {"epsilon": "epsilon", "delta": "delta"}),
     "bounded_range": (BoundedRangeDpEvent, {"epsilon": "epsilon"}),
-    "label_response": (LabelResponseDpEvent, {"epsilon": "epsilon"}),
     "above_threshold": (AboveThresholdDpEvent, {"epsilon": "epsilon"}),
     "poisson": (dp.PoissonSampledDpEvent, {"rate": "sampling_probability"}),
     "fixed_size": (dp.SampledWithoutReplacementDpEvent, {"size": "source_dataset_size", "sample": "sample_size"}),

@@ -27,7 +27,6 @@ from dpicl.privacy.events import (
     AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
-    LabelResponseDpEvent,
 )
 
 #: Shares of delta that the parts may take; the rest is left to the composition.
@@ -67,7 +66,7 @@ def pure_epsilon(components: Mapping[dp.DpEvent, int]) -> float:
 
 def _largest_loss(component: dp.DpEvent) -> float:
     match component:
-        case BoundedRangeDpEvent() | LabelResponseDpEvent() | EpsilonDeltaDpEvent(delta=0):
+        case BoundedRangeDpEvent() | EpsilonDeltaDpEvent(delta=0):
             return component.epsilon
         case AboveThresholdDpEvent():
             return 2 * component.epsilon

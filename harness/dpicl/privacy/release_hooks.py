@@ -26,7 +26,7 @@ from dp_accounting import dp_event as dp
 from dpicl.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.core.exact_noise import step_of
 from dpicl.core.seeds import NoiseSource
-from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
+from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
 from dpicl.privacy.secure_release import (
     choice_margin,
     prepared_scores,
@@ -87,8 +87,7 @@ class Permit:
     """The right to one release, used once.
 
     event: what was charged: ``count`` times one Gaussian mechanism, bounded-range choice or zCDP release, a round of
-        AboveThreshold, a randomised label, or NonPrivate, which is a release without noise. Raises UnsupportedEvent for
-        anything else.
+        AboveThreshold, or NonPrivate, which is a release without noise. Raises UnsupportedEvent for anything else.
     noise: where its noise comes from. used: called when it is used. require_valid: raises where it no longer counts,
         since its sample was closed.
     """
@@ -225,8 +224,6 @@ class Permit:
         match self._event:
             case BoundedRangeDpEvent():
                 return float(self._event.epsilon)
-            case LabelResponseDpEvent():  # one label's score rises by 1 and another's falls by 1: a range of 2
-                return 2 * float(self._event.epsilon)
             case dp.ZCDpEvent(xi=0.0):
                 return math.sqrt(8 * self._event.rho)
             case dp.NonPrivateDpEvent():

@@ -24,9 +24,9 @@ from dpicl.core.errors import PluginError, UnsupportedEvent
 from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.core.json_text import plain as finite
 from dpicl.core.printable import shortened
-from dpicl.core.vocabulary import NOTIONS, RECORD_CENTRAL
+from dpicl.core.vocabulary import NEIGHBOURS
 from dpicl.models.server_settings import ServerRecord
-from dpicl.privacy.events import from_json, notion_of
+from dpicl.privacy.events import from_json
 
 SCHEMA_VERSION: Final = 1
 #: Difference between a score and the mean of its outcomes that rounding explains.
@@ -53,19 +53,14 @@ Free = Annotated[dict[str, Any], AfterValidator(finite)]
 
 def _event(value: dict[str, Any]) -> dict[str, Any]:
     try:
-        _parsed(value)
+        _parse(json.dumps(value, default=repr))
     except UnsupportedEvent as error:
         raise ValueError(str(error).rstrip(".")) from None
     return value
 
 
-def _parsed(value: dict[str, Any]) -> DpEvent:
-    """The event of this JSON. Raises UnsupportedEvent."""
-    return _from_json_text(json.dumps(value, default=repr))
-
-
 @lru_cache(maxsize=4096)
-def _from_json_text(text: str) -> DpEvent:
+def _parse(text: str) -> DpEvent:
     """All seeds of a row have the same events."""
     return from_json(json.loads(text))
 
@@ -160,7 +155,6 @@ class LedgerRow(Part):
 class Privacy(Part):
     """What the release cost.
 
-    notion: what epsilon protects (`dpicl.core.vocabulary.NOTIONS`); the usual one in files from before it.
     epsilon_target: of the calibration. epsilon_claimed: by the authors' own formula for this noise, None without one.
     epsilon_proved: the accountants' upper bound for what the ledger holds. queries: None means unlimited.
     epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
@@ -173,8 +167,7 @@ class Privacy(Part):
     epsilon_proved: Epsilon
     delta: Delta
     knob: KnobValue | None
-    notion: str = Field(default=RECORD_CENTRAL.name, exclude_if=lambda value: value == RECORD_CENTRAL.name)
-    neighbours: str = RECORD_CENTRAL.neighbours
+    neighbours: Literal["add/remove one record"] = NEIGHBOURS
     queries: Count | None
     epsilon_per_query: Epsilon | None = None
     slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
@@ -185,15 +178,6 @@ class Privacy(Part):
     event: Event
     accountants: Free
     notes: list[str] = []
-
-    @model_validator(mode="after")
-    def _of_one_notion(self) -> Privacy:
-        if self.notion not in NOTIONS or self.neighbours != NOTIONS[self.notion].neighbours:
-            raise ValueError("the notion of privacy is not a known one with its neighbours")
-        events = [_parsed(one) for one in (self.event, *(row.event for row in self.ledger))]
-        if 0 < self.epsilon_proved < math.inf and any(notion_of(one).name != self.notion for one in events):
-            raise ValueError(f"its events are not of the notion of privacy that it states ({self.notion})")
-        return self
 
 
 class Released(Part):
@@ -371,8 +355,6 @@ class Result(Part):
             raise ValueError("it says that any number of queries is covered, and how many")
         if math.isinf(privacy.epsilon_proved) and self.texts:
             raise ValueError("it holds texts that were released without privacy")
-        if privacy.notion != RECORD_CENTRAL.name and cell.source != "synthetic" and self.texts:
-            raise ValueError("it holds texts of records, which its notion of privacy does not protect")
 
     def _check_texts(self) -> None:
         stored = len(self.texts)

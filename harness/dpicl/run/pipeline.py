@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dpicl.core.cell import Cell, ReleaseConfig
 from dpicl.core.errors import DpiclError
 from dpicl.core.seeds import SECURE_SHARE, streams
-from dpicl.core.vocabulary import RECORD_CENTRAL, ReleasedPrompt, Report, silent
+from dpicl.core.vocabulary import ReleasedPrompt, Report, silent
 from dpicl.data.config import higher_is_better
 from dpicl.data.task import Task
 from dpicl.evaluation.intervals import bootstrap_interval
@@ -116,8 +116,6 @@ def _result(
 ) -> Result:
     cell, mechanism, task = loaded.cell, loaded.mechanism, loaded.task
     publishable = math.isfinite(made.bounds.upper) and not task.restricted
-    # Another notion protects labels alone: the texts are those of records.
-    publishable &= mechanism.notion == RECORD_CENTRAL or cell.source == "synthetic"
     answers = made.answers or {}
     shown = made.prompt if publishable else ReleasedPrompt(None)
     said = higher_is_better(task.config)
@@ -156,8 +154,6 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         epsilon_claimed=made.stated.claimed,
         epsilon_proved=made.bounds.upper,
         delta=config.delta,
-        notion=mechanism.notion.name,
-        neighbours=mechanism.notion.neighbours,
         knob=_knob_value(mechanism, made.calibration),
         queries=made.sizes.queries,
         epsilon_per_query=made.stated.per_query,
