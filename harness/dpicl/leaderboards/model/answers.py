@@ -96,7 +96,7 @@ class BoardAnswer:
         others = [one for one in self.controls if one != self.to_beat]
         said = f" Controls that score as much or more: {_listed(others)}." if others else ""
         if self.not_compared:
-            said += f" Also without records, and not compared ({FIXED_DRAW.name}): {_listed(self.not_compared)}."
+            said += f" Not compared ({FIXED_DRAW.name}): {_listed(self.not_compared)}, without records."
         return said
 
     def __str__(self) -> str:
