@@ -53,7 +53,7 @@ leaderboard: setup
 	$(DPICL) board quick --html site
 	@echo
 	@echo "The page is $(CURDIR)/site/index.html; open it in a browser, no server is needed."
-	@echo "Next: '$(DPICL) board ginc' shows committed results, 'make site' all of them,"
+	@echo "Next: '$(DPICL) board record' shows committed results, 'make site' all of them,"
 	@echo "      '$(DPICL) plan open' what a larger suite would run,"
 	@echo "      '$(DPICL) list mechanisms' what can be compared, README.md how to add a mechanism."
 
