@@ -43,6 +43,19 @@ def test_every_row_that_is_tied_with_the_best_is_named_and_what_beats_no_control
     assert len(re.findall(r"^ m\d .*\*$", text, re.MULTILINE)) == 7
 
 
+def test_tasks_on_which_nothing_beats_a_control_share_a_sentence():
+    scores = {"agnews": ("m0", 0.8), "trec": ("m1", 0.2), "dbpedia": ("m2", 0.3)}
+    found = []
+    for task, (name, score) in scores.items():
+        for seed in range(SEEDS):
+            same = {"task": task, "seed": seed, "documents": 50}
+            found += [*ends(zero_shot=0.5, real_data=0.9, **same), make_result(name, score, **same)]
+    said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
+    assert "At ε = 1 on agnews, use m0 (0.800), better than zero_shot (0.500), which reads no record." in said
+    shared = "no method is shown to be better than the best row that reads no record (0.500 and 0.500)."
+    assert f"On dbpedia and trec {shared}" in said or f"On trec and dbpedia {shared}" in said
+
+
 def test_the_first_screen_says_what_was_compared_and_what_is_best():
     board = build_board(results())
     text = render_terminal(board, color=False, full=False)
