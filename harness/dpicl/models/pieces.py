@@ -125,9 +125,8 @@ class Piece:
 
     def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Places the piece's keys and values [1, groups, n, d] in ``own``, behind those that it may see."""
-        self.reserve(layer, keys, values)
-        assert self.own is not None
-        self.own.put(layer, self.begin, keys, values)
+        places = self.reserve(layer, keys, values)
+        places[0][:, :, self.begin : self.end], places[1][:, :, self.begin : self.end] = keys, values
 
     def reserve(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The place for such keys and values in ``own``, [1, groups, room, d] each, with those that come before."""

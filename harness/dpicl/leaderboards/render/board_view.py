@@ -73,15 +73,16 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
     else:
         yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
     found = [one for one in overall(section.answers) if one.epsilon == epsilon and one.best]
-    useful, others = [one for one in found if one.useful], [one for one in found if not one.useful]
-    sentences = [one.sentence for one in (useful if len(others) > 1 else found)][:_ANSWERS]
-    if len(others) > 1:
-        where, beat = names_text([one.where for one in others]), [one.to_beat for one in others]
-        scores = names_text([one.number if one is not None else "–" for one in beat])
+    others = [one for one in found if not one.useful]
+    shared = others if len(others) > 1 else []
+    own = [one for one in found if one not in shared]
+    yield from (words(one.sentence, "answer") for one in own[:_ANSWERS])
+    if shared:
+        scores = names_text([one.to_beat.number if one.to_beat is not None else "–" for one in shared])
+        where = names_text([one.where for one in shared])
         said = f"On {where} no method is shown to be better than the best row that reads no record ({scores})."
-        sentences.append(said)
-    yield from (words(one, "answer") for one in sentences)
-    if (more := len(found) - len(others) * (len(others) > 1) - _ANSWERS) > 0:
+        yield words(said, "answer")
+    if (more := len(own) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
     if section.tables and (said := _headroom([*section.tables, *section.measured])):
         yield words(said, "quiet")
