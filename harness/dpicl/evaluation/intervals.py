@@ -34,7 +34,7 @@ def bootstrap_interval(outcomes: Outcomes, seed: int = 0) -> tuple[float, float]
     Raises UsageError when rows differ in length, are empty, or hold a NaN.
     """
     table = _table(outcomes)
-    by_seed, by_document = (drawn.astype(np.float64) for drawn in _weights(*table.shape, seed, DRAWS))
+    by_seed, by_document = _weights(*table.shape, seed, DRAWS)
     means = np.einsum("rd,rd->r", by_seed @ table, by_document) / table.size
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return low, high
@@ -54,7 +54,7 @@ def ratio_interval(numerator: Outcomes, denominator: Outcomes) -> tuple[float, f
         raise UsageError("The two means of a ratio need the same seeds and documents.")
     drawn = _counts(*below.shape, DRAWS)
     tops, bottoms = (
-        np.concatenate([np.einsum("rd,rd->r", seeds @ table, documents.astype(float)) for seeds, documents in drawn])
+        np.concatenate([np.einsum("rd,rd->r", seeds @ table, documents) for seeds, documents in drawn])
         for table in (above, below)
     )
     defined = bottoms > 1e-9
@@ -77,10 +77,10 @@ def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[
 
 @lru_cache(maxsize=8)
 def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """How often every seed and every document is in each replicate: int32[draws, S] and int32[draws, D]."""
+    """How often every seed and every document is in each replicate: float64[draws, S] and float64[draws, D]."""
     generator = np.random.default_rng(seed)
     by_seed, by_document = (
-        generator.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.int32)
+        generator.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
         for count in (seeds, documents)
     )
     return by_seed, by_document
@@ -88,13 +88,13 @@ def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndar
 
 @lru_cache(maxsize=4)
 def _counts(seeds: int, documents: int, draws: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The same for ratios, int16 in chunks of replicates, by counting indices: many times as fast for a large count,
-    and kept, since every row of a table draws the same."""
+    """The same for ratios, in chunks of replicates, by counting indices: many times as fast for a large count, and
+    kept, since every row of a table draws the same."""
     generator = np.random.default_rng(0)
 
     def drawn(count: int, some: int) -> np.ndarray:
         cells = generator.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
-        return np.bincount(cells.ravel(), minlength=some * count).reshape(some, count).astype(np.int16)
+        return np.bincount(cells.ravel(), minlength=some * count).reshape(some, count).astype(np.float64)
 
     chunks = [min(_CHUNK, draws - start) for start in range(0, draws, _CHUNK)]
     return [(drawn(seeds, some), drawn(documents, some)) for some in chunks]
