@@ -109,7 +109,8 @@ test-cluster: $(DEV)
 test-all: $(DEV)
 	$(PYTEST) -n auto --dist loadfile
 
-# The hashes of what constraints.txt pins; needs uv. torch stays out (requirements.txt says why), and what it needs does not.
+# requirements.txt, the hashes of what constraints.txt pins, and uv.lock with the same versions; needs uv. torch stays out of
+# the first (it says why), and what torch needs does not.
 UV := uv pip compile --quiet --generate-hashes --no-annotate --no-header --constraint constraints.txt \
 	--python-version 3.11.7 --python-platform x86_64-manylinux_2_28
 lock:
@@ -119,6 +120,10 @@ lock:
 	printf 'hatchling\nhatch-vcs\nnetworkx\nsympy\n' | $(UV) --override build/without.txt --extra all pyproject.toml - \
 		>> build/requirements.txt
 	mv build/requirements.txt requirements.txt
+	mkdir -p build/lock && cp README.md LICENSE NOTICE build/lock
+	(cat pyproject.toml; echo 'constraint-dependencies = ['; sed -n 's/^\([^# ][^ ]*\).*/    "\1",/p' constraints.txt; echo ']') \
+		> build/lock/pyproject.toml
+	uv lock --project build/lock && cp build/lock/uv.lock uv.lock && uv lock  # once more without the constraints
 
 check: $(DEV)
 	$(PY) -m ruff format --check .

@@ -96,6 +96,16 @@ def test_everything_that_is_installed_has_hashes():
     assert {normal(re.split(r"[<>=\[]", one)[0]) for one in needed} - {"dpicl-bench", "torch"} <= versions.keys()
 
 
+def test_the_lock_of_uv_has_the_same_versions():
+    found = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    versions = {normal(package["name"]): package["version"] for package in found if "version" in package}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {normal(re.split(r"[<>=\[]", one)[0]) for one in project["dependencies"]}
+    assert needed <= versions.keys()
+    differing = {name: version for name, version in versions.items() if pins().get(name, version) != version}
+    assert not differing, "run `make lock`"
+
+
 def test_the_notice_names_every_package_and_model():
     """That the licences are those of the packages is checked by `make check`."""
     notice = (ROOT / "NOTICE").read_text("utf-8")
