@@ -22,7 +22,7 @@ from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
-from dpicl.plan.headroom import headrooms
+from dpicl.plan.headroom import Headroom, headrooms
 from dpicl.plan.headroom_table import headroom_columns
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
@@ -97,7 +97,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     cells = [cell for cell in selection.cells if cell.id not in left_out]
     shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document, sum(seconds), unmeasured)]
     if gains:
-        shown.append(make_table("Headroom, from public to real demonstrations", _HEADROOM, gains, keep=3, heading=True))
+        shown.append(_headroom_table(gains))
     shown += [f"Skipped: {row} on {', '.join(tasks)}: {why}" for row, tasks, why in _reasons(selection.cells, left_out)]
     if found.stale:
         shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
@@ -122,11 +122,12 @@ def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) 
     return f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']} to do{cost}."
 
 
-_HEADROOM = (
-    *(Column(name, name, attrgetter(name)) for name in ("task", "model", "metric")),
-    *headroom_columns(lambda one: one),
-    Column("rewards", "rewards", lambda one: "yes" if one.rewards else "no"),
-)
+def _headroom_table(gains: Sequence[Headroom]) -> Table:
+    named = [name for name in ("task", "model", "metric") if name != "model" or len({one.model for one in gains}) > 1]
+    columns = [*(Column(name, name, attrgetter(name)) for name in named), *headroom_columns(lambda one: one)]
+    title = "Headroom, from public to real demonstrations"
+    note = "Where the interval includes 0 a task does not reward private data with this model."
+    return make_table(title, columns, gains, keep=len(named), heading=True, notes=(note,))
 
 
 def untuned_rows(selection: Selection) -> list[str]:

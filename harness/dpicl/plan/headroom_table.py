@@ -15,8 +15,8 @@ def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]
     """Shots, both ends, the gain, its sample and what is gained over other controls. of: item of the table -> its
     headroom; None where an end of it has no result."""
 
-    def column(key: str, name: str, value: Callable[[Headroom], object]) -> Column:
-        return Column(key, name, lambda item: None if (found := of(item)) is None else value(found))
+    def column(key: str, name: str, value: Callable[[Headroom], object], wide: bool = False) -> Column:
+        return Column(key, name, lambda item: None if (found := of(item)) is None else value(found), wide=wide)
 
     return (
         column("shots", "shots", attrgetter("shots")),
@@ -27,6 +27,7 @@ def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]
             "others",
             "gain over other controls (95%)",
             lambda one: "; ".join(f"{gain.over} {_gain(gain)}" for gain in one.others),
+            wide=True,
         ),
     )
 
