@@ -148,8 +148,15 @@ class _SentenceTransformer(EmbeddingModel):
         self.arithmetic = hashlib.sha256(watched.tobytes()).hexdigest()[:16]
 
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
+        import torch
+
+        threads = torch.get_num_threads()
         with self._one_at_a_time, self._products():
-            return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+            torch.set_num_threads(1 if len(texts) == 1 else threads)  # waiting takes longer than one text
+            try:
+                return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+            finally:
+                torch.set_num_threads(threads)
 
 
 def _load_sentence_transformer(reference: str) -> EmbeddingModel:

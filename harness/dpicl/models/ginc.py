@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from tqdm import tqdm
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from dpicl.core.errors import ModelError, unknown
@@ -162,8 +161,14 @@ def pretrain(size: Size, name: str, target: Path, device: str = "cpu") -> float:
         model.to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=size.rate, weight_decay=_DECAY, betas=_BETAS)
         begun = time.monotonic()
-        message(f"Training the model {NAME} ({name}) once: {size.steps:,} steps, minutes for the small one on a CPU.")
-        for step, block in enumerate(tqdm(batches(size), total=size.steps, disable=None)):  # silent in a log
+        message(
+            f"Training the model {NAME} ({name}) once: {size.steps:,} steps, minutes for the small one on an idle CPU;"
+            " when stopped it begins again."
+        )
+        for step, block in enumerate(batches(size)):
+            if step and step % max(size.steps // 20, 20) == 0:
+                left = (time.monotonic() - begun) / step * (size.steps - step)
+                message(f"    step {step:,} of {size.steps:,}; about {duration(left)} left")
             rate = size.rate * min((step + 1) / max(size.warm_up, 1), 1 - step / size.steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
