@@ -29,7 +29,7 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
-from dpicl.models.server_dialects import Ask, LogProbs, Prompt, Writing, joined
+from dpicl.models.server_dialects import Ask, LogProbs, Prompt, joined
 from dpicl.models.server_http import Connection, Refused, Unanswered
 from dpicl.models.server_probe import Probed, probe
 from dpicl.models.server_settings import settings_of
@@ -45,8 +45,8 @@ _SALT: ContextVar[str] = ContextVar("salt", default="")
 
 def load_server(rest: str) -> ServerLM:
     """The model of the server that ``rest`` names, probed. Raises UsageError and ModelError."""
-    connection, salt = Connection(settings_of(rest)), secrets.token_urlsafe(32)
-    return ServerLM(f"server:{rest.partition('?')[0]}", connection, probe(connection, salt), salt)
+    settings, salt = settings_of(rest), secrets.token_urlsafe(32)
+    return ServerLM(f"server:{rest.partition('?')[0]}", Connection(settings), probe(settings, salt), salt)
 
 
 class ServerLM(TokenizedModel, StatelessModel):
@@ -60,7 +60,7 @@ class ServerLM(TokenizedModel, StatelessModel):
     def __init__(self, name: str, connection: Connection, probed: Probed, salt: str) -> None:
         self._connection, self._salt = connection, salt
         self.server = self._record = probed.record
-        self._dialect, self._tokens = probed.dialect, probed.tokens
+        self._dialect, self._tokens = probed.dialect, probed.dialect.tokens
         self.usage = Usage()
         self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
         self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
@@ -126,10 +126,11 @@ class ServerLM(TokenizedModel, StatelessModel):
         opened = [self._opened(prompt, max_tokens) for prompt in prompts]
         if max_tokens < 1:
             return [""] * len(prompts)
-        ends, works = tuple(word for word in stop if word), []
-        for at, tokens in enumerate(opened):
-            how = Writing(max_tokens, ends, temperature, seeds[at] % _SEEDS if seeds else 0)
-            works.append(partial(self._dialect.text, prompt=self._prompt(tokens), how=how))
+        settings = {"max_tokens": max_tokens, "temperature": temperature, "stop": [word for word in stop if word]}
+        works = [
+            partial(self._dialect.text, prompt=self._prompt(tokens), settings={**settings, "seed": seed % _SEEDS})
+            for tokens, seed in zip(opened, seeds or [0] * len(opened), strict=True)
+        ]
         texts = self._answers(works, sum(map(len, opened)))
         if broken == "raise" and None in texts:
             raise refused(self.identity.name)

@@ -10,24 +10,25 @@ from __future__ import annotations
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from dpicl.models.server_http import SMALL, Call
+from dpicl.models.server_http import Call
 from dpicl.models.server_settings import ServerKind
+from dpicl.models.tokenizers import Tokenizer
 
 #: What rounding may add to a log-probability, which is 0 at most, and to the sum of probabilities.
 ROUNDING = 1e-2
 MASS = 1.1
 #: Lower ones are written as this: vLLM's for minus infinity, which JSON has not.
 LOWEST = -9999.0
-#: Bytes of one listed token, and characters of its text, at most.
-_ENTRY, LETTERS = 400, 200
+#: Characters of a token, at most.
+LETTERS = 200
 
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 _TokenName = Annotated[str, Field(pattern="^token_id:[0-9]{1,9}$")]
@@ -37,7 +38,7 @@ _Probability = Annotated[float, Field(ge=0, le=1 + 1e-6)]
 
 
 class _Answer(BaseModel):
-    """Part of an answer; keys that nobody reads are left out."""
+    """The part of an answer that is read."""
 
     model_config = ConfigDict(strict=True)
 
@@ -52,47 +53,34 @@ class _Share(TypedDict):
     prob: _Probability
 
 
-class _Step(_Answer):
-    top_logprobs: list[_Likely] = []
-    top_probs: list[_Share] = []
-
-
 class _LlamaCompletion(_Answer):
-    """truncated: whether the prompt was cut."""
+    """likely, shares: of the first token that was drawn. truncated: whether the prompt was cut."""
 
-    text: Annotated[str, Field(alias="content")] = ""
-    completion_probabilities: list[_Step] = []
+    text: str = Field("", validation_alias="content")
+    likely: list[_Likely] = Field([], validation_alias=AliasPath("completion_probabilities", 0, "top_logprobs"))
+    shares: list[_Share] = Field([], validation_alias=AliasPath("completion_probabilities", 0, "top_probs"))
     truncated: Literal[False] | None = None
 
 
-class _TopLogProbs(_Answer):
-    top_logprobs: Annotated[list[dict[_TokenName, _LogProb]], Field(min_length=1)]
-
-
-class _Choice(_Answer):
-    text: str
-    logprobs: _TopLogProbs | None = None
-
-
 class _Completion(_Answer):
-    choices: Annotated[list[_Choice], Field(min_length=1)]
+    text: str = Field(validation_alias=AliasPath("choices", 0, "text"))
+    likely: dict[_TokenName, _LogProb] = Field(
+        {}, validation_alias=AliasPath("choices", 0, "logprobs", "top_logprobs", 0)
+    )
 
 
 class _Tokens(_Answer):
     tokens: list[_Token]
 
 
-class _Meta(_Answer):
-    n_params: Annotated[int, Field(ge=0)] = 0
-
-
 class ServedModel(_Answer):
-    """A model in a server's list. owned_by: what the server calls itself. max_model_len: tokens that vLLM reads."""
+    """A model in a server's list. owned_by: what the server calls itself. max_model_len: tokens that vLLM reads.
+    parameters: 0 where it does not say."""
 
     id: Annotated[str, Field(max_length=300)]
     owned_by: str = ""
     max_model_len: _Size | None = None
-    meta: _Meta = _Meta()
+    parameters: int = Field(0, ge=0, validation_alias=AliasPath("meta", "n_params"))
 
 
 class ModelList(_Answer):
@@ -101,14 +89,10 @@ class ModelList(_Answer):
     data: Annotated[list[ServedModel], Field(min_length=1)]
 
 
-class _Generation(_Answer):
-    n_ctx: _Size
-
-
 class Props(_Answer):
-    """The answer of llama.cpp to /props."""
+    """The answer of llama.cpp to /props. context: tokens that it reads."""
 
-    default_generation_settings: _Generation
+    context: _Size = Field(validation_alias=AliasPath("default_generation_settings", "n_ctx"))
 
 
 class LogProbs(NamedTuple):
@@ -118,20 +102,20 @@ class LogProbs(NamedTuple):
     values: np.ndarray
 
     @classmethod
-    def sound(
-        cls, ids: Sequence[int], values: Sequence[float], vocab_size: int, listed: Sequence[int] = ()
-    ) -> LogProbs:
-        """Those of an answer. Ids from ``vocab_size`` on (rows that pad the output layer) are left out.
+    def sound(cls, found: Iterable[tuple[int, float]], vocab_size: int, listed: Sequence[int] = ()) -> LogProbs:
+        """The (id, value) of an answer. Ids from ``vocab_size`` on (rows that pad the output layer) are left out.
 
         Raises ValueError for tokens that are there twice, together more than likely, or not all that were ``listed``.
         """
-        tokens, found = np.array(ids, dtype=np.int64), np.array(values, dtype=np.float64).clip(LOWEST, 0.0)
+        pairs = [*found]
+        tokens = np.array([token for token, _ in pairs], dtype=np.int64)
+        values = np.array([value for _, value in pairs], dtype=np.float64).clip(LOWEST, 0.0)
         inside = tokens < vocab_size
-        if len(np.unique(tokens)) < len(tokens) or np.exp(found).sum() > MASS or not inside.any():
+        if len(np.unique(tokens)) < len(tokens) or np.exp(values).sum() > MASS or not inside.any():
             raise ValueError("a token is there twice, or none is, or probabilities are more than one together")
         if not np.isin(listed, tokens).all():
             raise ValueError("a token that was asked for is missing")
-        return cls(tokens[inside], found[inside])
+        return cls(tokens[inside], values[inside])
 
     def of(self, token: int, vocab_size: int) -> float:
         """Of one token. One that is not listed has an even share of the mass that is left, and no more than any that
@@ -172,27 +156,10 @@ class Prompt:
     salt: str | None = ""
 
 
-@dataclass(frozen=True)
-class Writing:
-    """How a text is written: greedily at temperature 0."""
-
-    max_tokens: int
-    stop: tuple[str, ...] = ()
-    temperature: float = 0.0
-    seed: int = 0
-
-    def checked(self, text: str) -> str:
-        """The text up to the first word to stop at. Raises ValueError where it is longer than its tokens can be."""
-        if len(text) > LETTERS * self.max_tokens:
-            raise ValueError("too long a text")
-        found = [at for at in map(text.find, self.stop) if at >= 0]
-        return text[: min(found)] if found else text
-
-
 class Dialect(ABC):
     """How one kind of server is asked.
 
-    model: the id of the model. vocab_size: tokens from this id on are left out.
+    model: the id of the model. tokens: its tokenizer; ids from the vocabulary's size on are left out of answers.
     """
 
     kind: ClassVar[ServerKind]
@@ -200,22 +167,30 @@ class Dialect(ABC):
     tops: ClassVar[Sequence[int]]
     #: How many ids a request may list.
     lists: ClassVar[int]
-    #: What it calls the most tokens that are written, and what a request for a text says besides.
-    most: ClassVar[str]
+    #: What a request for a text says besides.
     writing: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, model: str, vocab_size: int) -> None:
-        self.model, self.vocab_size = model, vocab_size
+    def __init__(self, model: str, tokens: Tokenizer) -> None:
+        self.model, self.tokens, self.vocab_size = model, tokens, tokens.vocab_size
+
+    def tops_below(self, most: int | None) -> list[int]:
+        """How many of the likeliest tokens to try to get, at ``most`` so many."""
+        return [*self.tops] if most is None else [most, *(top for top in self.tops if 0 < top < most)]
 
     @abstractmethod
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
         """Of the ``top`` likeliest next tokens (-1: all); where some are ``listed``, of these at least."""
 
-    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
-        """What the model writes."""
-        sampled = {"temperature": how.temperature, "seed": how.seed, "stop": list(how.stop)}
-        body = {self.most: how.max_tokens, **sampled, **self.writing}
-        said: str = await ask(self._call(prompt, body, SMALL, lambda answer: how.checked(answer.text)))
+    async def text(self, ask: Ask, prompt: Prompt, settings: Mapping[str, Any]) -> str:
+        """What the model writes, up to the first word to stop at. settings: max_tokens, temperature (0: greedily), seed
+        and stop."""
+
+        def read(answer: _LlamaCompletion | _Completion) -> str:
+            if len(answer.text) > LETTERS * settings["max_tokens"]:
+                raise ValueError("too long a text")
+            return answer.text[: min((at for at in map(answer.text.find, settings["stop"]) if at >= 0), default=None)]
+
+        said: str = await ask(self._call(prompt, {**settings, **self.writing}, read))
         return said
 
     @abstractmethod
@@ -223,12 +198,8 @@ class Dialect(ABC):
         """Asks for the tokens of a text without any that are added."""
 
     @abstractmethod
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[Any], Any]) -> Call:
-        """Asks for what follows a prompt. largest: bytes of the answer. read: what is made of it."""
-
-    def _largest(self, top: int, listed: Sequence[int] = ()) -> int:
-        """Bytes of an answer with what was asked for, and the token that was drawn."""
-        return SMALL + _ENTRY * ((2 * self.vocab_size if top < 0 else top) + len(listed) + 2)
+    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+        """Asks for ``max_tokens`` (of the body) tokens that follow a prompt. read: what is made of the answer."""
 
 
 def tokenizing(body: Mapping[str, Any]) -> Call:
@@ -244,15 +215,12 @@ class LlamaCpp(Dialect):
     character. Any other set of tokens is listed by raising all of them by the same bias (`post_sampling_probs`): their
     ratios are those of the model, and the likeliest token, which is among them, gives the scale. The whole vocabulary
     can be had too, at 100 bytes a token.
-
-    forced: a token whose text is plain, which is drawn whenever log-probabilities are wanted.
     """
 
     kind = "llama.cpp"
     tops = (-1,)
     lists = 1024
-    most, writing = "n_predict", {"samplers": ["temperature"]}
-    forced: int = 0
+    writing = {"samplers": ["temperature"]}
     #: How many of the likeliest tokens are looked at first, and by how much listed ones are raised.
     _FIRST, _BIAS = 64, 100.0
 
@@ -274,18 +242,18 @@ class LlamaCpp(Dialect):
 
     def _likeliest(self, prompt: Prompt, top: int) -> Call:
         count = self.vocab_size if top < 0 else top
-        body = {"n_predict": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[self.forced, 1e4]]}
+        plain = next(iter(self.tokens.encode(" the")), 0)
+        body = {"max_tokens": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[plain, 1e4]]}
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            found = [each for step in answer.completion_probabilities[:1] for each in step.top_logprobs]
-            return LogProbs.sound([own["id"] for own in found], [own["logprob"] for own in found], self.vocab_size)
+            return LogProbs.sound(((own["id"], own["logprob"]) for own in answer.likely), self.vocab_size)
 
-        return self._call(prompt, body, self._largest(top), read)
+        return self._call(prompt, body, read)
 
     def _raised(self, prompt: Prompt, listed: Sequence[int]) -> Call:
         """Asks for the tokens' probabilities, up to a factor; as log-probabilities."""
         body = {
-            "n_predict": 1,
+            "max_tokens": 1,
             "n_probs": len(listed),
             "post_sampling_probs": True,
             "temperature": 1.0,
@@ -294,16 +262,16 @@ class LlamaCpp(Dialect):
         }
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            found = [each for step in answer.completion_probabilities[:1] for each in step.top_probs]
             with np.errstate(divide="ignore"):
-                values = np.log([own["prob"] for own in found]).tolist()
-            return LogProbs.sound([own["id"] for own in found], values, self.vocab_size, listed)
+                found = [(own["id"], float(np.log(own["prob"]))) for own in answer.shares]
+            return LogProbs.sound(found, self.vocab_size, listed)
 
-        return self._call(prompt, body, self._largest(0, listed), read)
+        return self._call(prompt, body, read)
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[Any], Any]) -> Call:
-        sent = {"prompt": list(prompt.tokens), "cache_prompt": prompt.salt is not None, "stream": False, **body}
-        return Call("/completion", lambda content: read(_LlamaCompletion.model_validate_json(content)), sent, largest)
+    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+        own = {"n_predict": body["max_tokens"], "cache_prompt": prompt.salt is not None, "stream": False}
+        sent = {"prompt": list(prompt.tokens), **own, **body}
+        return Call("/completion", lambda content: read(_LlamaCompletion.model_validate_json(content)), sent)
 
 
 class VLLM(Dialect):
@@ -314,25 +282,23 @@ class VLLM(Dialect):
     kind = "vllm"
     tops = (-1, 1024, 256, 128, 64, 20, 5)
     lists = 128
-    most = "max_tokens"
 
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
         body: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1 if listed else top}
         if listed:
             body["logprob_token_ids"] = list(listed)
 
-        def read(answer: _Choice) -> LogProbs:
-            found = answer.logprobs.top_logprobs[0] if answer.logprobs else {}
-            ids = [int(name.removeprefix("token_id:")) for name in found]
-            return LogProbs.sound(ids, [*found.values()], self.vocab_size, listed)
+        def read(answer: _Completion) -> LogProbs:
+            found = ((int(name.removeprefix("token_id:")), value) for name, value in answer.likely.items())
+            return LogProbs.sound(found, self.vocab_size, listed)
 
-        said: LogProbs = await ask(self._call(prompt, body, self._largest(top, listed), read))
+        said: LogProbs = await ask(self._call(prompt, body, read))
         return said
 
     def tokenize(self, content: str) -> Call:
         return tokenizing({"model": self.model, "prompt": content, "add_special_tokens": False})
 
-    def _call(self, prompt: Prompt, body: Mapping[str, Any], largest: int, read: Callable[[Any], Any]) -> Call:
+    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
         sent = {
             "model": self.model,
             "prompt": list(prompt.tokens),
@@ -343,8 +309,7 @@ class VLLM(Dialect):
             "cache_salt": prompt.salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,
         }
-        read_choice = lambda content: read(_Completion.model_validate_json(content).choices[0])  # noqa: E731
-        return Call("/v1/completions", read_choice, sent, largest)
+        return Call("/v1/completions", lambda content: read(_Completion.model_validate_json(content)), sent)
 
 
 #: How each kind of server is asked.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 import httpx
@@ -27,10 +27,8 @@ from dpicl.core.errors import ModelError
 from dpicl.core.together import Service, ServiceRequest, wait_for
 from dpicl.models.server_settings import ServerSettings
 
-T = TypeVar("T")
-
-#: Bytes of an answer that has no list of log-probabilities.
-SMALL = 4_000_000
+#: Bytes of an answer; the largest list the whole of a vocabulary, at 100 bytes a token.
+LARGEST = 100_000_000
 #: Seconds before a request is repeated: the first and the longest; no server may ask for more.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 #: Answers after which the same request may succeed later, besides those of 500 and above.
@@ -56,12 +54,11 @@ class _Failed(Exception):
 @dataclass(frozen=True)
 class Call:
     """One request. read: makes something of the answer, a ValueError where it is not as it should be. body: None for
-    GET. largest: bytes of the answer."""
+    GET."""
 
     path: str
     read: Callable[[bytes], Any]
     body: Mapping[str, Any] | None = None
-    largest: int = SMALL
 
 
 @dataclass(eq=False)
@@ -78,7 +75,6 @@ class Connection(Service):
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        settings.require_private()
         self.settings = settings
         self._secret = settings.secret()
         self._headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
@@ -90,7 +86,8 @@ class Connection(Service):
 
     def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
-        batch = _Batch(answers=self._start(_together(asked)))
+        work = asyncio.run_coroutine_threadsafe(_together(asked), _loop_of(os.getpid()))
+        batch = _Batch(answers=work)
         try:
             wait_for(self, batch)
             return batch.answers.result()
@@ -111,18 +108,10 @@ class Connection(Service):
         for future in ended:
             self._going.pop(future).done = True
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine gives; it is cancelled where waiting for it is given up."""
-        future = self._start(work)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
-
-    async def ask(self, call: Call, patience: float | None = None) -> Any:
-        """What ``call.read`` makes of the answer, after as many tries as the patience (seconds; None: the settings')
-        has room for. Raises Refused, Unanswered, and ModelError where asking again is no use."""
-        end = time.monotonic() + (self.settings.patience if patience is None else patience)
+    async def ask(self, call: Call) -> Any:
+        """What ``call.read`` makes of the answer, after as many tries as the settings' patience has room for. Raises
+        Refused, Unanswered, and ModelError where asking again is no use."""
+        end = time.monotonic() + self.settings.patience
         pause = FIRST_PAUSE
         while True:
             try:
@@ -137,9 +126,6 @@ class Connection(Service):
     def silent(self, error: Exception) -> ModelError:
         """The error of a server that does not answer; error: why, in our words."""
         return ModelError(f"The model server {self.settings.url} gives no sound answer: {error}; see that it runs.")
-
-    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, _loop_of(os.getpid()))
 
     async def _tried(self, call: Call) -> Any:
         """One try. Raises _Failed, Refused or ModelError, and never what a library raises."""
@@ -178,7 +164,7 @@ class Connection(Service):
             body = bytearray()
             async for part in response.aiter_raw():  # a small answer that is compressed could be a large one
                 body += part
-                if len(body) > call.largest:
+                if len(body) > LARGEST:
                     raise ValueError("too large")
             after = response.headers.get("retry-after", "")
             return response.status_code, float(after) if after.isdecimal() and len(after) < 6 else 0.0, bytes(body)

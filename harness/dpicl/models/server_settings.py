@@ -59,9 +59,9 @@ _Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 class ServerSettings(BaseModel):
     """Where a server is, and how it is asked.
 
-    url: its base, without /v1. kind: None: found out. model: the id of the model where the server has several.
-    tokenizer: a folder or hub id, which must be given. window: requests that are on their way at the same time.
-    timeout: seconds of one request, its answer included. patience: seconds for which a request is repeated
+    url: its base, without /v1. tokenizer: a folder or hub id, the one that the server was started with. kind: None:
+    found out. model: the id of the model where the server has several. window: requests that are on their way at the
+    same time. timeout: seconds of one request, its answer included. patience: seconds for which a request is repeated
     before it is given up. context: tokens that a prompt and its answer may have; None: what the server says. top: the
     most of the likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt may use
     what the server kept of another one (llama.cpp, vLLM). key: the environment variable with the API key.
@@ -70,9 +70,9 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_base)]
+    tokenizer: str
     kind: ServerKind | None = None
     model: str | None = None
-    tokenizer: str | None = None
     window: Annotated[int, Field(ge=1, le=1024)] = 8
     timeout: _Seconds = 120.0
     patience: _Seconds = 300.0
@@ -86,16 +86,14 @@ class ServerSettings(BaseModel):
         """Whether the server is on this machine, by its address."""
         return is_loopback(self.url)
 
-    def require_private(self) -> None:
-        """Raises UsageError where what is sent could be read on the way, and nobody has allowed that."""
+    def secret(self) -> str | None:
+        """The API key. Raises UsageError where what is sent could be read on the way, and nobody has allowed that, and
+        where the variable holds no key that a header may carry."""
         if self.url.startswith("http:") and not self.loopback and os.environ.get(PLAIN_HTTP) != "1":
             raise UsageError(
                 f"Prompts hold private records, and plain http to {urlsplit(self.url).hostname} can be read on the way;"
                 f" use https, or a tunnel to 127.0.0.1, or set {PLAIN_HTTP}=1 where the network is yours."
             )
-
-    def secret(self) -> str | None:
-        """The API key. Raises UsageError where the variable holds none that a header may carry."""
         if self.key is None:
             return None
         found = os.environ.get(self.key, "")
@@ -164,7 +162,7 @@ def settings_of(rest: str) -> ServerSettings:
         return _parsed(rest)
     if not _NAME.fullmatch(rest):
         raise UsageError(f"A model on a server has an address or a name of letters and digits; write {EXAMPLE}.")
-    variable = variable_of(rest)
+    variable = NAMED + re.sub(r"[^A-Z0-9]", "_", rest.upper())
     if "://" not in (address := os.environ.get(variable, "")):
         raise UsageError(
             f"No address for server:{rest}; set {variable} (for example {EXAMPLE.removeprefix('server:')}), or write"
@@ -181,14 +179,7 @@ def require_sound(rest: str) -> None:
 
 def require_usable(rest: str) -> None:
     """Raises UsageError for what `settings_of` refuses, plain http to another machine, or a key that is not there."""
-    settings = settings_of(rest)
-    settings.require_private()
-    settings.secret()
-
-
-def variable_of(name: str) -> str:
-    """The environment variable with the address of ``server:name``."""
-    return NAMED + re.sub(r"[^A-Z0-9]", "_", name.upper())
+    settings_of(rest).secret()
 
 
 def name_of(entry: Mapping[str, Any]) -> str:
@@ -223,4 +214,9 @@ def _parsed(address: str) -> ServerSettings:
         return ServerSettings.model_validate({**given, "url": base})
     except ValidationError as error:
         problem = error.errors()[0]
+        if problem["type"] == "missing":
+            raise UsageError(
+                "A server needs the tokenizer of its model; add tokenizer=PATH_OR_HUB_ID to its name, the one that the"
+                " server was started with."
+            ) from None
         raise UsageError(f"The setting {problem['loc'][0]} of a server {problem_words(problem)}.") from None
