@@ -122,7 +122,7 @@ class DPOpt(DemonstrationMechanism):
 
     def release(self, private: PrivateSet, context: Context) -> ReleasedPrompt:
         student = Student(context, self.record_tokens)
-        own = context.task.config["description"]
+        own = context.task.config.description
         written = [self._instruction(number, student, private, context) for number in range(self.instructions)]
         candidates = list(dict.fromkeys([own, *(text + own[len(own.rstrip()) :] for text in written if text)]))
         best = self._best(context.knob)
@@ -185,10 +185,10 @@ class Student:
 
     def __init__(self, context: Context, record_tokens: int | None) -> None:
         self.task, self.model, self._record_tokens = context.task, context.model, record_tokens
-        self.delimiter = self.task.config["target_delimiter"]
+        self.delimiter = self.task.config.target_delimiter
         self._endings = label_endings(self.task, self.model)
-        self._kwargs = self.task.config.get("generation_kwargs", {})
-        room = max(map(len, self._endings)) if self._endings else int(self._kwargs["max_gen_toks"])
+        self._writing = self.task.config.generation_kwargs
+        room = max(map(len, self._endings)) if self._endings else self._writing.max_gen_toks
         self._limit = self.model.max_length - self.model.lead_tokens - room
 
     def records(self, sample: Sample) -> list[Record]:
@@ -216,7 +216,7 @@ class Student:
         if self._endings:
             rows = self.model.score([(prompt, self._endings) for prompt in prompts], prefix)
             return [self.task.labels[int(np.argmax(row))] if np.isfinite(row).all() else "" for row in rows]
-        stop, room = list(self._kwargs.get("until", ())), int(self._kwargs["max_gen_toks"])
+        room, stop = self._writing.max_gen_toks, self._writing.until
         texts = self.model.generate(prompts, room, stop, prefix, broken="empty")
         return [(text.strip().splitlines() or [""])[0] for text in texts]
 
@@ -227,7 +227,7 @@ class MetaPrompts:
 
     def __init__(self, student: Student, wish: str, room: int) -> None:
         model, task = student.model, student.task
-        self._student, self._own = student, task.config["description"]
+        self._student, self._own = student, task.config.description
         self._head = HEAD.format(instruction=self._own.strip())
         self._tail = TAIL.format(wish=wish)
         self._limit = model.max_length - model.lead_tokens - room

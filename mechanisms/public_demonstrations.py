@@ -74,7 +74,7 @@ class PublicDemonstrations(DemonstrationMechanism):
         opened, ends = task.icl_prefix(()) + before, [after[:1] or "\n", *task.stop_strings]
         inputs = self._sampled(context, [opened] * len(context.shots), ends, temperature, "inputs")
         asked = [task.icl_prefix(()) + task.query(text) for text in inputs]
-        until = list(task.config["generation_kwargs"]["until"])
+        until = task.config.generation_kwargs.until
         outputs = self._sampled(context, asked, until, temperature, "outputs")
         pairs = zip(inputs, outputs, strict=True)
         return [Demonstration(text, output, tokens=len(model.encode(text))) for text, output in pairs]

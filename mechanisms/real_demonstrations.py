@@ -47,7 +47,7 @@ class RealDemonstrations(DemonstrationMechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         records = private.reveal("real records shown as demonstrations")
         generator = context.streams.stream("real demonstrations")
-        if context.task.kind == "json" and not context.task.config["metadata"].get("scores_private"):
+        if context.task.kind == "json" and not context.task.config.metadata.scores_private:
             size = min(EXAMPLES, len(records))
             chosen = [generator.choice(len(records), size=size, replace=False) for _ in context.shots]
             slots = [[records[i] for i in slot] for slot in chosen]

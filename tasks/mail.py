@@ -74,4 +74,4 @@ def _words(text: str) -> Iterator[str]:
 def _prompt_words() -> frozenset[str]:
     """The words that every prompt of the task has."""
     config = load_config("enron")
-    return frozenset(_words(f"{config['description']} {config['doc_to_text']}"))
+    return frozenset(_words(f"{config.description} {config.doc_to_text}"))

@@ -18,7 +18,7 @@ def contents(slots):
 def small_task(name: str, test: Sequence[Record], labels: Sequence[str] = ()) -> Task:
     """A task of these test records and no others."""
     config = load_config(name)
-    kind, of_classes = config["metadata"]["kind"], tuple(config.get("doc_to_choice", labels))
+    kind, of_classes = config.metadata.kind, tuple(config.doc_to_choice) or tuple(labels)
     return Task(
         name=name, kind=kind, labels=of_classes, partitioned=kind == "classification", source="synthetic",
         fingerprint="", dropped={}, train=(), test=tuple(test), config=config,

@@ -1,9 +1,11 @@
 """Invented sentences about films that name a genre or a director, in the style of MIT Movies; rules in movies.txt."""
 
-from dpicl.data.task import keywords
+from dpicl.data.config import load_config
 from dpicl.tasks.synthetic.grammar import Grammar, Pairs, Records, generators
 
-GRAMMAR = Grammar(Grammar.read("movies").rules | {"genre": keywords("mit_g"), "director": keywords("mit_d")})
+GRAMMAR = Grammar(
+    Grammar.read("movies").rules | {"genre": load_config("mit_g").labels, "director": load_config("mit_d").labels}
+)
 
 
 def sentences(task: str, slot: str) -> Records:

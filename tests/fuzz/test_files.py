@@ -24,7 +24,7 @@ from dpicl.core.json_text import plain
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.paths import private_folder
 from dpicl.data import config as task_config
-from dpicl.data.config import TASKS, public_labels, source_spec
+from dpicl.data.config import TASKS, source_spec
 from dpicl.data.reading import read_records
 from dpicl.data.task import Record, Task
 from dpicl.data.task_file import read_task_file
@@ -80,10 +80,8 @@ def use_suite(path: Path) -> None:
 def use_task(path: Path) -> None:
     """Everything that a run does with a task's file before it has a model."""
     with contextlib.suppress(UnicodeDecodeError):
-        config = {"target_delimiter": " ", "fewshot_delimiter": "\n\n"} | read_task_file(
-            _text(path), "task.yaml", "agnews", built_in=False
-        )
-        records = [Record("a text", label) for label in public_labels(config)]
+        config = read_task_file(_text(path), "task.yaml", "agnews", built_in=False)
+        records = [Record("a text", label) for label in config.labels]
         task = Task.of_records(config, records, None)
         assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
         assert len(task.plan_shots(3, np.random.default_rng(0))) == 3

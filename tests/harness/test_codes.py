@@ -49,7 +49,7 @@ def seen(view: PublicTask) -> dict[str, object]:
 def test_records_are_those_of_the_base_task_with_codewords_for_labels(name):
     base = Task.load(BASES[name], "synthetic", limit_train=6, limit_test=40)
     for seed in range(3):
-        task, codes = load(name, seed), code_map(base.labels, load_config(name)["doc_to_choice"], seed)
+        task, codes = load(name, seed), code_map(base.labels, load_config(name).doc_to_choice, seed)
         for ours, theirs in ((task.train, base.train), (task.test, base.test)):
             assert [(r.text, r.label) for r in ours] == [(r.text, codes[r.label]) for r in theirs]
         assert task.fingerprint == base.fingerprint and sorted(codes.values()) == sorted(task.labels)

@@ -192,7 +192,7 @@ def test_hub_label_ids_become_label_words_at_a_pinned_commit(monkeypatch, name):
 
     def hub(path, config, split, revision):
         asked.update(path=path, revision=revision)
-        rows = [{text: f"train {i}", label: i} for i in range(len(load_config(name)["doc_to_choice"]))]
+        rows = [{text: f"train {i}", label: i} for i in range(len(load_config(name).doc_to_choice))]
         return {"train": rows, "test": [{text: f"test {i}", label: i} for i in words]}[split]
 
     monkeypatch.setattr("datasets.load_dataset", hub)
@@ -215,7 +215,7 @@ def test_a_hub_set_without_a_pinned_commit_is_read_at_the_one_that_is_given(monk
 
     def hub(path, config, split, revision):
         asked.append((path, split, revision))
-        public = load_config(name)["metadata"]["data"]["public"]["hub"]
+        public = load_config(name).data.public["hub"]
         kind, number = ("test", 3) if split == splits[1] else ("train", public + 5)
         return [{text: f"{kind} text {i}", label: f"{kind} label {i}"} for i in range(number)]
 
@@ -225,7 +225,7 @@ def test_a_hub_set_without_a_pinned_commit_is_read_at_the_one_that_is_given(monk
     task = Task.load(name, source="hub")
     assert asked == [(path, split, commit) for split in splits]
     assert sorted(r.label for r in task.test) == [f"test label {i}" for i in range(3)]
-    assert (len(task.train), len(task.public)) == (5, load_config(name)["metadata"]["data"]["public"]["hub"])
+    assert (len(task.train), len(task.public)) == (5, load_config(name).data.public["hub"])
 
 
 @pytest.mark.parametrize("given", ["", "samsum=main", f"xsum={'f' * 40}", f"samsum={'F' * 40}"])

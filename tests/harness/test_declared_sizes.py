@@ -46,7 +46,7 @@ def test_sizes_that_do_not_fit_are_refused_with_what_to_write(dpicl, tmp_path, s
 
 def test_the_first_private_record_beside_a_public_part_does_not_show(monkeypatch, tmp_path):
     """With declared sizes a file that is no longer than its public part leaves a private set without records."""
-    public = load_config("samsum")["metadata"]["data"]["public"]["local"]
+    public = load_config("samsum").data.public["local"]
     rows = [
         {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."} for i in range(public + 1)
     ]

@@ -233,8 +233,8 @@ def test_what_a_mechanism_changes_in_the_public_view_changes_nothing(agnews):
 
     class Writes(OneDraw):
         def says(self, label, sample, context):
-            context.task.config["description"] = str(sum(map(len, sample.slots)))
-            context.task.config["metadata"]["prompts"]["stop"] = []
+            context.task.config.metadata.prompts.stop[:] = [str(sum(map(len, sample.slots)))]
+            context.task.config.doc_to_choice.clear()
             return super().says(label, sample, context)
 
     release(Writes(), agnews)

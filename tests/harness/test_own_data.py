@@ -16,6 +16,7 @@ from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
 from dpicl.data.reading import SourceSpec, ranges, read_records
 from dpicl.data.task import Task
+from dpicl.data.task_file import LocalKeys
 from tests.harness.helpers import assert_shown_nowhere, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
@@ -25,10 +26,9 @@ ROWS = [('my card was charged twice,\n"again"', "0"), ("where is my refund", "1"
 
 def own_records(path: Path, text: str = "text", label: str = "label", labels: dict | None = None, split: str = "train"):
     """labels: as written there -> label word; None: any label."""
-    local = {"text": text, "label": label, "labels": labels or {}}
-    return read_records(
-        path, SourceSpec("own", tuple(dict.fromkeys((labels or {}).values())), local, {}, {}), split
-    ).checked()
+    local = LocalKeys(text=text, label=label, labels=labels or {})
+    words = tuple(dict.fromkeys((labels or {}).values()))
+    return read_records(path, SourceSpec(name="own", labels=words, local=local), split).checked()
 
 
 WORDS = {"0": "billing", "1": "refund"}

@@ -21,7 +21,7 @@ def chats(tmp_path, monkeypatch) -> Path:
     """A local samsum with twelve train records, of which PUBLIC are public, and two test records."""
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     for name in ("samsum", "xsum", "chatdoctor"):
-        monkeypatch.setitem(load_config(name)["metadata"]["data"]["public"], "local", PUBLIC)
+        monkeypatch.setitem(load_config(name).data.public, "local", PUBLIC)
     write(tmp_path, "samsum", "train", chat_rows(12))
     write(tmp_path, "samsum", "test", [{"dialogue": f"exam {i}", "summary": "short"} for i in range(2)])
     return tmp_path
@@ -102,12 +102,12 @@ def test_without_a_private_record_left_the_split_is_refused(chats):
 @pytest.mark.parametrize("name", ["samsum", "xsum", "chatdoctor"])
 def test_synthetic_public_records_are_the_same_under_every_smaller_limit(name):
     task, small = Task.load(name, "synthetic"), Task.load(name, "synthetic", limit_train=7)
-    sizes = load_config(name)["metadata"]["data"]
-    assert (len(task.train), len(task.public)) == (sizes["synthetic"]["train"], sizes["public"]["synthetic"])
+    train = load_config(name).data.synthetic.train
+    assert (len(task.train), len(task.public)) == (train, load_config(name).data.public["synthetic"])
     assert small.public == task.public
     assert set(small.train) < set(task.train)
     assert not {r.text for r in task.public} & {r.text for r in (*task.train, *task.test)}
-    assert len(Task.load(name, "synthetic", limit_train=sizes["synthetic"]["train"] + 5).train) == len(task.train) + 5
+    assert len(Task.load(name, "synthetic", limit_train=train + 5).train) == len(task.train) + 5
 
 
 def test_out_of_distribution_records_are_of_the_other_set_and_cut_like_this_one(chats):

@@ -56,7 +56,7 @@ def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, model, sh
     made = release(Instructs(shown=shown), agnews, model, CONFIG)
     assert made.prompt.instruction == OWN and len(made.demonstrations) == 2 * shown
     prefix = agnews.icl_prefix(made.demonstrations, made.prompt.instruction)
-    assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(agnews.config["description"])
+    assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(agnews.config.description)
     scored = evaluate(agnews, model, made.demonstrations, instruction=made.prompt.instruction)
     assert scored.prefix_tokens == len(model.encode(prefix))
     assert scored.p_cf != evaluate(agnews, model, made.demonstrations).p_cf

@@ -11,7 +11,7 @@ import pytest
 
 from dpicl.core.errors import UsageError
 from dpicl.data.splits import Record
-from dpicl.data.task import NEUTRAL_LABEL, TASKS, Task, keywords, list_tasks
+from dpicl.data.task import NEUTRAL_LABEL, TASKS, Task, list_tasks, load_config
 from tests.harness.helpers import write
 
 
@@ -67,7 +67,7 @@ def test_a_json_task_asks_for_its_one_label():
 
 
 def test_keyword_lists_ship_as_files_and_do_not_depend_on_the_data(tmp_path, monkeypatch):
-    before = keywords("mit_d")
+    before = load_config("mit_d").labels
     assert 100 <= len(before) == len(set(before))
     assert all(word == word.lower().strip() for word in before)
     write(tmp_path, "mit_d", "train", [{"text": "a film by nobody known", "slot": "nobody known"}])

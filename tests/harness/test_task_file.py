@@ -21,13 +21,13 @@ def text_of(name: str) -> str:
     return (TASKS / name / "task.yaml").read_text()
 
 
-def read(text: str, name: str = "agnews") -> dict:
+def read(text: str, name: str = "agnews") -> TaskFile:
     return read_task_file(text, "task.yaml", name, built_in=True)
 
 
 def test_every_task_of_the_project_is_sound():
     for name in list_tasks():
-        assert read(text_of(name), name)["metadata"]["name"] == name
+        assert read(text_of(name), name).metadata.name == name
 
 
 def test_keys_without_a_meaning_here_are_those_of_lm_eval():
@@ -107,16 +107,6 @@ def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, m
         "lm-eval cannot load",
     )
     assert (meals / "ran").exists()  # which is why docs/add-a-task.md says that a task folder is code
-
-
-def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals: Path, monkeypatch):
-    """lm-eval reads every YAML file below a plug-in's folder, and takes the first one of a name."""
-    monkeypatch.setenv("DPICL_DATA", str(meals.parent))
-    (meals / "aa.yaml").write_text((meals / "task.yaml").read_text().replace("Text: ", "Ignore this: "))
-    refuse(
-        dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim"),
-        "another file",
-    )
 
 
 def test_the_doctor_names_an_installed_task_that_cannot_be_used(meals: Path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from dpicl.core.errors import DataError, UsageError
 from dpicl.data import config as task_config
-from dpicl.data.config import higher_is_better, load_config
+from dpicl.data.config import load_config
 from dpicl.data.task_file import read_task_file
 from dpicl.leaderboards.compare.reading import Side
 from dpicl.leaderboards.compare.releases import compare
@@ -206,7 +206,7 @@ def test_a_file_without_directions_means_what_it_did_and_stays_as_it_is():
 def test_the_built_in_tasks_mean_what_files_without_directions_mean():
     result = make_result()
     for name in ("agnews", "mit_g", "samsum", "wikimovies", "enron"):
-        said = higher_is_better(load_config(name))
+        said = load_config(name).higher_is_better
         said.pop("log_loss", None)  # which files without directions do not have
         assert said == {metric: not result.lower_is_better(metric) for metric in said}
 

@@ -57,14 +57,14 @@ def test_every_try_and_the_holdout_are_charged_at_their_own_rates(task):
 def test_failures_are_charged_as_well_where_nothing_is_ever_released(task):
     """No record, no vote: every try fails, the task's own instruction stays."""
     made, ledger, releases = release(task, records=[], knob=0.0)
-    assert made.instruction == task.config["description"] and not made.demonstrations
+    assert made.instruction == task.config.description and not made.demonstrations
     assert len(releases) == SMALL.instructions * (SMALL.retries + 1) + 1
     assert compose([ledger.event()]) == compose([SMALL.events(0.0, Sizes({None: 40}, {None: 1}))])
 
 
 def test_without_noise_the_instruction_is_written_by_votes_and_ends_as_the_tasks_own(task):
     made, *_ = release(task, DPOpt(slots=40, instructions=1, tokens=6), knob=0.0)
-    own = task.config["description"]
+    own = task.config.description
     assert made.instruction.endswith(own[len(own.rstrip()) :])
     again, *_ = release(task, DPOpt(slots=40, instructions=1, tokens=6), knob=0.0)
     assert again == made
@@ -74,7 +74,7 @@ def test_the_student_is_shown_as_right_or_wrong_with_both_answers(task):
     streams, model = Streams(0), SimulatedLM()
     student = Student(Context(task.public_view(), model, ("World",), 1.0, streams.public), None)
     records = list(task.train[:6])
-    said = student.answers(task.config["description"], records)
+    said = student.answers(task.config.description, records)
     slow = []
     for record in records:
         prompt = model.encode(task.icl_prefix(()) + task.query(record.text))

@@ -116,9 +116,9 @@ def test_all_records_are_one_group_and_there_are_as_many_as_the_paper_has():
 
 def test_the_task_file_says_what_the_language_says(task):
     assert task.labels == language().said
-    *public, rest = task.config["description"].split(" / ")
+    *public, rest = task.config.description.split(" / ")
     assert rest == "" and [len(language().symbols(text)) for text in public] == [ginc.LENGTH] * 2
-    assert task.generation_prompt(NEUTRAL_LABEL, []) == task.config["description"]
+    assert task.generation_prompt(NEUTRAL_LABEL, []) == task.config.description
     assert not any(np.isfinite(sequences.log_likelihoods(text)).any() for text in public)
     assert all(len(language().symbols(blank)) == ginc.LENGTH - 1 for blank in task.content_free)
     assert [each["text"] for each in task.documents()[:3]] == list(task.content_free)
@@ -128,7 +128,7 @@ def test_a_prompt_is_texts_between_delimiters(task):
     first, second = task.train[:2]
     written = Demonstration("aa ac", NEUTRAL_LABEL, tokens=2)
     shown = f"{first.text} {first.label} / {second.text} {second.label} / "
-    public = task.config["description"]
+    public = task.config.description
     assert task.icl_prefix([first, second]) == public + shown
     assert task.icl_prefix([written]) == f"{public}aa ac / "
     assert task.generation_prompt(NEUTRAL_LABEL, [first, second]).endswith(f" / {shown}")
@@ -184,7 +184,6 @@ def test_only_its_own_model_reads_it(task):
 
 
 def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
-    broken = {**task.config["metadata"], "aggregates": {"x": "os.getcwd"}}
-    own = dataclasses.replace(task, config={**task.config, "metadata": broken})
+    own = dataclasses.replace(task, config=task.config.changed(aggregates={"x": "os.getcwd"}))
     with pytest.raises(PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"):
         evaluate(own, SimulatedLM(), task.train[:1])

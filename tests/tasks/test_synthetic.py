@@ -10,7 +10,7 @@ import pytest
 
 from dpicl.core.errors import DataError
 from dpicl.data.sources import normalised
-from dpicl.data.task import Task, keywords, load_config
+from dpicl.data.task import Task, load_config
 from dpicl.tasks import films
 from dpicl.tasks.synthetic import agnews, chatdoctor, dbpedia, enron, samsum, trec, wikimovies, xsum
 from dpicl.tasks.synthetic.grammar import _FIELD, Grammar, parse
@@ -26,13 +26,11 @@ GRAMMARS = {
     "movies": MOVIES,
 }
 GRAMMARS |= {module.__name__.rpartition(".")[2]: module.GRAMMAR for module in (samsum, xsum, chatdoctor, wikimovies)}
-TOPICS = [(task, label) for task in ("agnews", "dbpedia", "trec") for label in load_config(task)["doc_to_choice"]]
+TOPICS = [(task, label) for task in ("agnews", "dbpedia", "trec") for label in load_config(task).doc_to_choice]
 
 
 def corpus(task: str, label: str | None, split: str = "train", seed: int = 0):
-    return importlib.import_module(load_config(task)["metadata"]["data"]["synthetic"]["module"]).records(
-        label, split, seed
-    )
+    return importlib.import_module(load_config(task).data.synthetic.module).records(label, split, seed)
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -85,7 +83,7 @@ def test_asking_for_more_than_the_grammar_holds_is_an_error(monkeypatch):
 def test_the_phrase_is_part_of_its_sentence_and_of_the_public_list(name):
     for text, phrase in islice(corpus(name, None), 300):
         assert f" {phrase} " in f" {text} "
-        assert phrase in keywords(name)
+        assert phrase in load_config(name).labels
         assert text == text.lower()
 
 
@@ -94,7 +92,7 @@ PAIRS = ("samsum", "xsum", "chatdoctor")
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_texts_and_outputs_are_single_lines_that_no_cut_touches(name):
-    cut = load_config(name)["metadata"]["data"]["max_words"]
+    cut = load_config(name).data.max_words
     for text, output in islice(corpus(name, None), 500):
         for part, most in ((text, cut["text"]), (output, cut.get("label", 40))):
             assert part == " ".join(part.split())

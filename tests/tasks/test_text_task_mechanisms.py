@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import pytest
@@ -138,8 +137,8 @@ def test_public_texts_of_a_label_continue_its_prompt_and_are_sampled_anew_for_ev
 
 
 def test_public_controls_say_why_they_cannot(tasks):
-    config = copy.deepcopy(dict(tasks["samsum"].config))
-    del config["metadata"]["data"]["public"]
+    config = tasks["samsum"].config
+    config = config.changed(data=config.data.model_copy(update={"public": {}}))
     without_public = replace(tasks["samsum"], public=(), config=config)
     assert "zero_shot" in str(PublicDemonstrations().skip(tasks["wikimovies"]))
     assert PublicDemonstrations().skip(without_public) is None

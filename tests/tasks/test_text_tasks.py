@@ -53,9 +53,9 @@ class Fixed(LM):
 def test_scores_are_those_of_what_the_model_writes_document_by_document(tasks, name):
     task, model = tasks[name], models.load("sim")
     evaluation = evaluate(task, model, ())
-    room = task.config["generation_kwargs"]["max_gen_toks"]
+    room = task.config.generation_kwargs.max_gen_toks
     for record, document in zip(task.test, evaluation.documents, strict=True):
-        prompt = model.encode(task.config["description"] + task.query(record.text))
+        prompt = model.encode(task.config.description + task.query(record.text))
         answer = model.generate([prompt], room, ["\n"])[0].strip().removesuffix('"')
         expected = text_metrics.scores(answer, record.label)
         expected["similarity"] = text_metrics.similarities([(answer, record.label)])[0]
@@ -65,7 +65,7 @@ def test_scores_are_those_of_what_the_model_writes_document_by_document(tasks, n
     assert evaluation.skipped == {"meteor": "It is not there; install it."}
     assert set(evaluation.scores) == {"rouge1", "rouge2", "rougeL", "bleu1", "similarity"}
     assert task.main_metric in evaluation.scores
-    assert evaluation.prefix_tokens == len(model.encode(task.config["description"]))
+    assert evaluation.prefix_tokens == len(model.encode(task.config.description))
 
 
 @pytest.mark.parametrize("name", GENERATION)

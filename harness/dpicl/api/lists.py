@@ -26,17 +26,16 @@ def list_tasks(plugins: Plugins = ()) -> list[Row]:
     for name, facts in task_facts().items():
         config = load_config(name)
         found = facts("auto")
-        metadata = config["metadata"]
-        nowhere = found.source == "synthetic" and "missing" in metadata["data"]["synthetic"]
+        nowhere = found.source == "synthetic" and config.data.synthetic.missing
         rows.append(
             {
                 "name": name,
-                "kind": metadata["kind"],
-                "metric": metadata["main_metric"],
-                "labels": len(config.get("doc_to_choice", ())) or None,
+                "kind": config.metadata.kind,
+                "metric": config.metadata.main_metric,
+                "labels": len(config.doc_to_choice) or None,
                 "version": found.version,
                 "source": None if nowhere else found.source,
-                "lm_eval": config["task"],
+                "lm_eval": config.task,
                 "origin": folders[name].origin,
             }
         )

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from dpicl.core.vocabulary import Partition
 from dpicl.data import splits as record_sets
 from dpicl.data.task import PublicTask, Record, Task
+from dpicl.data.task_file import Generation
 from dpicl.models.base import LanguageModel
 
 AnyTask = TypeVar("AnyTask", bound=PublicTask)
@@ -29,7 +30,7 @@ def view(task: AnyTask, question: str, *, kind: str, labels: Sequence[str] = (),
     kind: 'classification' among ``labels``, or 'generation' of a text. changes: other top-level keys of task.yaml,
     such as `generation_kwargs` and `target_delimiter`.
     """
-    config: Mapping[str, Any] = {**task.config, "doc_to_text": question, **changes}
+    config = task.config.model_copy(update={"doc_to_text": question, **changes})
     return replace(task, config=config, kind=kind, labels=tuple(labels), partitioned=False, shown_by=task.public_view())
 
 
@@ -49,7 +50,7 @@ def free_text(task: AnyTask, room: int = 24) -> AnyTask:
 
     The query's text is the whole question. room: the longest answer, in tokens.
     """
-    until = {"until": ["\n"], "max_gen_toks": room, "do_sample": False, "temperature": 0.0}
+    until = Generation(until=["\n"], max_gen_toks=room)
     return view(task, "{{text}}", kind="generation", target_delimiter=" ", generation_kwargs=until)
 
 
@@ -65,14 +66,14 @@ def with_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, 
 def shown_start(task: PublicTask, text: str) -> str:
     """What a prompt shows of a record up to the end of this beginning of its text."""
     if task.kind == "json":
-        return task.query("") + str(task.config["target_delimiter"]) + text
+        return task.query("") + task.config.target_delimiter + text
     return task.query(_MARK).partition(_MARK)[0] + text
 
 
 def completions(seen: Task, model: LanguageModel, prompts: Sequence[str]) -> list[str]:
     """The model's texts after prompts, by the generation settings of a task."""
-    kwargs, tokens = seen.config["generation_kwargs"], [model.encode(prompt) for prompt in prompts]
-    texts = model.generate(tokens, int(kwargs["max_gen_toks"]), list(kwargs.get("until", ())))
+    writing, tokens = seen.config.generation_kwargs, [model.encode(prompt) for prompt in prompts]
+    texts = model.generate(tokens, writing.max_gen_toks, writing.until)
     return [text.strip() for text in texts]
 
 
@@ -85,5 +86,5 @@ def spelled_out(task: PublicTask, text: str, output: str, times: int) -> str:
     """A text that, put where the task shows a text, reads like ``times`` examples of ``text`` with that output, and
     then ``text`` again."""
     before, _, after = task.query(_MARK).partition(_MARK)
-    example = text + after + task.config["target_delimiter"] + output + task.config["fewshot_delimiter"] + before
+    example = text + after + task.config.target_delimiter + output + task.config.fewshot_delimiter + before
     return example * times + text

@@ -15,7 +15,6 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import rounded_down, rounded_up
 from dpicl.core.seeds import accounted_delta
 from dpicl.core.vocabulary import NEIGHBOURS, NEIGHBOURS_TEXT
-from dpicl.data.config import classes
 from dpicl.data.task import Task, load_config
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.given import GivenMechanism, given_mechanism
@@ -138,7 +137,7 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
         loaded = Task.load(task, source, limit_test=1)
     else:
         config = load_config(task)
-        groups = classes(config) if mechanism.by_label else ()
+        groups = config.classes if mechanism.by_label else ()
         loaded = Task.of_records(config, (), dict.fromkeys(groups or [""], size))
     planned = mechanism.plan_shots(loaded.public_view(), shots, np.random.default_rng(0))
     return mechanism.public_sizes(loaded.sized(), planned, queries or 1)

@@ -77,7 +77,7 @@ def _is_file(name: str) -> bool:
 def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords | None]:
     """Train and test records of a task; no test records where it names train records alone, as for a release."""
     if source == "local":
-        train_alone = "train" in spec.local and "test" not in spec.local
+        train_alone = bool(spec.local.train) and not spec.local.test
         return reading_of(spec, "train"), None if train_alone else reading_of(spec, "test")
     place = Path(f"{source} records of {spec.name}")
     both = read(spec, source, None, None, 0)

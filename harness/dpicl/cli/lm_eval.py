@@ -105,7 +105,7 @@ def _check(alone: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         raise UsageError("--log_samples writes files; say where with --output_path.")
     asked = wanted.get("tasks") or []
     tasks = [task for text in ([asked] if isinstance(asked, str) else asked) for task in text.split(",") if task]
-    known = [load_config(name)["task"] for name, folder in task_folders().items() if folder.built_in]
+    known = [load_config(name).task for name, folder in task_folders().items() if folder.built_in]
     require_known("task", tasks, known)
     if not tasks:
         raise UsageError("Name the tasks, for example --tasks dpicl_agnews; see `dpicl list tasks`.")

@@ -309,9 +309,10 @@ def _small_task(name: str, group: int, seed: int, queries: int) -> Task:
     """Synthetic records, short answers. group: private records a class."""
     limit = group if Task.without_records(name).partitioned else group * CLASSES
     task = _corpus(name, limit, queries, seed, Task.without_records(name).version)
-    config = dict(task.config)
-    if "generation_kwargs" in config:
-        config["generation_kwargs"] = {**config["generation_kwargs"], "max_gen_toks": ANSWER_TOKENS}
+    config, writing = task.config, task.config.generation_kwargs
+    if writing.max_gen_toks:
+        short = writing.model_copy(update={"max_gen_toks": ANSWER_TOKENS})
+        config = config.model_copy(update={"generation_kwargs": short})
     train, test, public = (tuple(map(dataclasses.replace, part)) for part in (task.train, task.test, task.public))
     return dataclasses.replace(task, config=config, train=train, test=test, public=public)
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 from dpicl.core import plugins
 from dpicl.core.errors import DataError, PluginError, require_known
 from dpicl.core.files import content_of
 from dpicl.core.paths import content_folder
-from dpicl.data.local import SPLITS
 from dpicl.data.reading import SourceSpec
-from dpicl.data.task_file import BY_EMBEDDING, CHOOSING, LOG_LOSS, read_task_file
+from dpicl.data.task_file import TaskFile, read_task_file
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
 TASKS = content_folder("tasks")
@@ -86,60 +83,49 @@ def list_tasks() -> list[str]:
     return list(task_folders())
 
 
-def include_paths() -> list[str]:
-    """The folders in which lm-eval finds the task files."""
-    return [str(TASKS), *(str(folder.path) for folder in task_folders().values() if not folder.built_in)]
-
-
-def load_config(name: str) -> Mapping[str, Any]:
-    """task.yaml of a task as a dict; `!function` values are their names. The version of a task that is not built in
-    ends in the first 12 digits of the hash of its files. A task of codes has the `data` of its base task. Raises
-    UsageError for an unknown task."""
+def load_config(name: str) -> TaskFile:
+    """task.yaml of a task. The version of one that is not built in ends in the first 12 digits of the hash of its
+    files. A task of codes has the `data` of its base task. Raises UsageError for an unknown task."""
     config = _as_written(name)
-    if base := config["metadata"].get("codes"):
-        data = _base_of(config, base)["metadata"]["data"]
-        config = {**config, "metadata": {**config["metadata"], "data": data}}
+    if base := config.metadata.codes:
+        config = config.changed(data=_base_of(config, base).data)
     return config
 
 
-def _as_written(name: str) -> Mapping[str, Any]:
+def _as_written(name: str) -> TaskFile:
     folder = folder_of(name)
     return _read(folder.path, "" if folder.built_in else folder.file_hash)
 
 
-def _base_of(config: Mapping[str, Any], base: str) -> Mapping[str, Any]:
+def _base_of(config: TaskFile, base: str) -> TaskFile:
     """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
     DataError for one whose records cannot carry the codewords."""
-    found = _as_written(base)
-    labels, own = classes(found), found["metadata"]
-    said = f"Task {config['metadata']['name']} takes its records from {base}, which"
-    if "codes" in own or not labels:
+    found, codewords = _as_written(base), config.classes
+    said = f"Task {config.metadata.name} takes its records from {base}, which"
+    if found.metadata.codes or not found.classes:
         raise DataError(f"{said} has no labels of its own; name a classification task under `codes`.")
-    if own["data"].get("public"):
+    if found.data.public:
         raise DataError(f"{said} has public records, and they would tell the codewords; name another task.")
-    words = {*labels, *(own["data"]["local"].get("labels") or {})}  # as prompts say them, as files do
-    if shared := sorted(words & {*config["doc_to_choice"]}):
+    words = {*found.classes, *found.data.local.labels}  # as prompts say them, as files do
+    if shared := sorted(words & {*codewords}):
         raise DataError(
             f"{said} calls a class '{shared[0]}', and a codeword must not name one; choose another codeword."
         )
-    if len(labels) != len(config["doc_to_choice"]):
+    if len(found.classes) != len(codewords):
         raise DataError(
-            f"{said} has {len(labels)} labels, and doc_to_choice lists {len(config['doc_to_choice'])} codewords; give"
-            " as many."
+            f"{said} has {len(found.classes)} labels, and doc_to_choice lists {len(codewords)} codewords; give as many."
         )
     return found
 
 
 @cache
-def _read(folder: Path, file_hash: str) -> Mapping[str, Any]:
+def _read(folder: Path, file_hash: str) -> TaskFile:
     """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
     place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
-    config = read_task_file(_text(folder / "task.yaml", place), place, folder.name, built_in=not file_hash)
-    if config["metadata"]["kind"] == "extraction":
-        _keywords(folder)
-    if file_hash:
-        config["metadata"]["version"] = f"{config['metadata']['version']}+{file_hash[:12]}"
-    return {"target_delimiter": " ", "fewshot_delimiter": "\n\n", **config}
+    path = folder / "task.yaml"
+    config = read_task_file(_text(path, place), place, folder.name, built_in=not file_hash)
+    config = config.placed(path, _keywords(folder) if config.metadata.kind == "extraction" else ())
+    return config.changed(version=f"{config.metadata.version}+{file_hash[:12]}") if file_hash else config
 
 
 def _keywords(folder: Path) -> tuple[str, ...]:
@@ -161,49 +147,19 @@ def _text(path: Path, what: str) -> str:
         raise DataError(f"The {what} cannot be read ({type(error).__name__}); repair it.") from error
 
 
-def keywords(name: str) -> tuple[str, ...]:
-    """The public keyword list that ships with an extraction task, in file order. Raises DataError without one."""
-    return _keywords(folder_of(name).path)
-
-
-def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The public words that go with records: label words, the symbols that may follow a text (continuation), keywords,
-    or the one label of a JSON task; () where the output of a record is text of its own (generation)."""
-    match config["metadata"]["kind"]:
-        case "classification" | "continuation":
-            return tuple(config["doc_to_choice"])
-        case "extraction":
-            return keywords(config["metadata"]["name"])
-        case "json":
-            return (str(config["metadata"]["data"]["local"]["label"]),)
-    return ()
-
-
-def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
-    """Metric or aggregate -> whether a higher value is the better one."""
-    metadata = config["metadata"]
-    lower = metadata.get("lower_is_better", ())
-    metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
-    metrics |= dict.fromkeys(BY_EMBEDDING, True) if metadata["kind"] == "classification" else {}
-    metrics |= {LOG_LOSS: False} if metadata["kind"] in CHOOSING else {}
-    return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
-
-
-def classes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The public labels whose records are groups of their own; () where all records are one group."""
-    return tuple(config["doc_to_choice"]) if config["metadata"]["kind"] == "classification" else ()
-
-
-def source_spec(config: Mapping[str, Any]) -> SourceSpec:
+def source_spec(config: TaskFile) -> SourceSpec:
     """What the file says about the task's data: of a task of codes that of its base task, by the name and with the
     label words that the records are kept with."""
-    data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
-    base = config["metadata"].get("codes")
-    name = base or config["metadata"]["name"]
-    if files := {split: data["local"][split] for split in SPLITS if split in data["local"]}:
+    base = config.metadata.codes
+    name, local = base or config.metadata.name, config.data.local
+    if local.train:
         own = folder_of(name).path
-        data["local"] = {**data["local"], **{split: own / Path(file).expanduser() for split, file in files.items()}}
-    return SourceSpec(name, classes(load_config(base) if base else config), **data)
+        files = {"train": local.train, "test": local.test}
+        local = local.model_copy(
+            update={split: str(own / Path(file).expanduser()) for split, file in files.items() if file}
+        )
+    labels = load_config(base).classes if base else config.classes
+    return SourceSpec(name=name, labels=labels, **{**dict(config.data), "local": local})
 
 
 def folder_of(name: str) -> TaskFolder:

@@ -33,10 +33,10 @@ def has_local(spec: SourceSpec) -> bool:
 
     Raises DataError where $DPICL_DATA is no folder, or holds tasks one level higher or lower than it should.
     """
-    if "train" in spec.local:
+    if spec.local.train:
         return True
     folder = data_folder()
-    if folder is None or "missing" in spec.local:
+    if folder is None or spec.local.missing:
         return False
     if _candidates(folder / spec.name, "train") or (folder / spec.name / _SAVED).is_file():
         return True
@@ -46,11 +46,12 @@ def has_local(spec: SourceSpec) -> bool:
 
 def split_file(spec: SourceSpec, split: str) -> Path:
     """The file (or the folder that `datasets` saved) of a split. Raises DataError that says what is there instead."""
-    if "missing" in spec.local:
-        raise DataError(f"{spec.local['missing']} Use `--source synthetic`, or another task.")
-    if "train" in spec.local:
-        if (given := spec.local.get(split)) is None or not Path(given).exists():
-            said = "names no file of" if given is None else f"names {given}, which is not there, for"
+    if spec.local.missing:
+        raise DataError(f"{spec.local.missing} Use `--source synthetic`, or another task.")
+    if spec.local.train:
+        given = spec.local.train if split == "train" else spec.local.test
+        if not given or not Path(given).exists():
+            said = f"names {given}, which is not there, for" if given else "names no file of"
             raise DataError(f"task.yaml of {spec.name} {said} the {split} records; correct metadata.data.local there.")
         return Path(given)
     folder = data_folder()

@@ -15,31 +15,19 @@ from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
 from dpicl.data.in_memory import Table
 from dpicl.data.tables import lacks, open_table, unreadable
+from dpicl.data.task_file import DataKeys, Hub, Synthetic
+
+_OWN = "The records are a file of the user's own."
 
 
-@dataclass(frozen=True)
-class SourceSpec:
-    """What a task.yaml says about its data.
-
-    labels: label words in public order; empty for tasks without classes.
-    local: 'text' and 'label', the fields of a local record, and 'labels', label as written there -> label word (label
-        words themselves are always accepted); or 'reader', a function from such a record to its text, and 'label', the
-        constant label. 'train' and 'test': files or folders of its own, else those under $DPICL_DATA.
-    hub: path, revision and columns of the hub data set, or {"missing": reason}.
-    synthetic: module of the corpus, and default numbers of train and test records (a class; in all without classes).
-    public: source -> how many train records are public; empty where none is.
-    max_words: 'text' and 'label' -> how many words of it are kept. The cut looks at that record alone.
-    line_separator: what takes the place of line breaks in a text.
-    """
+class SourceSpec(DataKeys):
+    """What a task.yaml, or a user with records of their own, says of them. labels: label words in public order; empty
+    for tasks without classes."""
 
     name: str
     labels: tuple[str, ...]
-    local: Mapping[str, Any]
-    hub: Mapping[str, Any]
-    synthetic: Mapping[str, Any]
-    public: Mapping[str, int] = field(default_factory=dict)
-    max_words: Mapping[str, int] = field(default_factory=dict)
-    line_separator: str = " "
+    hub: Hub = Hub(missing=_OWN)
+    synthetic: Synthetic = Synthetic(missing=_OWN)
 
 
 class RowFault(ValueError):
@@ -88,8 +76,8 @@ def read_records(path: Table, spec: SourceSpec, split: str = "train") -> FileRec
     split: which part of a folder of several. Raises DataError, in one sentence without a word of a record, for what is
     no table or lacks a field in all of its rows.
     """
-    fields = () if "reader" in spec.local else (spec.local["text"], spec.local["label"])
-    reader = function_of(spec.local["reader"], f"The reader of task {spec.name}") if not fields else None
+    fields = spec.local.fields
+    reader = function_of(spec.local.reader, f"The reader of task {spec.name}") if not fields else None
     table = open_table(path, fields, split)
     words = _label_words(spec)
     found = FileRecords(path, table.unit, [], [], {})
@@ -101,7 +89,7 @@ def read_records(path: Table, spec: SourceSpec, split: str = "train") -> FileRec
                 if row.fault:
                     raise RowFault(row.fault)
                 if reader is not None:
-                    text, label = _text_by(reader, dict(row.values)), spec.local["label"]
+                    text, label = _text_by(reader, dict(row.values)), spec.local.label
                 else:
                     text, label = _text_and_label(row.values, fields, words, table.names)
                 found.records.append(normal_record(spec, text, label))
@@ -151,8 +139,8 @@ def _text_and_label(
 
 def _label_words(spec: SourceSpec) -> dict[str, str]:
     """A label as written in the file -> label word."""
-    given = spec.local.get("labels", {})
-    return {_plain(key): word for key, word in given.items()} | {word: word for word in spec.labels} | dict(given)
+    given = spec.local.labels
+    return {_plain(key): word for key, word in given.items()} | {word: word for word in spec.labels} | given
 
 
 def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) -> str:
@@ -199,7 +187,7 @@ def normal_record(spec: SourceSpec, text: str, label: str) -> Record:
     if not text or not label:
         raise RowFault("has an empty text or label")
     if spec.labels and label not in spec.labels:
-        known = list(dict.fromkeys([*spec.local.get("labels", {}), *spec.labels]))
+        known = list(dict.fromkeys([*spec.local.labels, *spec.labels]))
         shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
         raise RowFault(f"has an unknown label (known: {shown}; `labels` maps others)")
     return Record(text, label)

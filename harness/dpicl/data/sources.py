@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dpicl.core.errors import DataError, UsageError
@@ -20,6 +19,7 @@ from dpicl.data.in_memory import Rows
 from dpicl.data.local import SPLITS, has_local, split_file
 from dpicl.data.reading import FileRecords, RowFault, SourceSpec, function_of, normal_record, read_records
 from dpicl.data.splits import Split, normalised
+from dpicl.data.task_file import LocalKeys
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 #: Audit event (PEP 578) of every reading of a source, with the task's name: the conformance kit sees who reads.
@@ -84,12 +84,11 @@ def read_hub(spec: SourceSpec) -> tuple[Split, Split]:
     revision = hub_commit(spec)
     import datasets
 
-    path = spec.hub["path"]
-    splits = spec.hub.get("splits", {"train": "train", "test": "test"})
+    path = spec.hub.path
     try:
         train, test = (
-            datasets.load_dataset(path, spec.hub.get("name"), split=splits[name], revision=revision)
-            for name in ("train", "test")
+            datasets.load_dataset(path, spec.hub.name, split=split, revision=revision)
+            for split in (spec.hub.splits["train"], spec.hub.splits["test"])
         )
     except Exception as error:  # network, authentication and format errors of three libraries
         raise DataError(
@@ -106,21 +105,21 @@ def hub_commit(spec: SourceSpec) -> str:
     Never a branch: what it holds may change between two cells of one board. Raises DataError where there is none, and
     for a task that is not on the hub.
     """
-    if "missing" in spec.hub:
-        if "missing" in spec.local:
-            raise DataError(f"{spec.hub['missing']} Use `--source synthetic`, or another task.")
+    if spec.hub.missing:
+        if spec.local.missing:
+            raise DataError(f"{spec.hub.missing} Use `--source synthetic`, or another task.")
         raise DataError(
-            f"{spec.hub['missing']} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
+            f"{spec.hub.missing} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
             " `--source local`, or use `--source synthetic`."
         )
-    if pinned := spec.hub.get("revision"):
-        return str(pinned)
+    if spec.hub.revision:
+        return spec.hub.revision
     given = dict(item.strip().partition("=")[::2] for item in os.environ.get("DPICL_HUB_REVISION", "").split(","))
     revision = given.get(spec.name, "")
     if not _COMMIT.fullmatch(revision):
         raise DataError(
-            f"This project pins no commit of {spec.hub['path']}; set DPICL_HUB_REVISION={spec.name}=COMMIT with one of"
-            f" 40 hexadecimal digits (https://huggingface.co/datasets/{spec.hub['path']}/commits/main lists them), or"
+            f"This project pins no commit of {spec.hub.path}; set DPICL_HUB_REVISION={spec.name}=COMMIT with one of"
+            f" 40 hexadecimal digits (https://huggingface.co/datasets/{spec.hub.path}/commits/main lists them), or"
             " use `--source local` or `--source synthetic`."
         )
     return revision
@@ -128,9 +127,9 @@ def hub_commit(spec: SourceSpec) -> str:
 
 def _hub_split(spec: SourceSpec, rows: Sequence[Mapping[str, Any]]) -> Split:
     """Where the hub stores class ids, `hub.labels` lists our word for each id, in the hub's order."""
-    columns = {name: spec.hub[name] for name in ("text", "label")}
-    table = Rows(spec.hub["path"], rows, {columns["label"]: spec.hub.get("labels") or ()})
-    return read_records(table, replace(spec, local=columns)).checked()
+    columns = LocalKeys(text=spec.hub.text, label=spec.hub.label)
+    table = Rows(spec.hub.path, rows, {spec.hub.label: spec.hub.labels})
+    return read_records(table, spec.model_copy(update={"local": columns})).checked()
 
 
 # --- synthetic corpora -----------------------------------------------------------------------------------------------
@@ -143,17 +142,17 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
     Where a part is public, it comes on top, and a smaller limit draws from the records of the default size. Raises
     DataError where the task's file says that there is no corpus.
     """
-    if "missing" in spec.synthetic:
+    if spec.synthetic.missing:
         raise DataError(
-            f"Task {spec.name} has no synthetic corpus: {spec.synthetic['missing']} Set DPICL_DATA to the folder that"
+            f"Task {spec.name} has no synthetic corpus: {spec.synthetic.missing} Set DPICL_DATA to the folder that"
             f" holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, and use `--source local`."
         )
-    records = function_of(f"{spec.synthetic['module']}.records", f"The synthetic corpus of {spec.name}")
+    records = function_of(f"{spec.synthetic.module}.records", f"The synthetic corpus of {spec.name}")
     groups: Sequence[str | None] = spec.labels or (None,)
-    train = int(spec.synthetic["train"]) if limit_train is None else limit_train
+    train = spec.synthetic.train if limit_train is None else limit_train
     if spec.public:
-        train = max(train, int(spec.synthetic["train"])) + spec.public["synthetic"]
-    sizes = {"test": max(int(spec.synthetic["test"]), -(-(limit_test or 0) // len(groups))), "train": train}
+        train = max(train, spec.synthetic.train) + spec.public["synthetic"]
+    sizes = {"test": max(spec.synthetic.test, -(-(limit_test or 0) // len(groups))), "train": train}
     seen: set[str] = set()
     splits: dict[str, Split] = {}
     for split, size in sizes.items():  # test first: a train record never repeats a test record

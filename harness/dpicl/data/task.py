@@ -27,10 +27,9 @@ from dpicl.data import sources as data_sources
 from dpicl.data import splits as record_sets
 from dpicl.data.codes import code_map, coded, equal_sizes
 from dpicl.data.config import TASKS as TASKS
-from dpicl.data.config import classes, load_config, public_labels, source_spec
-from dpicl.data.config import keywords as keywords
 from dpicl.data.config import list_tasks as list_tasks
-from dpicl.data.task_file import CHOOSING
+from dpicl.data.config import load_config, source_spec
+from dpicl.data.task_file import CHOOSING, TaskFile
 from dpicl.models.base import ChatPrompt
 
 #: The content-free inputs of contextual calibration (Zhao et al. 2021; MECHANISMS: Tang et al., section 1.4).
@@ -57,7 +56,7 @@ class PublicTask:
     partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
     test: public; what a mechanism sees of them is their texts (`public_view`). public: train records that were set
         apart and are known to everybody.
-    seed: the public randomness that the task was loaded with.
+    config: its task.yaml. seed: the public randomness that the task was loaded with.
     shown_by: the task whose instruction and examples are shown before a query, where it is not this one.
     """
 
@@ -67,7 +66,7 @@ class PublicTask:
     partitioned: bool
     source: str
     test: tuple[Record, ...] = field(repr=False)
-    config: Mapping[str, Any] = field(repr=False)
+    config: TaskFile = field(repr=False)
     public: tuple[Record, ...] = field(default=(), repr=False)
     seed: int = 0
     shown_by: PublicTask | None = field(default=None, repr=False)
@@ -81,7 +80,7 @@ class PublicTask:
     @property
     def restricted(self) -> bool:
         """Whether texts of its records, or texts that may retell them, are not to be published."""
-        return self.source != "synthetic" and bool(self.config["metadata"].get("restricted", False))
+        return self.source != "synthetic" and self.config.metadata.restricted
 
     def public_records(self, kind: str = "in") -> tuple[Record, ...]:
         """Records that everybody knows: 'in' are of the same data set as the private ones (`public`), 'out' as many of
@@ -95,19 +94,18 @@ class PublicTask:
     @cached_property
     def _other_records(self) -> tuple[Record, ...]:
         """No private record is looked at: which records are public must not depend on those."""
-        other = self.config["metadata"]["data"].get("out_of_distribution")
+        other = self.config.data.out_of_distribution
         if other is None:
             raise DataError(f"Task {self.name} names no out-of-distribution set; use its own public records ('in').")
-        source = other.get("source", self.source)
-        if (other["task"], source) == (self.name, self.source):
+        source = other.source or self.source
+        if (other.task, source) == (self.name, self.source):
             raise DataError(
                 f"The out-of-distribution set of {self.name} is its {source} corpus, which is what this run's records"
                 " come from; choose another source, or the task's own public records ('in')."
             )
         size, own = len(self.public), source_spec(self.config)
-        spec = replace(
-            source_spec(load_config(other["task"])), max_words=own.max_words, line_separator=own.line_separator
-        )
+        written = {"max_words": own.max_words, "line_separator": own.line_separator}
+        spec = source_spec(load_config(other.task)).model_copy(update=written)
         pool, known = data_sources.read(spec, source, size, None, self.seed)
         pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
         if len(pool) < size:
@@ -119,32 +117,32 @@ class PublicTask:
         since those are the answers that it is scored by. What its holder changes in it changes nothing here."""
         own = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
         asked = tuple(Record(record.text, "") for record in self.test)
-        return PublicTask(**{**own, "test": asked, "config": _copied(self.config)})
+        return PublicTask(**{**own, "test": asked, "config": self.config.model_copy(deep=True)})
 
     @property
     def has_public_part(self) -> bool:
         """Whether some train records are set apart as public."""
-        return bool(self.config["metadata"]["data"].get("public"))
+        return bool(self.config.data.public)
 
     @property
     def has_codes(self) -> bool:
         """Whether its labels are codewords, and which class has which is secret."""
-        return "codes" in self.config["metadata"]
+        return self.config.metadata.codes is not None
 
     @property
     def version(self) -> int | str:
         """Version of the task file: it changes whenever prompts, labels or metric do."""
-        return self.config["metadata"]["version"]
+        return self.config.metadata.version
 
     @property
     def lm_eval_name(self) -> str:
         """Name of the task in lm-evaluation-harness, e.g. 'dpicl_agnews'."""
-        return self.config["task"]
+        return self.config.task
 
     @property
     def main_metric(self) -> str:
         """The metric that a board shows, e.g. 'acc_calibrated', 'exact_match', 'rougeL'."""
-        return self.config["metadata"]["main_metric"]
+        return self.config.metadata.main_metric
 
     @property
     def chooses(self) -> bool:
@@ -154,21 +152,19 @@ class PublicTask:
     @property
     def content_free(self) -> tuple[str, ...]:
         """The inputs of contextual calibration: the task's own (`metadata.content_free`), else CONTENT_FREE."""
-        return tuple(self.config["metadata"].get("content_free", ())) or CONTENT_FREE
+        return tuple(self.config.metadata.content_free) or CONTENT_FREE
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """A released text ends before the first of these."""
-        return tuple(self.config["metadata"]["prompts"]["stop"])
+        return tuple(self.config.metadata.prompts.stop)
 
     @property
     def prompts_hash(self) -> str:
         """sha256 over everything that shapes a prompt: templates, delimiters, labels or keywords."""
-        parts = [
-            self.config["metadata"]["prompts"],
-            [self.config[key] for key in ("description", "doc_to_text", "target_delimiter", "fewshot_delimiter")],
-            self.labels,
-        ]
+        own = self.config
+        words = [own.description, own.doc_to_text, own.target_delimiter, own.fewshot_delimiter]
+        parts = [own.metadata.prompts.model_dump(exclude_unset=True), words, self.labels]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def plan_shots(
@@ -197,17 +193,15 @@ class PublicTask:
         style: 'completion' (Tang et al. 2024, run_exp_*.py) or 'chat' (PRISM, Bhusal et al. 2025, section 3.1).
         """
         require_known("prompt style", [style], STYLES)
-        if self.kind == "generation":
+        completion, chat = self.config.metadata.prompts.completion, self.config.metadata.prompts.chat
+        if self.kind == "generation" or completion is None or chat is None:
             raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
-        prompts = self.config["metadata"]["prompts"][style]
-        shown = prompts["separator"].join(prompts["example"].format(label=e.label, text=e.text) for e in examples)
+        prompts = completion if style == "completion" else chat
+        shown = prompts.separator.join(prompts.example.format(label=e.label, text=e.text) for e in examples)
         if style == "completion":
-            return prompts["instruction"] + shown + prompts["open"].format(label=label)
-        which = "private" if examples else "public"
-        return ChatPrompt(
-            user=prompts[which].format(label=label, examples=shown),
-            assistant_prefix=prompts[f"{which}_prefix"].format(label=label),
-        )
+            return completion.instruction + shown + completion.open.format(label=label)
+        asked, prefix = (chat.private, chat.private_prefix) if examples else (chat.public, chat.public_prefix)
+        return ChatPrompt(asked.format(label=label, examples=shown), prefix.format(label=label))
 
     def icl_prefix(self, demonstrations: Sequence[Demonstration | Record], instruction: str | None = None) -> str:
         """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
@@ -220,24 +214,24 @@ class PublicTask:
         """
         if self.shown_by is not None:
             return self.shown_by.icl_prefix(demonstrations, instruction)
-        shown = [self._example(each) + self.config["fewshot_delimiter"] for each in demonstrations]
-        return (self.config["description"] if instruction is None else instruction) + "".join(shown)
+        shown = [self._example(each) + self.config.fewshot_delimiter for each in demonstrations]
+        return (self.config.description if instruction is None else instruction) + "".join(shown)
 
     def _example(self, shown: Demonstration | Record) -> str:
         """An input with its output, as a prompt shows it."""
         if self.kind == "continuation":
             return self.whole(shown)
         output = shown.text if self.kind == "json" else shown.label
-        return self.query(shown.text) + self.config["target_delimiter"] + output
+        return self.query(shown.text) + self.config.target_delimiter + output
 
     def whole(self, shown: Demonstration | Record) -> str:
         """A text with what follows it (continuation): a released text has that at its end already."""
         released = shown.label == NEUTRAL_LABEL
-        return shown.text if released else self.query(shown.text) + self.config["target_delimiter"] + shown.label
+        return shown.text if released else self.query(shown.text) + self.config.target_delimiter + shown.label
 
     def query(self, text: str) -> str:
         """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
-        return _template(self.config["doc_to_text"]).render(text=text)
+        return _template(self.config.doc_to_text).render(text=text)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -297,14 +291,15 @@ class Task(PublicTask):
             test = [record for record in test if record_sets.normalised(record.text) not in scored]
         public: list[Record] = []
         if spec.public:
-            public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
-        last = development and not generated and config["metadata"]["kind"] != "json"  # where texts are scored
+            size = spec.public[source]  # type: ignore[index]  # one of its keys by now
+            public, train = record_sets.split_public(spec.name, train, size, seed, sizes is not None)
+        last = development and not generated and config.metadata.kind != "json"  # where texts are scored
         limits = (limit_train, limit_test, seed, last)
         train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)
-        if config["metadata"].get("codes"):
-            codes = code_map(spec.labels, classes(config), code_seed)
+        if config.metadata.codes:
+            codes = code_map(spec.labels, config.classes, code_seed)
             train, test = coded(train, codes), coded(test, codes)
         return cls(
             **_told(config),
@@ -321,14 +316,14 @@ class Task(PublicTask):
     @classmethod
     def of_records(
         cls,
-        config: Mapping[str, Any],
+        config: TaskFile,
         records: Sequence[Record],
         sizes: Mapping[str, int] | None,
         public: Sequence[Record] = (),
     ) -> Task:
         """A task with these private records, and no test record: to release from, not to score.
 
-        config: task.yaml as `load_config` gives it. sizes: as in `load`.
+        sizes: as in `load`.
         """
         train, _, dropped = record_sets.deduplicate(records, public)
         return cls(
@@ -413,18 +408,10 @@ class Task(PublicTask):
         return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
 
 
-def _copied(value: Any) -> Any:
-    """A deep copy of what a YAML file holds; `copy.deepcopy` takes ten times as long."""
-    if isinstance(value, Mapping):
-        return {key: _copied(each) for key, each in value.items()}
-    return [_copied(each) for each in value] if isinstance(value, list) else value
-
-
-def _told(config: Mapping[str, Any]) -> dict[str, Any]:
+def _told(config: TaskFile) -> dict[str, Any]:
     """The fields of a task that its file alone decides."""
-    metadata = config["metadata"]
-    own = {"name": metadata["name"], "kind": metadata["kind"], "labels": public_labels(config), "config": config}
-    return {**own, "partitioned": bool(classes(config))}
+    own = {"name": config.metadata.name, "kind": config.metadata.kind, "labels": config.labels, "config": config}
+    return {**own, "partitioned": bool(config.classes)}
 
 
 def sample_documents(count: int, label: str) -> list[dict[str, Any]]:

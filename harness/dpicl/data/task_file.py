@@ -139,56 +139,69 @@ class Prompts(_Keys):
 
 
 class LocalKeys(_Keys):
-    """Fields of a record, or a reader of its text; or why there are no local records. train, test: files or folders,
-    from the task's folder; without them they are those under $DPICL_DATA."""
+    """Local records, or why there are none.
 
-    missing: Text | None = None
-    text: Text | None = None
-    label: Line | None = None
+    text, label: the fields of a record; labels: label as written there -> label word (label words themselves are always
+    accepted). Or reader: a function from a record to its text, with `label` the constant label. train, test: files or
+    folders, from the task's folder; without them they are those under $DPICL_DATA.
+    """
+
+    missing: Text = ""
+    text: Text = ""
+    label: Line = ""
     labels: dict[str, str] = {}
-    reader: Dotted | None = None
-    train: FilePath | None = None
-    test: FilePath | None = None
+    reader: Dotted = ""
+    train: FilePath = ""
+    test: FilePath = ""
 
     @model_validator(mode="after")
     def _whole(self) -> LocalKeys:
-        if self.missing is None and (self.label is None or (self.text is None) is (self.reader is None)):
+        if not self.missing and (not self.label or bool(self.text) is bool(self.reader)):
             raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
-        if self.test is not None and self.train is None:
+        if self.test and not self.train:
             raise ValueError("names `test` and no `train`; name both, or put both under $DPICL_DATA")
         return self
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of text and label; () where a reader makes the text of a record."""
+        return () if self.reader else (self.text, self.label)
 
 
 class _Source(_Keys):
     """One source of records, or why there is none."""
 
-    missing: Text | None = None
+    missing: Text = ""
     needed: ClassVar[tuple[str, ...]]
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.missing is None and None in [getattr(self, name) for name in self.needed]:
+        if not self.missing and not all(getattr(self, name) for name in self.needed):
             names = [f"`{name}`" for name in self.needed]
             raise ValueError(f"needs {', '.join(names[:-1])} and {names[-1]}, or `missing: REASON`")
         return self
 
 
 class Hub(_Source):
+    """A data set of the hub: its columns, and the label word of each class id where it has ids."""
+
     needed = ("path", "text", "label")
-    path: Text | None = None
+    path: Text = ""
     name: Text | None = None
-    revision: Text | None = None
-    splits: Annotated[dict[Literal["train", "test"], Text], Field(min_length=2)] | None = None
-    text: Text | None = None
-    label: Text | None = None
-    labels: list[str] | None = None
+    revision: Text = ""
+    splits: Annotated[dict[Literal["train", "test"], Text], Field(min_length=2)] = {"train": "train", "test": "test"}
+    text: Text = ""
+    label: Text = ""
+    labels: list[str] = []
 
 
 class Synthetic(_Source):
+    """The module of a corpus, and default numbers of records (a class; in all without classes)."""
+
     needed = ("module", "train", "test")
-    module: Dotted | None = None
-    train: Number | None = None
-    test: Number | None = None
+    module: Dotted = ""
+    train: Number = 0
+    test: Number = 0
 
 
 class Other(_Keys):
@@ -197,6 +210,9 @@ class Other(_Keys):
 
 
 class DataKeys(_Keys):
+    """public: source -> how many train records are public; empty where none is. max_words: how many words are kept; the
+    cut looks at that record alone. line_separator: what takes the place of line breaks in a text."""
+
     local: LocalKeys
     hub: Hub
     synthetic: Synthetic
@@ -207,7 +223,7 @@ class DataKeys(_Keys):
 
     @model_validator(mode="after")
     def _public_everywhere(self) -> DataKeys:
-        there = {name for name in ("local", "hub", "synthetic") if getattr(self, name).missing is None}
+        there = {name for name in ("local", "hub", "synthetic") if not getattr(self, name).missing}
         if self.public and there - set(self.public):
             raise ValueError(f"`public` lacks {', '.join(sorted(there - set(self.public)))}")
         return self
@@ -244,11 +260,13 @@ class Generation(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     until: Stops = []
-    max_gen_toks: Annotated[int, Field(ge=1, le=100_000)]
+    max_gen_toks: Annotated[int, Field(ge=1, le=100_000)] = 0
 
 
 class TaskFile(_Keys):
-    """task.yaml without lm-eval's further keys (`LM_EVAL_KEYS`)."""
+    """task.yaml without lm-eval's further keys (`LM_EVAL_KEYS`). generation_kwargs: max_gen_toks is 0 where nothing is
+    written. metadata.data: of a task of codes that of the task whose records it has. path: of the file, None for a task
+    without one."""
 
     task: str
     custom_dataset: FunctionName
@@ -256,17 +274,59 @@ class TaskFile(_Keys):
     description: Text
     doc_to_text: Annotated[Text, AfterValidator(_jinja)]
     doc_to_target: Literal["gold", "label"]
-    doc_to_choice: Annotated[list[Line], Field(min_length=2, max_length=1000)] | None = None
+    doc_to_choice: Annotated[list[Line], Field(min_length=2, max_length=1000)] = []
     target_delimiter: Text = " "
     fewshot_delimiter: Text = "\n\n"
-    generation_kwargs: Generation | None = None
+    generation_kwargs: Generation = Generation()
     process_results: FunctionName
     metric_list: Annotated[list[Metric], Field(min_length=1, max_length=100)]
     metadata: Metadata
+    _path: Path | None = None
+    _keywords: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
+
+    def placed(self, path: Path, keywords: tuple[str, ...]) -> TaskFile:
+        """The file with its place."""
+        copy = self.model_copy()
+        copy._path, copy._keywords = path, keywords
+        return copy
+
+    def changed(self, **metadata: Any) -> TaskFile:
+        """The file with these keys of its metadata."""
+        return self.model_copy(update={"metadata": self.metadata.model_copy(update=metadata)})
+
+    @property
+    def data(self) -> DataKeys:
+        """What it says of records. Raises DataError for a task of codes whose base task was not looked up."""
+        if self.metadata.data is None:
+            raise DataError(f"Task {self.metadata.name} has the records of another task; load it by its name.")
+        return self.metadata.data
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The public labels whose records are groups of their own; () where all records are one group."""
+        return tuple(self.doc_to_choice) if self.metadata.kind == "classification" else ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The public words that go with records: label words, the symbols that may follow a text (continuation),
+        keywords, or the one label of a JSON task; () where the output of a record is text of its own (generation)."""
+        return (self.data.local.label,) if self.metadata.kind == "json" else (*self.doc_to_choice, *self._keywords)
+
+    @property
+    def higher_is_better(self) -> dict[str, bool]:
+        """Metric or aggregate -> whether a higher value is the better one."""
+        metrics = {metric.metric: metric.higher_is_better for metric in self.metric_list}
+        metrics |= dict.fromkeys(BY_EMBEDDING, True) if self.classes else {}
+        metrics |= {LOG_LOSS: False} if self.metadata.kind in CHOOSING else {}
+        return metrics | {name: name not in self.metadata.lower_is_better for name in self.metadata.aggregates}
 
 
-def read_task_file(text: str, place: str, name: str, built_in: bool) -> dict[str, Any]:
-    """The file as plain data; place: what messages call it. Raises DataError (built in) or PluginError, with a line."""
+def read_task_file(text: str, place: str, name: str, built_in: bool) -> TaskFile:
+    """The file; place: what messages call it. Raises DataError (built in) or PluginError, with a line."""
     refused = DataError if built_in else PluginError
     try:
         document = parse(text, Path(place), functions=True)
@@ -282,8 +342,7 @@ def read_task_file(text: str, place: str, name: str, built_in: bool) -> dict[str
         raise refused(f"{document.error(where, said)} See docs/add-a-task.md.") from None
     for where, said in _contradictions(found, name):
         raise refused(str(document.error(where, said)))
-    data: dict[str, Any] = document.data
-    return data
+    return found
 
 
 def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
@@ -296,17 +355,17 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
     if kind not in KINDS:
         yield ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
     chooses = kind in CHOOSING
-    if chooses is (file.doc_to_choice is None):
+    if chooses is not bool(file.doc_to_choice):
         yield ("doc_to_choice",), f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
     if metadata.content_free and not chooses:
         yield ("metadata", "content_free"), f"answers of the kind {kind} are not calibrated; leave it out."
-    labels = file.doc_to_choice or []
+    labels = file.doc_to_choice
     if len(set(labels)) < len(labels):
         yield ("doc_to_choice",), "a label word is given twice; keep one."
     wanted = ("multiple_choice", "gold") if chooses else ("generate_until", "label")
     if (file.output_type, file.doc_to_target) != wanted:
         yield ("output_type",), f"the kind {kind} has output_type {wanted[0]} and doc_to_target {wanted[1]}."
-    if not chooses and file.generation_kwargs is None:
+    if not chooses and not file.generation_kwargs.max_gen_toks:
         yield (), "generation_kwargs with max_gen_toks is missing: how much may be written."
     if kind != "generation" and None in (metadata.prompts.completion, metadata.prompts.chat):
         yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
@@ -335,8 +394,8 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         yield ("metadata", "codes"), "codewords take the place of labels, so the kind is classification."
     if data is None:
         return
-    for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels or [])):
+    for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels)):
         for stranger in sorted(set(words) - set(labels)):
             yield ("metadata", "data", source, "labels"), f"'{stranger[:40]}' is none of doc_to_choice."
-    if kind == "json" and data.local.label is None:
+    if kind == "json" and not data.local.label:
         yield ("metadata", "data", "local"), "a json task says under `label` what its records are called."

@@ -23,7 +23,6 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from dpicl.core.errors import DataError, DpiclError, PluginError, PromptTooLong, ResultError, UsageError, one_line
-from dpicl.data.config import folder_of, include_paths
 from dpicl.data.sources import function_of
 from dpicl.data.task import Documents, Task, sample_documents, serving
 from dpicl.data.task_file import LOG_LOSS
@@ -117,7 +116,7 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
     lm = MechanismLM(lambda name, queries: {query.id: released[query.id] for query in queries})
     samples, reported = _run(task, lm, "", documents)
-    outcomes = _outcomes(samples, [entry["metric"] for entry in task.config["metric_list"]])
+    outcomes = _outcomes(samples, [each.metric for each in task.config.metric_list])
     return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, _aggregates(task, texts))
 
 
@@ -127,7 +126,7 @@ def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
     Raises PluginError for one that fails.
     """
     found = {}
-    for name, place in task.config["metadata"].get("aggregates", {}).items():
+    for name, place in task.config.metadata.aggregates.items():
         what = f"The aggregate {name} of task {task.name}"
         aggregate = function_of(place, what)
         try:
@@ -178,7 +177,7 @@ def extended(outcomes: Sequence[DocumentOutcome], metric: str, values: Sequence[
 
 def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
-    wanted = [entry["metric"] for entry in task.config["metric_list"]]
+    wanted = [each.metric for each in task.config.metric_list]
     skipped = {metric: why for metric, why in text_metrics.unavailable().items() if metric in wanted}
     found = [metric for metric in samples[0]["metrics"] if metric != "similarity"]
     outcomes = _outcomes(samples, found)
@@ -225,17 +224,12 @@ def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, 
 
 def _as_lm_eval_task(task: Task, prefix: str) -> Any:
     """lm-eval's own object for tasks/<name>/task.yaml, with our documents (`serving`) and this prefix."""
-    if "custom_dataset" not in task.config:
-        return _unwritten(task, prefix)
-    manager, own = _task_manager(), folder_of(task.name).path / "task.yaml"
-    entry = manager.task_index.get(task.lm_eval_name)
-    if entry is None or entry.yaml_path is None or entry.yaml_path.resolve() != own.resolve():
-        raise DataError(
-            f"lm-eval finds task {task.lm_eval_name} in another file than {own.parent.name}/task.yaml; remove the YAML"
-            " files of its folder, and of other plug-in folders, that say `task:` with this name."
-        )
+    file = task.config.path
     try:
-        loaded = manager.load([task.lm_eval_name])["tasks"][task.lm_eval_name]
+        if file is None:
+            loaded = lm_eval.api.task.ConfigurableTask(config=_unwritten(task))
+        else:
+            loaded = _task_manager().load([str(file)])["tasks"][task.lm_eval_name]
         loaded.set_config("description", _literal(prefix))
     except DpiclError:
         raise
@@ -247,29 +241,13 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
     return loaded
 
 
-def _unwritten(task: Task, prefix: str) -> Any:
-    """lm-eval's own object for a classification that has no file (`dpicl release --labels`)."""
-
-    def tasks_function(name: str) -> Any:
-        return function_of(f"dpicl.tasks.{name}", "The classification")
-
-    plain = ("task", "output_type", "doc_to_text", "doc_to_target", "doc_to_choice", "target_delimiter")
-    metrics = {"acc": "accuracy", "acc_calibrated": "calibrated_accuracy"}
-    return lm_eval.api.task.ConfigurableTask(
-        config={
-            **{key: task.config[key] for key in plain},
-            "custom_dataset": tasks_function("loaders.documents"),
-            "test_split": "test",
-            "metadata": {"name": task.name},
-            "num_fewshot": 0,
-            "description": _literal(prefix),
-            "process_results": tasks_function("metrics.classification_results"),
-            "metric_list": [
-                {"metric": name, "aggregation": tasks_function(f"metrics.{function}"), "higher_is_better": True}
-                for name, function in metrics.items()
-            ],
-        }
-    )
+def _unwritten(task: Task) -> dict[str, Any]:
+    """lm-eval's configuration of a classification that has no file (`dpicl release --labels`)."""
+    found = task.config.model_dump(exclude_unset=True)
+    for place in (found, *found["metric_list"]):
+        for key in {"custom_dataset", "process_results", "aggregation"} & place.keys():
+            place[key] = function_of(place[key], "The classification")
+    return {**found, "test_split": "test", "num_fewshot": 0, "metadata": {"name": task.name}}
 
 
 def _literal(text: str) -> str:
@@ -277,13 +255,9 @@ def _literal(text: str) -> str:
     return text.replace("{", "{{ '{' }}").replace("\r", "{{ '\\r' }}")
 
 
-def _task_manager() -> TaskManager:
-    return _manager_of(tuple(include_paths()))
-
-
 @cache
-def _manager_of(folders: tuple[str, ...]) -> TaskManager:
-    return TaskManager(include_path=list(folders), include_defaults=False)
+def _task_manager() -> TaskManager:
+    return TaskManager(include_defaults=False)
 
 
 @contextmanager

@@ -145,4 +145,4 @@ def label_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
         return []
     base = task.query("")
     start = len(model.encode(base))
-    return [model.encode(base + task.config["target_delimiter"] + label)[start:] for label in task.labels]
+    return [model.encode(base + task.config.target_delimiter + label)[start:] for label in task.labels]

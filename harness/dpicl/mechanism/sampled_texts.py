@@ -20,7 +20,7 @@ def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], st
     A text has at most the task's `max_gen_toks` tokens, and ends where any released text would (`ReleasedText`).
     """
     task, model = context.task, context.model
-    room = int(task.config["generation_kwargs"]["max_gen_toks"])
+    room = task.config.generation_kwargs.max_gen_toks
     prompts = [
         PromptWriter(task, model, label, room, None, "completion").private(slot)
         for label, slot in zip(context.shots, slots, strict=True)

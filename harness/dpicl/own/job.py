@@ -13,7 +13,6 @@ from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.vocabulary import Query
-from dpicl.data.config import classes
 from dpicl.data.in_memory import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism
@@ -63,7 +62,7 @@ class ReleaseJob:
     def sizes(self) -> dict[str, int] | None:
         """Declared n of every class ('' for a task without classes). Raises UsageError for what does not fit."""
         try:
-            return sizes_of(self.size, classes(self.own.config()))
+            return sizes_of(self.size, self.own.config().classes)
         except ValueError as error:
             said = f"The declared sizes do not fit the labels: {error} (--size N or --size LABEL=N)."
             raise UsageError(said) from None

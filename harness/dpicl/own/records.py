@@ -23,6 +23,7 @@ from dpicl.data.in_memory import Table
 from dpicl.data.reading import SourceSpec, read_records
 from dpicl.data.tables import UnreadableContent, fields_of, open_table, require_file
 from dpicl.data.task import Task
+from dpicl.data.task_file import LocalKeys, TaskFile
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class OwnRecords:
     label_field: str | None = None
     text_is: str = "text"
 
-    def config(self) -> Mapping[str, Any]:
+    def config(self) -> TaskFile:
         """Their task file. Raises UsageError for words that do not fit."""
         if (self.task is None) is (not self.labels):
             raise UsageError(
@@ -49,24 +50,25 @@ class OwnRecords:
         if self.text_is != "text":
             raise UsageError(f"--text-is goes with --labels: {self.task} has prompts of its own; leave it out.")
         config = load_config(self.task)
-        if "codes" in config["metadata"]:
+        if config.metadata.codes:
             raise UsageError(f"{self.task} has secret codes for labels, which is for benchmarks; use its base task.")
         return config
 
     def spec(self, path: Table) -> SourceSpec:
         """How a row of a file becomes a record. Raises DataError for a file that is no table or has not the fields."""
         own = source_spec(self.config())
-        local = {key: value for key, value in own.local.items() if key not in ("train", "test")}
-        if "reader" in local:
+        local = own.local
+        if local.reader:
             if self.text_field or self.label_field:
                 raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
         elif self.task is None:
             text, label = fields_of(path, self.text_field, self.label_field)
-            local = {"text": text, "label": label, "labels": dict(self.labels)}
+            local = LocalKeys(text=text, label=label, labels=dict(self.labels))
         else:
-            local |= {"text": self.text_field or local["text"], "label": self.label_field or local["label"]}
-        open_table(path, () if "reader" in local else (local["text"], local["label"]))
-        return SourceSpec(own.name, own.labels, local, {}, {}, {}, own.max_words, own.line_separator)
+            given = {"text": self.text_field or local.text, "label": self.label_field or local.label}
+            local = local.model_copy(update=given)
+        open_table(path, local.fields)
+        return own.model_copy(update={"local": local})
 
 
 def load_own(
@@ -80,9 +82,9 @@ def load_own(
     records that cannot be read with secure noise.
     """
     config = own.config()
-    if config["metadata"]["data"].get("public") and public is None:
+    if config.data.public and public is None:
         raise UsageError(
-            f"Mechanisms on {config['metadata']['name']} use records that everybody knows, and those of --data are"
+            f"Mechanisms on {config.metadata.name} use records that everybody knows, and those of --data are"
             " private; give --public FILE with such records."
         )
     known = [] if public is None else read_public(public, own)
@@ -127,7 +129,7 @@ def read_public(data: Table, own: OwnRecords) -> list[Record]:
 def queries_of(path: Path, own: OwnRecords) -> list[Query]:
     """The queries of a file, in order: a text file with one a line, or a table with the field of texts (and `id`, if it
     has one that is not null). Raises DataError."""
-    name = own.text_field or (None if own.task is None else source_spec(own.config()).local.get("text")) or "text"
+    name = own.text_field or ("" if own.task is None else own.config().data.local.text) or "text"
     if path.suffix.lower() == ".txt":
         rows: list[tuple[int, Mapping[str, Any]]] = list(enumerate(({name: line} for line in _lines(path)), start=1))
     else:
@@ -155,25 +157,28 @@ def query_of(name: str, text: str) -> Query:
     return Query(*(" ".join(part.encode("utf-8", "replace").decode().split()) for part in (name, text)))
 
 
-def written_config(labels: Sequence[str], text_is: str) -> Mapping[str, Any]:
+def written_config(labels: Sequence[str], text_is: str) -> TaskFile:
     """The task file of a classification with these labels. Raises UsageError for words that no prompt can hold."""
     for label in labels:
         if not label or label != " ".join(label.split()) or len(label) > 200:
             raise UsageError(f"The label '{label[:60]}' must be words in one line, with single spaces.")
-    if len(labels) < 2 or len(set(labels)) < len(labels):
-        raise UsageError("A classification needs at least two labels, each of them once.")
+    if not 2 <= len(labels) <= 1000 or len(set(labels)) < len(labels):
+        raise UsageError("A classification needs at least two labels, at most 1,000, each of them once.")
     if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
         raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
     listed = f"{', '.join(labels[:-1])} or {labels[-1]}"
     words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
-    return {**_filled(read(Path(__file__).with_name("task.yaml.txt")).data, words), "doc_to_choice": list(labels)}
+    written = _filled(read(Path(__file__).with_name("task.yaml.txt"), functions=True).data, words)
+    return TaskFile.model_validate({**written, "doc_to_choice": list(labels)})
 
 
 def _filled(value: Any, words: Mapping[str, str]) -> Any:
     """A value of the template with these words in all of its texts."""
     if isinstance(value, dict):
         return {key: _filled(each, words) for key, each in value.items()}
-    return Template(value).substitute(words) if isinstance(value, str) else value
+    if isinstance(value, list):
+        return [_filled(each, words) for each in value]
+    return type(value)(Template(value).substitute(words)) if isinstance(value, str) else value
 
 
 def _lines(path: Path) -> list[str]:

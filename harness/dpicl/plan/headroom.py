@@ -108,7 +108,7 @@ def headrooms(results: Iterable[Result]) -> list[Headroom]:
 
 def _writes_texts(task: str) -> bool:
     """Whether released texts themselves are scored."""
-    return task in task_folders() and load_config(task)["metadata"]["kind"] == "json"
+    return task in task_folders() and load_config(task).metadata.kind == "json"
 
 
 def _end(results: Sequence[Result], mechanism: str, epsilon: float) -> Mapping[int, Result]:

@@ -136,7 +136,7 @@ def select_current(results: Sequence[Result], records: Fingerprints) -> tuple[li
         said = ", ".join(dict.fromkeys(others.values()))
         if len(others) == len(own):
             kept += own
-            if {str(result.cell.task_version) for result in own} == {str(load_config(task)["metadata"]["version"])}:
+            if {str(result.cell.task_version) for result in own} == {str(load_config(task).metadata.version)}:
                 stale[said].append(task)  # of an earlier version of the task other data is no news
             continue
         kept += [result for result in own if id(result) not in others]

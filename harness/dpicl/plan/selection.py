@@ -12,7 +12,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.plugins import Registered
-from dpicl.data.config import classes, source_spec
+from dpicl.data.config import source_spec
 from dpicl.data.sources import resolve
 from dpicl.data.task import list_tasks, load_config
 from dpicl.mechanism.registry import load_mechanisms
@@ -101,7 +101,7 @@ def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
 def facts_of(name: str, source: str) -> TaskFacts:
     """What task.yaml says of a task, with the source of its records."""
     config = load_config(name)
-    return TaskFacts(config["metadata"]["version"], source, classes(config))
+    return TaskFacts(config.metadata.version, source, config.classes)
 
 
 def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:

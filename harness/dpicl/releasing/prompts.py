@@ -21,9 +21,7 @@ class SlotPrompts:
         self._task, self._model, self._shown, self._record_tokens = task, model, shown, record_tokens
         self.endings = label_endings(task, model)
         #: Tokens that must stay free behind a prompt: for the longest label, or for an answer.
-        self.room = (
-            max(map(len, self.endings)) if self.endings else int(task.config["generation_kwargs"]["max_gen_toks"])
-        )
+        self.room = max(map(len, self.endings)) if self.endings else task.config.generation_kwargs.max_gen_toks
         self._limit = model.max_length - model.lead_tokens - self.room
         self._public: dict[str, str] = {}
         self._written: dict[tuple[Slot, str], str] = {}

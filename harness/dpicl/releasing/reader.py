@@ -66,7 +66,7 @@ class SlotReader(Reader):
             READING_VERSION,
         )
         self._instruction: Prefix | None = None
-        self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
+        self._limits = (self._prompts.room, task.config.generation_kwargs.until)
 
     def read_public(self) -> None:
         texts = [*self._texts, *(self._task.content_free if self._prompts.endings else ())]

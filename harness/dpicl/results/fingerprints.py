@@ -137,7 +137,7 @@ def _cache_path(cell: Cell) -> Path | None:
         places = [local.split_file(spec, split) for split in local.SPLITS]
         content = [[[file.name, _file_hash(file)] for file in local.files_of(place)] for place in places]
     elif cell.source == "hub":
-        content = [str(spec.hub["path"]), data_sources.hub_commit(spec)]
+        content = [spec.hub.path, data_sources.hub_commit(spec)]
     parts = [*_request(cell), _code(), content]
     return private_folder() / f"records-{_hash_of(parts)}.json"
 

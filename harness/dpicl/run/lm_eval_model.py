@@ -18,7 +18,6 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError, unknown
 from dpicl.core.output_cache import OutputCache, outputs_folder
 from dpicl.core.vocabulary import Query
-from dpicl.data.config import classes
 from dpicl.data.task import Task, list_tasks, load_config
 from dpicl.evaluation.language_model_lm import LanguageModelLM
 from dpicl.evaluation.mechanism_lm import MechanismLM, ReleasingLM
@@ -54,12 +53,12 @@ class MechanismRun:
 
     def release(self, lm_eval_name: str, queries: Sequence[Query] | None = None) -> Release:
         """Releases for one of our tasks. Raises UsageError for another task, and where the mechanism cannot do it."""
-        names = {load_config(name)["task"]: name for name in list_tasks()}
+        names = {load_config(name).task: name for name in list_tasks()}
         if lm_eval_name not in names:
             raise unknown("task", lm_eval_name, names)
         name = names[lm_eval_name]
         mechanism = build(self.mechanism, resolve_options(self.mechanism, name, dict(self.options)))
-        groups = classes(load_config(name)) or ("",)
+        groups = load_config(name).classes or ("",)
         sizes = None if self.size is None else dict.fromkeys(groups, self.size)
         task = Task.load(name, self.source, sizes=sizes)
         if reason := skip_reason(mechanism, task.public_view()):
@@ -108,7 +107,7 @@ class DemonstrationLM(ReleasingLM):
         if name not in self._prefixes:
             self._prefixes[name] = self._prefix(name)
         context, *rest = request.args
-        description = str(load_config(name.removeprefix("dpicl_"))["description"])
+        description = load_config(name.removeprefix("dpicl_")).description
         if not context.startswith(description):
             raise UsageError(
                 f"The context of {name} does not begin with the task's description; use --num_fewshot 0 and no chat"

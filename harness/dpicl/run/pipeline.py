@@ -19,7 +19,6 @@ from dpicl.core.cell import Cell, ReleaseConfig
 from dpicl.core.errors import DpiclError
 from dpicl.core.seeds import SECURE_SHARE, streams
 from dpicl.core.vocabulary import ReleasedPrompt, Report, silent
-from dpicl.data.config import higher_is_better
 from dpicl.data.task import Task
 from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.mechanism import checked
@@ -118,7 +117,7 @@ def _result(
     publishable = math.isfinite(made.bounds.upper) and not task.restricted
     answers = made.answers or {}
     shown = made.prompt if publishable else ReleasedPrompt(None)
-    said = higher_is_better(task.config)
+    said = task.config.higher_is_better
     return Result(
         cell_id=cell.id,
         suite=suite,

@@ -147,7 +147,7 @@ class Workbench:
         if prompt.texts:
             return self._evaluated(loaded, prompt)
         cell = loaded.cell
-        told = load_config(cell.task)["metadata"].get("scores_private")  # then its score is of the records drawn
+        told = load_config(cell.task).metadata.scores_private  # then its score is of the records drawn
         key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
         if key not in self._zero_shot:
             self._zero_shot[key] = self._evaluated(loaded, prompt)
@@ -186,6 +186,6 @@ class Workbench:
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:
     sizes = None if cell.sizes is None else tuple(cell.sizes.items())
-    codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
+    codes = cell.seed if load_config(cell.task).metadata.codes else None  # a map for each seed
     limits = (cell.train_records, cell.test_records, cell.development)
     return cell.task, cell.source, limits, sizes, codes

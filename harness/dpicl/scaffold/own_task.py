@@ -13,11 +13,11 @@ from dpicl.core.errors import UsageError
 from dpicl.data.counts import count_records, label_words
 from dpicl.data.reading import SourceSpec, read_records
 from dpicl.data.tables import fields_of
+from dpicl.data.task_file import LocalKeys
 from dpicl.scaffold.writing import TASK, write_example
 
 #: Labels of which an instruction lists every one.
 _LISTED = 50
-_NO_OTHER = {"missing": "The records are a file of the user's own."}
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class OwnTask:
 
 def own_spec(name: str, text: str, label: str, labels: Mapping[str, str]) -> SourceSpec:
     """What to read from a file: two fields, and label as written -> label word (empty: any label)."""
-    local = {"text": text, "label": label, "labels": dict(labels)}
-    return SourceSpec(name, tuple(dict.fromkeys(labels.values())), local, _NO_OTHER, _NO_OTHER)
+    local = LocalKeys(text=text, label=label, labels=dict(labels))
+    return SourceSpec(name=name, labels=tuple(dict.fromkeys(labels.values())), local=local)
 
 
 def write_own_task(

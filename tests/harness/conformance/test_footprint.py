@@ -20,8 +20,10 @@ import torch
 
 from dpicl.conformance.footprint import observed
 from dpicl.core.paths import cache_folder
-from dpicl.data.sources import SourceSpec, read_local
+from dpicl.data.reading import SourceSpec
+from dpicl.data.sources import read_local
 from dpicl.data.task import Task
+from dpicl.data.task_file import LocalKeys
 from tests.harness.helpers import write
 
 ACTS = {
@@ -130,7 +132,7 @@ def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(folder))
     for split in ("train", "test"):
         write(folder, "toy", split, [{"text": "a", "label": "x"}])
-    spec = SourceSpec("toy", ("x",), {"text": "text", "label": "label"}, {}, {})
+    spec = SourceSpec(name="toy", labels=("x",), local=LocalKeys(text="text", label="label"))
     with observed([__name__], "agnews") as footprint:
         read_local(spec)
         assert footprint.reaching == []

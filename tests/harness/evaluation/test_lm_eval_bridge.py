@@ -26,7 +26,7 @@ DEMONSTRATIONS = (
 
 @pytest.fixture
 def news() -> Task:
-    labels = load_config("agnews")["doc_to_choice"]
+    labels = load_config("agnews").doc_to_choice
     return small_task("agnews", [Record(f"Story {i} about {labels[i % 4]} prices", labels[i % 4]) for i in range(12)])
 
 
@@ -104,7 +104,7 @@ def test_every_query_follows_the_demonstrations_to_the_letter(news: Task) -> Non
 def test_no_demonstrations_leave_the_instruction(news: Task) -> None:
     model = RecordingLM()
     evaluation = evaluate(news, model, ())
-    assert evaluation.prefix_tokens == len(model.encode(news.config["description"]))
+    assert evaluation.prefix_tokens == len(model.encode(news.config.description))
 
 
 def test_documents_have_distinct_stable_ids(news: Task) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from dpicl.core.errors import ModelError, PluginError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.data.config import higher_is_better
 from dpicl.data.task import TASKS, Task, load_config
 from dpicl.data.task_file import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, read_task_file
 from dpicl.evaluation.contextual_calibration import log_losses
@@ -32,8 +31,7 @@ def agnews():
 
 @pytest.fixture
 def read_by_embedding(agnews):
-    config = {**agnews.config, "metadata": {**agnews.config["metadata"], "main_metric": NEAREST}}
-    return replace(agnews, config=config)
+    return replace(agnews, config=agnews.config.changed(main_metric=NEAREST))
 
 
 def plain(texts):
@@ -138,8 +136,8 @@ def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_c
 def test_the_main_metric_of_a_task_says_who_reads():
     for metric in BY_EMBEDDING:
         read = read_task_file(OTHER.replace(NEAREST, metric), "task.yaml", "agnews", built_in=False)
-        assert read["metadata"]["main_metric"] == metric and higher_is_better(read)[metric]
-    assert higher_is_better(load_config("agnews"))[NEAREST] and NEAREST not in higher_is_better(load_config("samsum"))
+        assert read.metadata.main_metric == metric and read.higher_is_better[metric]
+    assert load_config("agnews").higher_is_better[NEAREST] and NEAREST not in load_config("samsum").higher_is_better
     with pytest.raises(PluginError, match="exact_match"):
         read_task_file(OTHER.replace(NEAREST, "exact_match"), "task.yaml", "agnews", built_in=False)
 

@@ -100,8 +100,8 @@ def _search(case: Case, task: Task) -> tuple[Counter[str], int]:
 def _public(case: Case, task: Task) -> Iterator[str]:
     for record in (*task.test, *task.public):
         yield from (record.text, record.label)
-    yield from _strings(task.config["metadata"].get("prompts", {}))
-    yield from _strings([task.config.get("description", ""), task.config.get("doc_to_text", "")])
+    yield from _strings(task.config.metadata.prompts.model_dump(exclude_unset=True))
+    yield from (task.config.description, task.config.doc_to_text)
     for result in case.reference:
         if result.cell.task == task.name and result.privacy.epsilon_proved == 0:
             yield from result.texts
