@@ -18,7 +18,7 @@ import pytest
 from dpicl.core import plugins, strict_yaml
 from dpicl.core.vocabulary import Record
 from dpicl.data import sources, task_file
-from dpicl.data.reading import SourceSpec
+from dpicl.data.task_file import SourceSpec
 from dpicl.program import main
 from dpicl.results.schema import Result
 from dpicl.results.store import Damaged, Store

@@ -24,7 +24,7 @@ from dpicl.core.json_text import plain
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.paths import private_folder
 from dpicl.data import config as task_config
-from dpicl.data.config import TASKS, source_spec
+from dpicl.data.config import TASKS
 from dpicl.data.reading import read_records
 from dpicl.data.task import Record, Task
 from dpicl.data.task_file import read_task_file
@@ -83,7 +83,7 @@ def use_task(path: Path) -> None:
         config = read_task_file(_text(path), "task.yaml", "agnews", built_in=False)
         records = [Record("a text", label) for label in config.labels]
         task = Task.of_records(config, records, None)
-        assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
+        assert config.source and task.prompts_hash and task.stop_strings and task.main_metric
         assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
         for style in ("completion", "chat"):
             task.generation_prompt(task.labels[0], records[:1], style)
@@ -92,7 +92,7 @@ def use_task(path: Path) -> None:
 
 
 def use_records(path: Path) -> None:
-    read_records(path, source_spec(task_config.load_config("agnews"))).checked()
+    read_records(path, task_config.load_config("agnews").source).checked()
 
 
 def use_rows(path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
-from dpicl.data.reading import SourceSpec, ranges, read_records
+from dpicl.data.reading import ranges, read_records
 from dpicl.data.task import Task
-from dpicl.data.task_file import LocalKeys
+from dpicl.data.task_file import LocalKeys, SourceSpec
 from tests.harness.helpers import assert_shown_nowhere, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")

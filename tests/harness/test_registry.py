@@ -48,11 +48,7 @@ def test_a_plugin_file_is_known_by_its_content(tmp_path):
         (PLUGIN.replace("def release", "def releases"), "lacks release"),
         (PLUGIN.replace('name = "nothing"', "nom = 1"), "needs `name` and `knob`"),
         (PLUGIN.replace('"nothing"', '"tang"'), "Two mechanisms are called 'tang'"),
-        (
-            "class Odd:\n    @property\n    def __class__(self):\n        raise RuntimeError('no')\nodd = Odd()\n"
-            + PLUGIN,
-            "",
-        ),
+        (ODD + PLUGIN, ""),
         (PLUGIN.replace('name = "nothing"', "name = ''"), ""),
         (PLUGIN.replace('name = "nothing"', "name = '../../x'"), ""),
         (PLUGIN.replace('name = "nothing"', "name = type('S', (str,), {'__eq__': 1})('x')"), ""),

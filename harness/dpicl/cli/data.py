@@ -11,11 +11,12 @@ from dpicl.api import parameters as p
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
-from dpicl.data.config import add_task_folder, list_tasks, load_config, source_spec
+from dpicl.data.config import add_task_folder, list_tasks, load_config
 from dpicl.data.counts import DataCounts, SplitCounts, count_records, label_words
-from dpicl.data.reading import FileRecords, SourceSpec, ranges, read_records
+from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
 from dpicl.data.tables import SUFFIXES, fields_of
+from dpicl.data.task_file import SourceSpec
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.scaffold.own_task import own_spec
 from dpicl.tables.document import Block, text_table
@@ -60,7 +61,7 @@ def data(
         given = {"--test": test, "--labels": labels, "--text-field": text_field, "--label-field": label_field}
         if wrong := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
-        spec, names = source_spec(load_config(name)), {}
+        spec, names = load_config(name).source, {}
         found = resolve(source, spec)
         counts = count_records(*_readings(spec, found), spec.labels)
     document = {"what": name, "source": found, "ok": not counts.problems, **asdict(counts)}

@@ -22,7 +22,7 @@ from dpicl.core.extras import install
 from dpicl.core.messages import count
 from dpicl.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.core.plugins import version_of
-from dpicl.data.config import list_tasks, load_config, source_spec
+from dpicl.data.config import list_tasks, load_config
 from dpicl.data.local import data_folder
 from dpicl.data.sources import check_there, resolve
 from dpicl.models import embeddings
@@ -99,7 +99,7 @@ def _data() -> Iterator[Check]:
     yield Check("DPICL_DATA", True, str(folder) if folder else "not set: synthetic records", hint)
     for task in list_tasks():
         try:
-            spec = source_spec(load_config(task))
+            spec = load_config(task).source
             source = resolve("auto", spec)
             check_there(spec, source)
         except DpiclError as error:

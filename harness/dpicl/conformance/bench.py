@@ -39,7 +39,6 @@ from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import Streams
 from dpicl.core.together import together
 from dpicl.core.vocabulary import Partition, Query, Record, ReleasedPrompt, Sizes
-from dpicl.data.config import source_spec
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, option_types, resolve_options
@@ -164,7 +163,7 @@ class Bench:
 
     def _observed(self, runs: Sequence[tuple[Transcript, Callable[[], None]]], at_once: bool) -> list[Transcript]:
         transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]
-        with observed(self._plugin, source_spec(self.task.config).name) as footprint:
+        with observed(self._plugin, self.task.config.source.name) as footprint:
             _, error = attempt(lambda: together(calls) if at_once else [call() for call in calls], RUN_SECONDS)
         for transcript in transcripts:
             transcript.footprint, transcript.error = footprint, transcript.error or error

@@ -17,7 +17,6 @@ from dpicl.core import plugins
 from dpicl.core.errors import DataError, PluginError, require_known
 from dpicl.core.files import content_of
 from dpicl.core.paths import content_folder
-from dpicl.data.reading import SourceSpec
 from dpicl.data.task_file import TaskFile, read_task_file
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
@@ -85,11 +84,10 @@ def list_tasks() -> list[str]:
 
 def load_config(name: str) -> TaskFile:
     """task.yaml of a task. The version of one that is not built in ends in the first 12 digits of the hash of its
-    files. A task of codes has the `data` of its base task. Raises UsageError for an unknown task."""
+    files. Raises UsageError for an unknown task."""
     config = _as_written(name)
-    if base := config.metadata.codes:
-        config = config.changed(data=_base_of(config, base).data)
-    return config
+    base = config.metadata.codes
+    return config.placed(config.path, base=_base_of(config, base)) if base else config
 
 
 def _as_written(name: str) -> TaskFile:
@@ -145,21 +143,6 @@ def _text(path: Path, what: str) -> str:
         return content_of(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"The {what} cannot be read ({type(error).__name__}); repair it.") from error
-
-
-def source_spec(config: TaskFile) -> SourceSpec:
-    """What the file says about the task's data: of a task of codes that of its base task, by the name and with the
-    label words that the records are kept with."""
-    base = config.metadata.codes
-    name, local = base or config.metadata.name, config.data.local
-    if local.train:
-        own = folder_of(name).path
-        files = {"train": local.train, "test": local.test}
-        local = local.model_copy(
-            update={split: str(own / Path(file).expanduser()) for split, file in files.items() if file}
-        )
-    labels = load_config(base).classes if base else config.classes
-    return SourceSpec(name=name, labels=labels, **{**dict(config.data), "local": local})
 
 
 def folder_of(name: str) -> TaskFolder:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from dpicl.core.errors import DataError
-from dpicl.data.reading import SourceSpec
 from dpicl.data.tables import SUFFIXES
+from dpicl.data.task_file import SourceSpec
 
 SPLITS = ("train", "test")
 #: The file in which `DatasetDict.save_to_disk` lists its splits.

@@ -15,19 +15,7 @@ from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
 from dpicl.data.in_memory import Table
 from dpicl.data.tables import lacks, open_table, unreadable
-from dpicl.data.task_file import DataKeys, Hub, Synthetic
-
-_OWN = "The records are a file of the user's own."
-
-
-class SourceSpec(DataKeys):
-    """What a task.yaml, or a user with records of their own, says of them. labels: label words in public order; empty
-    for tasks without classes."""
-
-    name: str
-    labels: tuple[str, ...]
-    hub: Hub = Hub(missing=_OWN)
-    synthetic: Synthetic = Synthetic(missing=_OWN)
+from dpicl.data.task_file import SourceSpec
 
 
 class RowFault(ValueError):

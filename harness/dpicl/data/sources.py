@@ -17,9 +17,9 @@ from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Record
 from dpicl.data.in_memory import Rows
 from dpicl.data.local import SPLITS, has_local, split_file
-from dpicl.data.reading import FileRecords, RowFault, SourceSpec, function_of, normal_record, read_records
+from dpicl.data.reading import FileRecords, RowFault, function_of, normal_record, read_records
 from dpicl.data.splits import Split, normalised
-from dpicl.data.task_file import LocalKeys
+from dpicl.data.task_file import LocalKeys, SourceSpec
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 #: Audit event (PEP 578) of every reading of a source, with the task's name: the conformance kit sees who reads.

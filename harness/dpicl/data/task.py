@@ -28,7 +28,7 @@ from dpicl.data import splits as record_sets
 from dpicl.data.codes import code_map, coded, equal_sizes
 from dpicl.data.config import TASKS as TASKS
 from dpicl.data.config import list_tasks as list_tasks
-from dpicl.data.config import load_config, source_spec
+from dpicl.data.config import load_config
 from dpicl.data.task_file import CHOOSING, TaskFile
 from dpicl.models.base import ChatPrompt
 
@@ -103,9 +103,9 @@ class PublicTask:
                 f"The out-of-distribution set of {self.name} is its {source} corpus, which is what this run's records"
                 " come from; choose another source, or the task's own public records ('in')."
             )
-        size, own = len(self.public), source_spec(self.config)
+        size, own = len(self.public), self.config.source
         written = {"max_words": own.max_words, "line_separator": own.line_separator}
-        spec = source_spec(load_config(other.task)).model_copy(update=written)
+        spec = load_config(other.task).source.model_copy(update=written)
         pool, known = data_sources.read(spec, source, size, None, self.seed)
         pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
         if len(pool) < size:
@@ -277,7 +277,7 @@ class Task(PublicTask):
         for part, limit in (("train", limit_train), ("test", limit_test)):
             if limit is not None and limit < 1:
                 raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
-        spec = source_spec(config)
+        spec = config.source
         source = data_sources.resolve(source, spec)
         generated = development and source == "synthetic"
         corpus = seed + DEVELOPMENT if generated else seed

@@ -229,6 +229,19 @@ class DataKeys(_Keys):
         return self
 
 
+_OWN = "The records are a file of the user's own."
+
+
+class SourceSpec(DataKeys):
+    """What a task.yaml, or a user with records of their own, says of them. labels: label words in public order; empty
+    for tasks without classes."""
+
+    name: str
+    labels: tuple[str, ...]
+    hub: Hub = Hub(missing=_OWN)
+    synthetic: Synthetic = Synthetic(missing=_OWN)
+
+
 class Metadata(_Keys):
     version: int | str
     name: str
@@ -244,29 +257,26 @@ class Metadata(_Keys):
     lower_is_better: list[Text] = []
 
 
-class Metric(BaseModel):
-    """lm-eval takes further keys for the metric's own function."""
+class _MoreKeys(BaseModel):
+    """lm-eval takes further keys: for the metric's own function, for the model."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
+
+class Metric(_MoreKeys):
     metric: Text
     aggregation: str
     higher_is_better: bool
 
 
-class Generation(BaseModel):
-    """lm-eval takes further keys for the model."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
-
+class Generation(_MoreKeys):
     until: Stops = []
     max_gen_toks: Annotated[int, Field(ge=1, le=100_000)] = 0
 
 
 class TaskFile(_Keys):
     """task.yaml without lm-eval's further keys (`LM_EVAL_KEYS`). generation_kwargs: max_gen_toks is 0 where nothing is
-    written. metadata.data: of a task of codes that of the task whose records it has. path: of the file, None for a task
-    without one."""
+    written."""
 
     task: str
     custom_dataset: FunctionName
@@ -283,15 +293,12 @@ class TaskFile(_Keys):
     metadata: Metadata
     _path: Path | None = None
     _keywords: tuple[str, ...] = ()
+    _base: TaskFile | None = None
 
-    @property
-    def path(self) -> Path | None:
-        return self._path
-
-    def placed(self, path: Path, keywords: tuple[str, ...]) -> TaskFile:
-        """The file with its place."""
+    def placed(self, path: Path | None, keywords: tuple[str, ...] = (), base: TaskFile | None = None) -> TaskFile:
+        """The file at its place. keywords: of keywords.txt there. base: the task whose records a task of codes has."""
         copy = self.model_copy()
-        copy._path, copy._keywords = path, keywords
+        copy._path, copy._keywords, copy._base = path, keywords, base
         return copy
 
     def changed(self, **metadata: Any) -> TaskFile:
@@ -299,11 +306,28 @@ class TaskFile(_Keys):
         return self.model_copy(update={"metadata": self.metadata.model_copy(update=metadata)})
 
     @property
+    def path(self) -> Path | None:
+        """Where the file is; None for a task without one."""
+        return self._path
+
+    @property
     def data(self) -> DataKeys:
-        """What it says of records. Raises DataError for a task of codes whose base task was not looked up."""
-        if self.metadata.data is None:
+        """What it says of records; a task of codes has the records of another one."""
+        data = (self._base or self).metadata.data
+        if data is None:
             raise DataError(f"Task {self.metadata.name} has the records of another task; load it by its name.")
-        return self.metadata.data
+        return data
+
+    @property
+    def source(self) -> SourceSpec:
+        """Where its records come from; of a task of codes by the name and with the label words that they are kept
+        with."""
+        own, local = self._base or self, self.data.local
+        if local.train and own._path:
+            files = {"train": local.train, "test": local.test}
+            there = {split: str(own._path.parent / Path(file).expanduser()) for split, file in files.items() if file}
+            local = local.model_copy(update=there)
+        return SourceSpec(name=own.metadata.name, labels=own.classes, **{**dict(self.data), "local": local})
 
     @property
     def classes(self) -> tuple[str, ...]:

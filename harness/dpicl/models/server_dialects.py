@@ -153,7 +153,7 @@ class Prompt:
     None where nothing that was kept may be used."""
 
     tokens: Sequence[int]
-    salt: str | None = ""
+    salt: str | None
 
 
 class Dialect(ABC):

@@ -18,12 +18,12 @@ from dpicl.core.errors import DataError, UsageError
 from dpicl.core.strict_yaml import read
 from dpicl.core.vocabulary import Query, Record
 from dpicl.data.concealed import concealed
-from dpicl.data.config import load_config, source_spec
+from dpicl.data.config import load_config
 from dpicl.data.in_memory import Table
-from dpicl.data.reading import SourceSpec, read_records
+from dpicl.data.reading import read_records
 from dpicl.data.tables import UnreadableContent, fields_of, open_table, require_file
 from dpicl.data.task import Task
-from dpicl.data.task_file import LocalKeys, TaskFile
+from dpicl.data.task_file import LocalKeys, SourceSpec, TaskFile
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class OwnRecords:
 
     def spec(self, path: Table) -> SourceSpec:
         """How a row of a file becomes a record. Raises DataError for a file that is no table or has not the fields."""
-        own = source_spec(self.config())
+        own = self.config().source
         local = own.local
         if local.reader:
             if self.text_field or self.label_field:

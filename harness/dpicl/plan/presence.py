@@ -15,7 +15,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, PluginError
 from dpicl.core.messages import count
 from dpicl.core.plugins import Registered
-from dpicl.data.config import load_config, source_spec
+from dpicl.data.config import load_config
 from dpicl.data.sources import check_there
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
@@ -103,7 +103,7 @@ def _which(cell: Cell) -> Hashable:
 def check_sources(cells: Iterable[Cell]) -> None:
     """Raises DataError where the records of a cell are not here."""
     for task, source in dict.fromkeys((cell.task, cell.source) for cell in cells):
-        check_there(source_spec(load_config(task)), source)
+        check_there(load_config(task).source, source)
 
 
 def describe_stale(stale: Sequence[Stale]) -> str:

@@ -12,7 +12,6 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.plugins import Registered
-from dpicl.data.config import source_spec
 from dpicl.data.sources import resolve
 from dpicl.data.task import list_tasks, load_config
 from dpicl.mechanism.registry import load_mechanisms
@@ -93,7 +92,7 @@ def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
     """Known task -> a function from the wanted source to the task's facts. Loads no record."""
 
     def reader(name: str) -> Callable[[str], TaskFacts]:
-        return lambda source: facts_of(name, resolve(source, source_spec(load_config(name))))
+        return lambda source: facts_of(name, resolve(source, load_config(name).source))
 
     return {name: reader(name) for name in list_tasks()}
 

@@ -21,10 +21,10 @@ from dpicl.core.errors import DataError
 from dpicl.core.files import file_sha256, own_folder, put_whole
 from dpicl.core.paths import private_folder
 from dpicl.data import config as task_config
-from dpicl.data import local, reading, tables, task
+from dpicl.data import local, reading, tables, task, task_file
 from dpicl.data import sources as data_sources
 from dpicl.data import splits as record_sets
-from dpicl.data.config import TASKS, load_config, source_spec, task_folders
+from dpicl.data.config import TASKS, load_config, task_folders
 from dpicl.data.task import Task
 from dpicl.results.schema import Part, Result
 
@@ -33,7 +33,7 @@ _RECORDS_SEED = 0
 #: 64 hexadecimal digits.
 _SHA256 = r"^[0-9a-f]{64}$"
 #: What turns files into records; with other code the same files may be other records.
-_CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config)
+_CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config, task_file)
 
 
 class NotRead(DataError):
@@ -128,7 +128,7 @@ def _request(cell: Cell) -> tuple[Any, ...]:
 def _cache_path(cell: Cell) -> Path | None:
     """The file for the fingerprint of these records, named by everything that they follow from; None where that is not
     known: tasks that are not built in may read what we do not see. Raises DataError where the source is missing."""
-    spec = source_spec(load_config(cell.task))
+    spec = load_config(cell.task).source
     data_sources.check_there(spec, cell.source)
     if not task_folders()[cell.task].built_in:
         return None

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from dpicl.core.errors import UsageError
 from dpicl.data.counts import count_records, label_words
-from dpicl.data.reading import SourceSpec, read_records
+from dpicl.data.reading import read_records
 from dpicl.data.tables import fields_of
-from dpicl.data.task_file import LocalKeys
+from dpicl.data.task_file import LocalKeys, SourceSpec
 from dpicl.scaffold.writing import TASK, write_example
 
 #: Labels of which an instruction lists every one.

@@ -20,10 +20,9 @@ import torch
 
 from dpicl.conformance.footprint import observed
 from dpicl.core.paths import cache_folder
-from dpicl.data.reading import SourceSpec
 from dpicl.data.sources import read_local
 from dpicl.data.task import Task
-from dpicl.data.task_file import LocalKeys
+from dpicl.data.task_file import LocalKeys, SourceSpec
 from tests.harness.helpers import write
 
 ACTS = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +39,6 @@ class FakeServer(ThreadingHTTPServer):
         self.seen: list[tuple[str, dict[str, Any]]] = []
         self.headers_seen: list[dict[str, str]] = []
         self.going, self.most_going = 0, 0
-        self.paths: Counter[str] = Counter()
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -80,7 +79,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         fake = self.server
-        fake.paths[self.path] += 1
         own = {"id": fake.id, "owned_by": fake.kind, "meta": {"n_params": 7}, "max_model_len": fake.model.max_length}
         answers = {
             "/v1/models": {"data": [own]},
@@ -91,7 +89,6 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         fake = self.server
         self.sent = body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        fake.paths[self.path] += 1
         if self.path == "/tokenize":
             self.answer({"tokens": fake.model.encode(body.get("content", body.get("prompt")))})
             return

@@ -187,7 +187,7 @@ def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) ->
     fake.always = status(307, Location=elsewhere.url + "/completion")
     with pytest.raises(ModelError, match="redirect"):
         model.next_token_log_probs([tiny.encode("the film")])
-    assert not elsewhere.paths
+    assert not elsewhere.headers_seen
 
 
 def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, tiny: TransformersLM) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.messages import names_text
-from dpicl.data.config import load_config, source_spec
+from dpicl.data.config import load_config
 from dpicl.data.sources import resolve
 from dpicl.data.splits import folded, normalised
 from dpicl.data.task import Task
@@ -67,7 +67,7 @@ def _needed(case: Case) -> set[tuple[str, str, int | None]]:
     needed: set[tuple[str, str, int | None]] = set()
     for cell in (result.cell for result in case.results.values()):
         needed.add((cell.task, cell.source, None if cell.source == "local" else cell.train_records))
-        if resolve("auto", source_spec(load_config(cell.task))) == "local":
+        if resolve("auto", load_config(cell.task).source) == "local":
             needed.add((cell.task, "local", None))
     return needed
 
