@@ -25,6 +25,7 @@ def run(dpicl, sim_suite, tmp_path) -> Callable[..., object]:
         (("--mechanism", "tangy"), ("mechanism 'tangy'", "Did you mean 'tang'")),
         (("--model", "sim:x"), ("sim:x",)),
         (("--epsilom", "1"), ("flag '--epsilom'", "Did you mean '--epsilon'")),
+        (("--mech", "tang"), ("flag '--mech'", "Did you mean '--mechanism'")),
         (("--engine", "locl"), ("engine 'locl'", "Did you mean 'local'")),
         (("--option", "slotz=3"), ("option 'slotz'", "Did you mean 'slots'")),
         (("--option", "slots=few"), ("slots", "few")),

@@ -160,7 +160,7 @@ def test_places_that_are_no_files(tmp_path):
     for name, word in (
         ("loop", "link"),
         ("pipe", "plain file"),
-        ("folder", "not a folder that"),
+        ("folder", "is a folder"),
         ("none", "not there"),
     ):
         with pytest.raises(DataError, match=word):

@@ -279,6 +279,10 @@ def _arrow(path: Path, columns: Sequence[str], split: str) -> FileTable:
     except DataError:
         raise
     except Exception as error:  # whatever three libraries raise for what is damaged
-        what = "a folder that `datasets` saved" if path.is_dir() else "a sound Parquet table"
+        if path.is_dir() and isinstance(error, FileNotFoundError):
+            raise DataError(
+                f"{path} is a folder, and not one that `datasets` saved; give a file ({', '.join(SUFFIXES)})."
+            ) from None
+        what = "a sound folder of `datasets`" if path.is_dir() else "a sound Parquet table"
         raise DataError(f"{path} is not {what} ({type(error).__name__}); save it again.") from None
     return FileTable("record", (FileRow(number, row) for number, row in enumerate(rows, start=1)), classes)
