@@ -279,7 +279,7 @@ def _arrow(path: Path, columns: Sequence[str], split: str) -> FileTable:
     except DataError:
         raise
     except Exception as error:  # whatever three libraries raise for what is damaged
-        if path.is_dir() and isinstance(error, FileNotFoundError):
+        if path.is_dir() and not any((path / name).exists() for name in ("state.json", "dataset_dict.json")):
             raise DataError(
                 f"{path} is a folder, and not one that `datasets` saved; give a file ({', '.join(SUFFIXES)})."
             ) from None
