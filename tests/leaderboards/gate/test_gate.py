@@ -211,7 +211,7 @@ BROKEN = {
     ),
     "another file": (wrote("vote.py", "\n# one more line\n", "a"), "suite", r"not with the submitted vote\.py"),
     "not sent": (_not_sent, "suite", "that is not here"),
-    "own delta": (moved(delta=1e-4), "suite", "its delta is not"),
+    "own delta": (moved(delta=1e-4), "suite", "delta 0.0001 instead of"),
     "other epsilon": (moved(epsilon=3.0), "suite", "epsilon 3 is not in the suite"),
     "a baseline": (moved(True, label="zero_shot"), "suite", "is a reference baseline"),
     "options by seed": (moved(True, options=lambda cell: {**cell.options, "slots": 9}), "suite", "2 sets of options"),

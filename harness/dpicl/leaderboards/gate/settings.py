@@ -69,8 +69,6 @@ def _incompatibility(result: Result, suite: Suite) -> str:
             f"it is of suite {named.name}, version {named.version}; the card says {suite.name}, version"
             f" {suite.version}, and a submission has one suite."
         )
-    if named.hash != suite.hash:
-        return f"its suite's settings are not those of {suite.name}, version {suite.version}; run the shipped suite."
     if cell.mechanism in BASELINES or cell.label in BASELINES:
         return f"{cell.label} is a reference baseline, which all rows share; remove it."
     if not _LABEL.fullmatch(cell.label):
@@ -80,8 +78,11 @@ def _incompatibility(result: Result, suite: Suite) -> str:
     if cell.epsilon not in suite.epsilons:
         known = ", ".join(f"{one:g}" for one in suite.epsilons)
         return f"epsilon {cell.epsilon:g} is not in the suite, which has {known}; remove it."
-    differs = names_text(key for key, value in _fixed(suite, cell).items() if getattr(cell, key) != value)
-    return f"its {differs} is not what the suite says; run it with the suite as it is." if differs else ""
+    fixed = {key: value for key, value in _fixed(suite, cell).items() if getattr(cell, key) != value}
+    if not fixed and named.hash == suite.hash:
+        return ""
+    said = names_text(f"{key} {getattr(cell, key)} instead of {value}" for key, value in fixed.items())
+    return f"it was not made with the suite as it is shipped ({said or 'other settings'}); run that, without --limit."
 
 
 def _fixed(suite: Suite, cell: Cell) -> dict[str, object]:
@@ -212,8 +213,8 @@ def data_check(case: Case) -> Outcome:
             what = f"the results of record for {cell.task} and {cell.model} differ in {names_text(differs)}"
             wrong.append((name, f"{what}; run it with this version of the project and its data."))
     problems = by_sentence(wrong) + [
-        f"There is no result of record for {task} and {model} to compare with; make it with `dpicl run {suite}"
-        f" --task {task} --model {model} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
+        f"There is no result of record for {task} and {model} to compare with; use a model that {suite} has, or make it"
+        f" with `dpicl run {suite} --task {task} --model {model} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
         for suite, task, model in sorted(missing)
     ]
     number = len({(result.cell.task, result.cell.model) for result in case.results.values()})
