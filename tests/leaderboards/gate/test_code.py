@@ -10,8 +10,8 @@ from statistics import fmean
 import pytest
 
 from dpicl.core.errors import UsageError
+from dpicl.leaderboards.gate.code import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_outcome, sample
 from dpicl.leaderboards.gate.contents import read_contents
-from dpicl.leaderboards.gate.rerun import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_outcome, sample
 from dpicl.results import manifest
 from dpicl.results.schema import Result, from_text
 from tests.leaderboards.factory import make_result

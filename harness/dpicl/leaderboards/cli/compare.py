@@ -23,9 +23,8 @@ from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites, slug
 from dpicl.leaderboards.cli.board import view
 from dpicl.leaderboards.compare.reading import read_side
-from dpicl.leaderboards.compare.releases import Settings
+from dpicl.leaderboards.compare.releases import Comparison, Settings
 from dpicl.leaderboards.compare.releases import compare as compare_sides
-from dpicl.leaderboards.compare.report import ReleasesCompared
 from dpicl.leaderboards.compare.rows import RowComparison, compare_named, parse_name
 from dpicl.results.store import Store
 
@@ -36,10 +35,10 @@ _OF_ROWS = ("suite", "results", "plugins", "source", "test_records", "model")
 _OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "metric", "markdown", "mechanism")
 
 
-def _answer(found: RowComparison | ReleasesCompared, given: Mapping[str, Any]) -> Answer:
+def _answer(found: RowComparison | Comparison, given: Mapping[str, Any]) -> Answer:
     if isinstance(found, RowComparison):
         return Answer(found.document(), found.blocks())
-    failed = bool(given.get("fail_on_regression")) and found.compared.regressed
+    failed = bool(given.get("fail_on_regression")) and found.regressed
     shown = [found.markdown()] if given.get("markdown") == _STDOUT else found.blocks()
     return Answer(found.document(), shown, REGRESSED if failed else 0)
 
@@ -63,7 +62,7 @@ def compare(
     mechanism: p.Rows = (),
     markdown: Annotated[str | None, p.Flag(metavar="FILE")] = None,
     **given: Unpack[p.OfResults],
-) -> RowComparison | ReleasesCompared:
+) -> RowComparison | Comparison:
     """Two rows of a board: which is better on each task, by how much, and how sure that is. Or two releases of a model.
 
     Raises UsageError for what is not known, with the closest names, and ResultError where there is no result.
@@ -98,14 +97,13 @@ def compare(
     before, after = read_side("base", Path(base)), read_side("candidate", Path(candidate))
     settings = Settings(alpha=alpha, min_effect=min_effect, allow_missing=allow_missing, metric=metric)
     wanted = {"tasks": p.as_list(task), "mechanisms": p.as_list(mechanism), "epsilons": p.as_list(epsilon)}
-    comparison = compare_sides(before, after, settings, **wanted)
+    found = compare_sides(before, after, settings, **wanted)
     for side in (before, after):
         if side.foreign:
             message(
                 f"dpicl: left out {count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
                 f" for example {side.foreign[0]}."
             )
-    found = ReleasesCompared(comparison)
     if markdown not in (None, _STDOUT):
         _write(Path(str(markdown)), found.markdown())
     return found

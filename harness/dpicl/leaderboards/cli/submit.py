@@ -6,7 +6,7 @@ It reads files. Submitted code runs only with `--run-code`, after a line that sa
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,12 +19,11 @@ from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import DEFAULT_RESULTS
 from dpicl.core.printable import visible
-from dpicl.leaderboards.gate import card, code, examination, report
+from dpicl.leaderboards.gate import card, code, examination
 from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
-from dpicl.leaderboards.gate.examination import ROOT, examine, known_suites, places_check
+from dpicl.leaderboards.gate.examination import ROOT, Examination, examine, known_suites, places_check
 from dpicl.leaderboards.gate.history import removed_check
-from dpicl.leaderboards.gate.report import Examination
 from dpicl.plan.suite import Suite
 from dpicl.results import manifest
 from dpicl.tables.document import Block
@@ -33,6 +32,9 @@ from dpicl.tables.document import Block
 _FIRST_SUITE = "open"
 #: Seconds that one cell may take to run again, or the checks of code.
 _SILENCE_SECONDS = 3600.0
+#: Further sentences of one check that are shown; JSON has all.
+_SHOWN = 5
+_MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,40 @@ def _answer(found: Submitted, given: Mapping[str, Any]) -> Answer:
 
 def _shown(found: Submitted, markdown: bool) -> Iterator[Block | str]:
     if markdown:
-        yield report.markdown(found.examinations, found.findings)
+        yield markdown_text(found.examinations, found.findings)
         return
     for one in found.examinations:
-        yield f"{one.contents.name}\n{report.findings_text(one.findings)}\n"
+        yield f"{one.case.contents.name}\n{findings_text(one.findings)}\n"
         if one.rows:
             yield one.table()
-        yield report.ending(one)
+        yield one.ending
     if found.findings:
-        yield f"the whole\n{report.findings_text(found.findings)}"
+        yield f"the whole\n{findings_text(found.findings)}"
     if not found.examinations:
         yield "There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`."
+
+
+def findings_text(findings: Sequence[Finding]) -> str:
+    """One line a check, further sentences below it."""
+    lines = []
+    for finding in findings:
+        lines.append(f"  {finding.check:<16} {_MARKS[finding.status]:<12} {finding.why}")
+        left = len(finding.others) - _SHOWN
+        more = [*finding.others[:_SHOWN], *([f"... and {left} more (--json has all)"] if left > 0 else [])]
+        lines += [f"  {'':<29} {text}" for text in more]
+    return "\n".join(lines)
+
+
+def markdown_text(examinations: Sequence[Examination], extra: Sequence[Finding] = ()) -> str:
+    """The whole report as Markdown: what strangers wrote stands in blocks of code, and is shown as it is."""
+    blocks = []
+    for one in examinations:
+        table = one.table()
+        rows = [[column.name for column in table.columns], *map(table.texts, table.lines)] if table.lines else []
+        lines = [one.ending, "", findings_text(one.findings), "", *(visible(" | ".join(row)) for row in rows)]
+        blocks.append("\n".join(lines).rstrip())
+    blocks += [f"the whole\n\n{findings_text(extra)}"] if extra else []
+    return "".join(f"```text\n{block.replace('`', chr(39))}\n```\n" for block in blocks)
 
 
 @verb(
@@ -141,19 +166,13 @@ def submit(
         raise UsageError(
             "A record names the commit that ran the cells, and tracked files are changed; commit them first."
         )
-    if rerun and not all:
-        _require_runnable(cases[0])
+    if rerun and not all and (reason := code.reason_not_to_rerun(cases[0])):
+        raise UsageError(f"{contents[0].name} cannot be run again: {reason}.")  # with --all a finding says so
     found = [examine(one, rerun, rerun_seed) for one in cases]
     extra = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
     if record:
         _record(found, str(by))
     return Submitted(found, extra)
-
-
-def _require_runnable(case: Case) -> None:
-    """Raises UsageError for a re-run that may not be made; with --all that is a finding of the submission instead."""
-    if not case.contents.size and case.card and case.results and (reason := code.reason_not_to_run(case)):
-        raise UsageError(f"{case.contents.name} cannot be run again: {reason}.")
 
 
 def _folders(folder: Path | None, every: bool) -> list[Path]:
@@ -175,7 +194,7 @@ def _folders(folder: Path | None, every: bool) -> list[Path]:
 def _record(found: list[Examination], by: str) -> None:
     for one in found:
         if one.reruns:
-            path = one.contents.folder / card.REPRODUCED
+            path = one.case.contents.folder / card.REPRODUCED
             card.write_reproduced(path, [cell.reproduction(by) for cell in one.reruns])
             message(f"Recorded {count(len(one.reruns), 'cell')} in {path}")
 

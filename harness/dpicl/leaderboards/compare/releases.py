@@ -12,22 +12,27 @@ better: a negative one is always a loss.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
-from typing import Literal
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.messages import count, epsilon_text, named
+from dpicl.core.messages import MOST_NAMED, count, epsilon_text, named, names_text, score_text
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
-from dpicl.leaderboards.compare.reading import Side, choose
-from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
-from dpicl.leaderboards.model.rows import outcomes_of
+from dpicl.leaderboards.compare.reading import MADE_WITH, Key, Pair, Side, Unmatched, choose, paired
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.text import gathered, p_number, seeds_text
 from dpicl.results.schema import Result
+from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes, to_markdown
+from dpicl.tables.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: A regression: the base is better, an improvement: the candidate is. Identical: every outcome is the same on both.
 Verdict = Literal["regression", "improvement", "equivalent", "identical", "inconclusive", "not tested"]
@@ -36,53 +41,6 @@ Verdict = Literal["regression", "improvement", "equivalent", "identical", "incon
 _SLACK = 1 + 1e-9
 #: Share of the target that a proved epsilon reaches when noise is calibrated to it.
 _CALIBRATED = 0.98
-
-#: What the results of a side were made with; a model of a side has one name, one set of weights and one dtype.
-_MADE_WITH: Mapping[str, Callable[[Result], str]] = {
-    "model": lambda r: r.cell.model,
-    "model name": lambda r: r.manifest.model.name,
-    "weights": weights,
-    "dtype": lambda r: r.manifest.dtype,
-    "device": lambda r: r.manifest.device,
-    "commit": lambda r: (r.manifest.commit or "not a checkout") + (" with changes" if r.manifest.dirty else ""),
-    "Python": lambda r: r.manifest.python,
-    "plug-in files": lambda r: r.cell.plugin or "",
-    "suite": lambda r: f"{r.suite.name}, version {r.suite.version}",
-}
-
-
-@dataclass(frozen=True, order=True)
-class Key:
-    """A cell of the comparison. suite, model: '' where each side holds one, whatever its name. mode: of accounting.
-    development: whether it is of the seeds that headroom is measured on."""
-
-    task: str
-    label: str
-    epsilon: float
-    mode: str
-    suite: str = ""
-    model: str = ""
-    development: bool = False
-
-    @property
-    def row(self) -> str:
-        """The label, and what else tells it from other rows of a side: 'zero_shot (development)'."""
-        more = [*filter(None, (self.suite, self.model)), *(["development"] if self.development else [])]
-        return self.label + (f" ({', '.join(more)})" if more else "")
-
-    def __str__(self) -> str:
-        mode = "" if self.mode == "proved" else f", {self.mode} accounting"
-        return f"{self.row} on {self.task} at ε = {epsilon_text(self.epsilon)}{mode}"
-
-
-@dataclass(frozen=True)
-class Unmatched:
-    """Seeds of one side without a partner. whole: whether the other side lacks the row altogether."""
-
-    side: str
-    key: Key
-    seeds: tuple[int, ...]
-    whole: bool
 
 
 @dataclass(frozen=True)
@@ -151,9 +109,63 @@ class CellVerdict:
         """Whether the candidate must not be released by this cell alone."""
         return self.verdict == "regression" or bool(self.privacy)
 
+    def to_json(self) -> dict[str, Any]:
+        test = self.test
+        names = ("metric", "less_is_better", "seeds", "documents", "base", "candidate", "difference", "verdict", "note")
+        return {
+            **self.key.to_json(),
+            **{name: getattr(self, name) for name in (*names, "privacy")},
+            "interval": test and [test.low, test.high],
+            "p": test and test.p,
+            "p_adjusted": test and test.adjusted,
+            "excluded": test and test.excluded,
+            "detectable_drop": test and test.detectable,
+            "metric_missing": self.missing,
+            "proved_epsilon": {"base": self.proved[0], "candidate": self.proved[1]},
+        }
 
-@dataclass(frozen=True)
-class Comparison:
+
+_KINDS = {"regression": "flagged", "improvement": "first", "not tested": "end"}
+
+
+_CELLS = (
+    Column("task", "task", attrgetter("key.task"), lambda task: visible(task, 120)),
+    Column("row", "mechanism", attrgetter("key.row")),
+    Column(
+        "epsilon",
+        "ε",
+        lambda cell: epsilon_text(cell.key.epsilon) + ("" if cell.key.mode == "proved" else f" ({cell.key.mode})"),
+    ),
+    Column("metric", "metric", lambda cell: metric_name(cell.metric) + (" ↓" if cell.less_is_better else "")),
+    Column("seeds", "seeds", lambda cell: len(cell.seeds)),
+    Column("documents", "documents", attrgetter("documents")),
+    Column("base", "base", attrgetter("base"), score_text),
+    Column("candidate", "candidate", attrgetter("candidate"), score_text),
+    Column("difference", "change", attrgetter("difference"), "{:+.3f}".format),
+    Column(
+        "interval",
+        "95% interval",
+        lambda cell: cell.test and (cell.test.low, cell.test.high),
+        lambda own: f"{own[0]:+.3f} to {own[1]:+.3f}",
+    ),
+    Column("p", "p (Holm)", lambda cell: cell.test and cell.test.adjusted, p_number),
+    Column(
+        "mde",
+        "MDE (80% power)",
+        attrgetter("test"),
+        lambda test: "none" if test.detectable is None else score_text(test.detectable),
+    ),
+    Column("verdict", "verdict", lambda cell: cell.verdict + (", ε too large" if cell.privacy else ""), wide=True),
+)
+_CHANGES = (
+    Column("name", "what changed", attrgetter("name")),
+    Column("base", "base", lambda one: _short(one.base), wide=True),
+    Column("candidate", "candidate", lambda one: _short(one.candidate), wide=True),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """What a report shows. cells: in the order task, row, epsilon."""
 
     base: Side
@@ -162,6 +174,46 @@ class Comparison:
     changes: tuple[Change, ...]
     cells: tuple[CellVerdict, ...]
     unmatched: tuple[Unmatched, ...]
+
+    def blocks(self) -> list[Block]:
+        """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
+        sides = (self.base, self.candidate)
+        made = {f"{side.name}, {count(len(side.results), 'result')}": visible(side.path, 120) for side in sides}
+        blocks: list[Block] = [Heading(_title(self)), Facts(made)]
+        if changed := [one for one in self.changes if one.changed]:
+            blocks.append(make_table("what changed", _CHANGES, changed, keep=1))
+        else:
+            blocks += notes(_unchanged(self))
+        certain = [cell for cell in self.cells if cell.fails or cell.verdict == "improvement"]
+        blocks += [_cells_table(certain)] if certain else []
+        if rest := [cell for cell in self.cells if cell not in certain]:
+            summary = f"{count(len(rest), 'cell')} without a change that counts"
+            blocks.append(Part((_cells_table(rest),), summary))
+        return [*blocks, *notes(_notes(self))]
+
+    def markdown(self) -> str:
+        """The same as GitHub-flavoured Markdown."""
+        return to_markdown(self.blocks())
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a cell."""
+        import pandas as pd
+
+        return pd.DataFrame(self.document()["cells"])
+
+    def document(self) -> Any:
+        """What --json prints: everything that the terminal shows. Infinity is left to the writer."""
+        sides = (self.base, self.candidate)
+        made = [{"path": one.path, "results": len(one.results), "foreign": [*map(str, one.foreign)]} for one in sides]
+        return {
+            **dict(zip(("base", "candidate"), made, strict=True)),
+            "settings": asdict(self.settings),
+            "changes": [{**asdict(change), "changed": change.changed} for change in self.changes],
+            **{name: getattr(self, name) for name in ("tested", "regressed", "incomplete")},
+            "cells": [cell.to_json() for cell in self.cells],
+            "missing": [one.to_json() for one in self.missing],
+            "unmatched": [one.to_json() for one in self.unmatched],
+        }
 
     def count(self, verdict: Verdict) -> int:
         """Cells of a verdict."""
@@ -187,36 +239,6 @@ class Comparison:
         return self.incomplete or any(cell.fails for cell in self.cells)
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A cell on both sides: results of the seeds that both have, in the same order. gains: float64[S, D] of the metric,
-    or why it cannot be tested."""
-
-    key: Key
-    metric: str
-    base: tuple[Result, ...]
-    candidate: tuple[Result, ...]
-
-    @property
-    def means(self) -> tuple[float | None, float | None]:
-        """Of a score or an aggregate over the seeds; None where a seed does not have it."""
-        return _mean(self.base, self.metric), _mean(self.candidate, self.metric)
-
-    @property
-    def gains(self) -> np.ndarray | str:
-        lacking = [name for name, mean in zip(("base", "candidate"), self.means, strict=True) if mean is None]
-        if lacking:
-            return f"{self.metric} is missing on {' and '.join(lacking)}"
-        if any(self.metric not in result.documents for result in (*self.base, *self.candidate)):
-            return "no mean over documents, so there is nothing to pair"
-        before, after = (
-            np.array([outcomes_of(one, self.metric)[1] for one in side]) for side in (self.base, self.candidate)
-        )
-        if before.shape[1] < 2:
-            return "one document is too few"
-        return before - after if self.base[0].lower_is_better(self.metric) else after - before
-
-
 def compare(
     base: Side, candidate: Side, settings: Settings = DEFAULTS, **wanted: Collection[str] | Collection[float]
 ) -> Comparison:
@@ -229,7 +251,7 @@ def compare(
         replace(side, results=choose(side.results, f"{side.name} {side.path}", **wanted)).newest()  # type: ignore[arg-type]
         for side in (base, candidate)
     )
-    pairs, unmatched = _paired(base, candidate, settings.metric)
+    pairs, unmatched = paired(base, candidate, settings.metric)
     _check_metric(pairs, settings.metric)
     gains = [pair.gains for pair in pairs]
     tests = iter(paired_tests([one for one in gains if isinstance(one, np.ndarray)], settings.alpha))
@@ -241,82 +263,7 @@ def compare(
     return Comparison(base, candidate, settings, _changes(*sides), cells, tuple(unmatched))
 
 
-def _paired(base: Side, candidate: Side, metric: str | None) -> tuple[list[_Pair], list[Unmatched]]:
-    """(cells to compare, results without a partner)."""
-    sides = (base, candidate)
-    suites = any(len({one.suite.name for one in side.results}) > 1 for side in sides)
-    models = any(len({one.cell.model for one in side.results}) > 1 for side in sides)
-    ours, theirs = (_by_seed(side, suites, models) for side in sides)
-    pairs, unmatched = [], []
-    for key in sorted({*ours, *theirs}):
-        here, there = ours.get(key, {}), theirs.get(key, {})
-        for name, own, other in (("base", here, there), ("candidate", there, here)):
-            if lone := sorted(own.keys() - other.keys()):
-                unmatched.append(Unmatched(name, key, tuple(lone), not other))
-        if common := sorted(here.keys() & there.keys()):
-            before, after = (tuple(side[seed] for seed in common) for side in (here, there))
-            pairs.append(_Pair(key, metric or before[0].main_metric, before, after))
-    if not pairs:
-        raise UsageError(
-            f"{base.path} and {candidate.path} have no task, mechanism row, epsilon and seed in common (base:"
-            f" {_first_rows(base)}; candidate: {_first_rows(candidate)}); run the same suite on both sides."
-        )
-    _check_conditions(pairs, metric)
-    return pairs, unmatched
-
-
-def _by_seed(side: Side, suites: bool, models: bool) -> dict[Key, dict[int, Result]]:
-    """Key -> seed -> result. suites, models: whether a side has several. Raises UsageError where a side has a model
-    with several names, weights or dtypes, or a seed twice."""
-    for model in sorted({result.cell.model for result in side.results}):
-        own = [result for result in side.results if result.cell.model == model]
-        for name, kinds in (("model name", "models"), ("weights", "weights"), ("dtype", "dtypes")):
-            values = sorted({_MADE_WITH[name](result) for result in own})
-            if len(values) > 1:
-                raise UsageError(
-                    f"{side.path} holds results of {len(values)} {kinds} ({named(visible(one, 60) for one in values)})"
-                    " under one name, and a side of a comparison is one release; give the folder of one of them as"
-                    f" {side.name.upper()}."
-                )
-    found: dict[Key, dict[int, Result]] = defaultdict(dict)
-    for result in side.results:
-        cell, suite = result.cell, result.suite.name if suites else ""
-        model = cell.model if models else ""
-        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.mode, suite, model, cell.development)]
-        if first := seeds.get(cell.seed):
-            raise UsageError(
-                f"{side.path} holds {cell} twice (of {first.created} and {result.created}); give a folder that"
-                f" has it once as {side.name.upper()}."
-            )
-        seeds[cell.seed] = result
-    return found
-
-
-def _check_conditions(pairs: Sequence[_Pair], metric: str | None) -> None:
-    """Every result of a cell, on either side and at every seed, must have been made like the base's first one."""
-    refused = [
-        (pair, other, found)
-        for pair in pairs
-        for other in (*pair.base, *pair.candidate)
-        if (found := differing(pair.base[0], other, PAIR, metric))
-    ]
-    if not refused:
-        return
-    pair, other, (condition, *_) = refused[0]
-    where = "two seeds of the base" if other in pair.base else "base and candidate"
-    others = len({one.key for one, *_ in refused}) - 1
-    more = f"; {others} more cells differ too" if others else ""
-    here, there = (value_of(result, condition, metric) for result in (pair.base[0], other))
-    values = f"{_short(here)} against {_short(there)}"
-    if condition == "test records" and isinstance(here, tuple) and isinstance(there, tuple):
-        values = f"{len(here)} against {count(len(there), 'document')}, {len({*here} & {*there})} shared"
-    raise UsageError(
-        f"{_short(pair.key)}: {where} differ in the {condition} ({values}){more}, so a difference of scores would"
-        f" say nothing about the models; {PAIR[condition]}, or leave it out with --task, --mechanism or --epsilon."
-    )
-
-
-def _check_metric(pairs: Sequence[_Pair], metric: str | None) -> None:
+def _check_metric(pairs: Sequence[Pair], metric: str | None) -> None:
     if metric is None or any(None not in pair.means for pair in pairs):
         return
     results = [result for pair in pairs for result in (*pair.base, *pair.candidate)]
@@ -324,7 +271,7 @@ def _check_metric(pairs: Sequence[_Pair], metric: str | None) -> None:
     raise UsageError(f"No cell has the metric '{metric}' on both sides; leave --metric out, or run it on both.")
 
 
-def _cell(pair: _Pair, gains: np.ndarray | str, test: PairedTest | None, settings: Settings) -> CellVerdict:
+def _cell(pair: Pair, gains: np.ndarray | str, test: PairedTest | None, settings: Settings) -> CellVerdict:
     before, after = pair.means
     less = pair.base[0].lower_is_better(pair.metric)
     verdict: Verdict = "not tested" if test is None else settings.verdict(test)
@@ -354,7 +301,7 @@ def _cell(pair: _Pair, gains: np.ndarray | str, test: PairedTest | None, setting
     )
 
 
-def _noise(pair: _Pair) -> str:
+def _noise(pair: Pair) -> str:
     """A note where only the candidate's proved epsilon is far below the target: it had more noise than the base."""
     least = _CALIBRATED * pair.key.epsilon
     base, candidate = (min(one.privacy.epsilon_proved for one in side) for side in (pair.base, pair.candidate))
@@ -374,22 +321,87 @@ def _changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Chang
     def values(results: Sequence[Result], of: Callable[[Result], str]) -> tuple[str, ...]:
         return tuple(sorted({of(result) for result in results} - {""}))
 
-    made_with = {**_MADE_WITH, **versions}
+    made_with = {**MADE_WITH, **versions}
     return tuple(Change(name, values(base, of), values(candidate, of)) for name, of in made_with.items())
 
 
-def _first_rows(side: Side) -> str:
-    cells = (result.cell for result in side.results)
-    rows = {f"{visible(one.label, 60)} on {visible(one.task, 60)} at ε = {one.epsilon:g}" for one in cells}
-    return named(sorted(rows), 2)
+def _unchanged(comparison: Comparison) -> list[str]:
+    commits = next((one.base for one in comparison.changes if one.name == "commit"), ())
+    said = ["Nothing that is recorded changed: model, weights, dtype, device, code, Python, plug-ins, suite, packages."]
+    if any(len(commit.split()) > 1 for commit in commits):
+        said.append(f"The commit does not say which code ran: {names_text(commits)}.")
+    return said
 
 
-def _mean(results: Sequence[Result], metric: str) -> float | None:
-    values = [one.scores[metric].value if metric in one.scores else one.aggregates.get(metric) for one in results]
-    return None if None in values else fmean(value for value in values if value is not None)
+def _cells_table(cells: list[CellVerdict]) -> Table:
+    return make_table(
+        "cells", _CELLS, cells, kind=lambda cell: "flagged" if cell.fails else _KINDS.get(cell.verdict, ""), keep=3
+    )
 
 
-def _short(value: object) -> str:
-    """A value in words, cut."""
-    text = " / ".join(dict.fromkeys(map(str, value))) if isinstance(value, tuple) else str(value)
-    return text if len(text) <= 200 else text[:200] + "…"
+def _notes(comparison: Comparison) -> Iterator[str]:
+    """What a reader must know beside the numbers."""
+    settings, cells = comparison.settings, comparison.cells
+    for cell in (cell for cell in cells if cell.privacy):
+        base, candidate = map(epsilon_text, cell.proved)
+        target = epsilon_text(cell.key.epsilon)
+        yield f"{cell.privacy}: {cell.key} (target {target}, proved {base} → {candidate})."
+    yield from _without_partner(comparison)
+    yield (
+        f"Regression: Holm's p over {count(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
+        f" at least {settings.min_effect:g}; intervals are not adjusted. MDE (80% power): the smallest true drop that"
+        f" this cell would show with probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)} (none: no drop"
+        " shows)."
+    )
+    if any(cell.test and len(cell.seeds) == 1 and cell.key.epsilon > 0 for cell in cells):
+        yield (
+            "With one seed a test is about these releases: other noise may move all documents together. Run more seeds"
+            " to test the mechanism."
+        )
+    if any(cell.less_is_better for cell in cells):
+        yield "The change of a metric of which less is better has its sign reversed: negative is always a loss."
+    yield from gathered((cell.note, str(cell.key)) for cell in cells if cell.note)
+
+
+def _without_partner(comparison: Comparison) -> Iterator[str]:
+    """What one side lacks; first the base's, since a row that is not there may be the one that got worse."""
+
+    def lone(one: Unmatched) -> str:
+        return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
+
+    lacking = [f"{cell.metric} of {cell.key}" for cell in comparison.cells if cell.missing]
+    lacking += [lone(one) for one in comparison.missing]
+    extra = [lone(one) for one in comparison.unmatched if one.side == "candidate"]
+    for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
+        if found:
+            more = "; --json lists them all" if len(found) > MOST_NAMED else ""
+            yield f"{head}{f' ({len(found)})' if len(found) > 1 else ''}: {named(found)}{more}."
+    if comparison.incomplete:
+        yield "What is missing fails the gate; --allow-missing leaves it out."
+
+
+def _title(comparison: Comparison) -> str:
+    """The verdict of the gate first, and why: 'GATE FAILS: 8 rows missing; 2 cells compared (2 tested)'."""
+    gone = {one.key for one in comparison.missing if one.whole}
+    partly = {one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing}
+    lacking = [f"{count(len(gone), 'row')} missing"] if gone else []
+    lacking += [f"{count(len(partly - gone), 'row')} incomplete"] if partly - gone else []
+    worse, better = comparison.count("regression"), comparison.count("improvement")
+    too_large = sum(bool(cell.privacy) for cell in comparison.cells)
+    said = [count(worse, "regression")] if worse else []
+    said += [f"{too_large} proved ε too large"] if too_large else []
+    said += lacking if comparison.incomplete else []
+    said += [count(better, "improvement")] if better else []
+    counts = [(comparison.count(name), name) for name in ("equivalent", "identical", "inconclusive")]
+    said = said or [f"{number} {name}" for number, name in counts if number] or ["nothing tested"]
+    said += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
+    cells = f"{count(len(comparison.cells), 'cell')} compared ({comparison.tested} tested)"
+    if comparison.count("identical") == len(comparison.cells):
+        cells += ", identical: the same scores in every cell"
+    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}; {cells}"
+
+
+def _short(values: Sequence[str]) -> str:
+    """The values of a side, hashes by their beginning."""
+    shown = (one[:16] if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", one) else one for one in values)
+    return ", ".join(visible(one, 120) for one in shown) or "none"

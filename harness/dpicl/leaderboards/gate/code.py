@@ -1,26 +1,48 @@
-"""The checks that run code: conformance and declared events. Code that was sent runs only with `--run-code`.
+"""The checks that run code, which do so only with `--run-code`: declared events, conformance, and a re-run.
 
-It runs as the gate's own user, with what that user can read and reach. docs/submit.md names a container for it.
+Code runs as the gate's own user, with what that user can read and reach. docs/submit.md names a container for it.
+
+The cells of a re-run are drawn at random, after the submission is fixed, so nobody chooses them. On the same processor,
+device, dtype and packages, and where the model rounds as it did (`Model.arithmetic`: threads and settings of libraries
+change it too; results of before it was noted have none), everything must be identical: noise is seeded. Elsewhere
+rounding moves a token now and then, and with it everything after it; then scores must agree within 2 standard errors of
+one cell, or 0.02 if that is larger. An honest claim is as often above the re-run as below it. So that these allowances
+are not collected in one direction, the mean of claimed minus re-run is tested over all cells (`p_of_lean`).
 """
 
 from __future__ import annotations
 
+import math
+import random
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean, pstdev
 
-from dpicl.core.errors import DpiclError
+import numpy as np
+
+from dpicl.core.errors import DpiclError, UsageError
+from dpicl.core.messages import count
 from dpicl.core.plugins import as_plugin_error
+from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
-from dpicl.leaderboards.gate.consistency import RESEND
+from dpicl.leaderboards.gate.consistency import CLOCK, RESEND
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.ledgers import events_of
+from dpicl.leaderboards.gate.ledgers import SAME, events_of
+from dpicl.leaderboards.model.rows import score_of
+from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.events import from_json, to_json
+from dpicl.results.schema import Result, from_text, to_text
 
-
-def announcement(contents: Contents) -> str:
-    """The line that stands before code runs."""
-    assert contents.plugin is not None
-    return f"{contents.name}: running {contents.plugin.name}, sha256 {contents.plugin_hash}. This is no sandbox."
+#: Smallest difference of scores that counts on another machine.
+SLACK = 0.02
+#: How often the test of the mean refuses an honest submission, at most; draws of signs that it is made from.
+LEAN_LEVEL = 0.01
+_SIGN_DRAWS = 9_999
+_EQUAL = 1e-9
 
 
 def trust_caveat(contents: Contents) -> str:
@@ -48,6 +70,11 @@ def reason_not_to_run(case: Case) -> str:
     if "hf" in models and not case.run_code:
         return "that loads the model that it names; give --run-code"
     return ""
+
+
+def reason_not_to_rerun(case: Case) -> str:
+    """The same for what could be run; "" for files that are refused, and where there is no card or no result."""
+    return "" if case.contents.size or not case.card or not case.results else reason_not_to_run(case)
 
 
 def plugins(contents: Contents) -> list[Path]:
@@ -92,3 +119,170 @@ def conformance_check(case: Case) -> Outcome:
         passed += sum(check.status == "passed" for check in checks)
         problems += [f"{name}, {one.check}: {one.why[:500]}" for one in checks if one.status == "failed"]
     return Outcome(problems, f"{passed} checks of `dpicl check` passed{trust_caveat(case.contents)}")
+
+
+@dataclass(frozen=True)
+class RerunCell:
+    """A cell as reported and as it came out now. problem: what is wrong with the latter, or ""."""
+
+    reported: Result
+    reproduced: Result
+    identical: bool
+    problem: str
+
+    @property
+    def score(self) -> float:
+        """What came out now, in the metric that was reported: a task's later version may have another main metric."""
+        return float(self.reproduced.scores[self.reported.main_metric].value)
+
+    def reproduction(self, by: str) -> Reproduction:
+        """Its entry of reproduced.json."""
+        cell = self.reported.cell
+        return Reproduction(
+            cell_id=self.reported.cell_id,
+            task=cell.task,
+            epsilon=cell.epsilon,
+            seed=cell.seed,
+            reported=score_of(self.reported),
+            reproduced=self.score,
+            identical=self.identical,
+            by=by,
+            created=self.reproduced.created,
+            commit=self.reproduced.manifest.commit,
+        )
+
+
+def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int, list[Result]]:
+    """(seed, cells): drawn without replacement from all cells, in the order of their ids.
+
+    seed: of an earlier draw, to repeat it; None: from the system's entropy, since whatever follows from the content is
+    chosen by the sender.
+    """
+    seed = secrets.randbits(32) if seed is None else seed
+    results = sorted(contents.results.values(), key=lambda result: result.cell_id)
+    return seed, random.Random(seed).sample(results, min(count, len(results)))
+
+
+def rerun(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
+    """Runs cells again, whose code may run. Raises PluginError where it fails."""
+    from dpicl.run.pipeline import run_cell  # loads torch
+    from dpicl.run.workbench import Workbench
+
+    bench = Workbench(load_mechanisms(plugins(case.contents)))
+    cells = []
+    for one in chosen:
+        case.announce(f"running {one.cell}")
+        with as_plugin_error(f"The re-run of {one.cell} fails"):
+            cells.append(compared(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
+    return cells
+
+
+def compared(reported: Result, now: Result) -> RerunCell:
+    """Both results of one cell."""
+    metric = reported.main_metric
+    if metric not in now.scores or metric not in now.documents:
+        raise UsageError(f"{reported.cell} was scored by {metric}, which its task no longer has; run the suite again.")
+    same_outcomes = reported.documents[metric] == now.documents[metric]
+    identical = _same_texts(reported, now) and same_outcomes and now.cell_id == reported.cell_id
+    difference, allowed = abs(now.scores[metric].value - score_of(reported)), allowed_difference(reported)
+    problem = ""
+    if now.cell_id != reported.cell_id:
+        problem = "another cell came out"
+    elif abs(now.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
+        problem = "another epsilon is proved"
+    elif _place(reported) == _place(now) and not identical:
+        problem = "on the same processor, device, dtype and packages, with the same rounding, it is not identical"
+    elif difference > allowed:
+        problem = f"the scores differ by {difference:.3f}, more than {allowed:.3f}"
+    return RerunCell(reported, now, identical, problem)
+
+
+def _same_texts(reported: Result, now: Result) -> bool:
+    return all(getattr(reported, part) == getattr(now, part) for part in ("instruction", "released", "answers"))
+
+
+def allowed_difference(result: Result) -> float:
+    """What a score may differ by on another machine: 2 standard errors of the cell, or `SLACK` if that is larger."""
+    outcomes = result.documents[result.main_metric].outcomes
+    return max(SLACK, 2 * pstdev(outcomes) / math.sqrt(len(outcomes)))
+
+
+def _place(result: Result) -> tuple[object, ...]:
+    manifest = result.manifest
+    packages = {name: version for name, version in manifest.packages.items() if name != "dpicl-bench"}
+    software = manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items()))
+    return *software, manifest.machine.cpu, manifest.model.arithmetic
+
+
+def p_of_lean(cells: Sequence[RerunCell], seed: int) -> float:
+    """The one-sided p-value of "claimed is better than re-run, on average", by flipping signs at random.
+
+    An honest submission and its re-run could change places, so each difference is as likely to have either sign; under
+    that alone, p <= 0.01 has a probability of at most 0.01, for any number of cells. What flips its sign as a whole is
+    what one draw of noise decided: a document where every answer has noise of its own, or where both released the same
+    texts; else the cell. So p cannot come below 1/2^k for k cells of demonstrations that differ. seed: of the signs.
+    """
+    units = np.array([difference for cell in cells for difference in _differences(cell)])
+    units = units[units != 0]
+    signs = np.random.default_rng(seed).integers(0, 2, (_SIGN_DRAWS, len(units)), dtype=np.int8) * 2 - 1
+    above = np.count_nonzero(signs @ units >= units.sum() - _EQUAL)
+    return float((1 + above) / (1 + _SIGN_DRAWS))
+
+
+def _differences(cell: RerunCell) -> list[float]:
+    """How much better claimed is than re-run, in shares of the cell's score, one number for each draw of noise."""
+    was, now, metric = cell.reported, cell.reproduced, cell.reported.main_metric
+    better = -1.0 if was.lower_is_better(metric) else 1.0
+    of_both = (one.documents[metric] for one in (was, now))
+    claimed, found = (dict(zip(own.ids, own.outcomes, strict=True)) for own in of_both)
+    if (was.privacy.queries is None and not _same_texts(was, now)) or claimed.keys() != found.keys():
+        return [better * (score_of(was) - cell.score)]
+    return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
+
+
+def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> Outcome:
+    """Whether the re-run confirms what was reported."""
+    problems = [
+        f"{one.reported.cell}: reported {score_of(one.reported):.3f}, now {one.score:.3f}: {one.problem}."
+        for one in cells
+        if one.problem
+    ]
+    if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
+        mean = fmean(score_of(one.reported) - one.score for one in cells)
+        problems.append(
+            f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
+            f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
+        )
+    again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
+    identical = sum(one.identical for one in cells)
+    number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
+    return Outcome(problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", [again])
+
+
+def reproduced_check(case: Case) -> Outcome:
+    """Every recorded re-run against the result of its cell."""
+    now = datetime.now(UTC)
+    results = {result.cell_id: result for result in case.results.values()}
+    problems = [
+        f"{REPRODUCED}, cells[{i}]: {problem}; remove it and record again with `dpicl submit --rerun N --record`."
+        for i, one in enumerate(case.contents.reproduced)
+        if (problem := _contradiction(one, results.get(one.cell_id), now))
+    ]
+    return Outcome(problems, f"{len(case.contents.reproduced)} recorded re-runs are of these results")
+
+
+def _contradiction(one: Reproduction, result: Result | None, now: datetime) -> str:
+    if result is None:
+        return "it is of a cell that is not here"
+    cell, score = result.cell, score_of(result)
+    if (one.task, one.epsilon, one.seed) != (cell.task, cell.epsilon, cell.seed) or abs(one.reported - score) > _EQUAL:
+        return "its task, epsilon, seed or reported score is not that of the result"
+    if abs(one.reproduced - score) > (_EQUAL if one.identical else allowed_difference(result)):
+        return f"{one.reproduced:.3f} does not reproduce {score:.3f}"
+    if one.commit is None:
+        return "it names no commit"
+    try:
+        created = datetime.fromisoformat(one.created)
+    except ValueError:
+        return "`created` is no time"
+    return "it has no time zone or is from the future" if created.tzinfo is None or created > now + CLOCK else ""

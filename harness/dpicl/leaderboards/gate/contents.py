@@ -110,12 +110,9 @@ def fault(error: Exception) -> str:
 
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
-    card, suite, card_problem = (
-        None,
-        None,
-        f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one.",
-    )
+    card, suite = None, None
     reproduced: tuple[Reproduction, ...] = ()
+    card_problem = f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
     found = {name: _result(folder, name, content[name]) for name in content if name.startswith("results/")}
     schema = [one for one in found.values() if isinstance(one, str)]
     try:

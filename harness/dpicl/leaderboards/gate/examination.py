@@ -5,22 +5,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from dpicl.core.errors import DpiclError
-from dpicl.core.messages import count
+from dpicl.core.messages import count, score_text
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
 from dpicl.core.printable import visible
-from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, rerun, settings
+from dpicl.core.vocabulary import model_name
+from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, settings
 from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
+from dpicl.leaderboards.gate.code import RerunCell
 from dpicl.leaderboards.gate.contents import fault, read_contents
-from dpicl.leaderboards.gate.report import Examination, submitted_rows
-from dpicl.leaderboards.gate.rerun import RerunCell
-from dpicl.leaderboards.model.rows import score_of
-from dpicl.leaderboards.model.submissions import PLACEHOLDER, Submission
+from dpicl.leaderboards.model.board import Section, build_board
+from dpicl.leaderboards.model.rows import Row, score_of
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.submissions import PLACEHOLDER, Reproduction, Submission
+from dpicl.leaderboards.render.columns import record, row_columns
 from dpicl.plan.suite import Suite, load_suite
+from dpicl.tables.document import Column, Table, make_table
 
 #: The submissions that ship with the project.
 ROOT = (CLONE or PACKAGE) / "leaderboards" / "submissions"
@@ -93,7 +100,7 @@ CHECKS = (
     Check("consistency", consistency.consistency_check, cheap=True, needs_results=True),
     Check("commit", consistency.commit_check, needs_results=True),
     Check("duplicates", consistency.duplicates_check, needs_results=True),
-    Check("reproduced", rerun.reproduced_check, cheap=True),
+    Check("reproduced", code.reproduced_check, cheap=True),
     Check("history", history.history_check),
     Check("private records", records.records_check, needs_results=True, needs_suite=True),
     Check("ledger", code.events_check, needs_results=True, needs_suite=True),
@@ -116,6 +123,93 @@ def run_checks(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding
         yield finding
 
 
+@dataclass(frozen=True)
+class Examination:
+    """What the gate found. rows: as the board would show them. seed: of the sample of re-run cells."""
+
+    case: Case
+    findings: tuple[Finding, ...]
+    rows: tuple[tuple[Section, TaskTable, Row], ...] = ()
+    reruns: tuple[RerunCell, ...] = ()
+    seed: int | None = None
+
+    @property
+    def good(self) -> bool:
+        return all(finding.status != "failed" for finding in self.findings)
+
+    @property
+    def ending(self) -> str:
+        """One sentence: may it stand on the board?"""
+        failed, left = (
+            ", ".join(one.check for one in self.findings if one.status == status)
+            for status in ("failed", "not checked")
+        )
+        if failed:
+            return f"{self.case.contents.name} is refused: {failed}."
+        return f"{self.case.contents.name} passes{f'; not checked: {left}' if left else ''}."
+
+    def change(self, row: Row) -> float | None:
+        """Of its mean score since the earlier copy; None where it is new."""
+        before = self.case.before.results.values() if self.case.before else ()
+        earlier = {one.cell_id: score_of(one) for one in before}
+        then = [earlier[one.cell_id] for one in row.results if one.cell_id in earlier]
+        return row.score - fmean(then) if then else None
+
+    def reproduced(self, row: Row) -> list[Reproduction]:
+        """Its cells that somebody else ran again, or that were run again now."""
+        ids = {result.cell_id for result in row.results}
+        now = (one.reproduction("this run") for one in self.reruns if one.reported.cell_id in ids)
+        return [*{one.cell_id: one for one in (*row.reproduced, *now)}.values()]
+
+    def as_json(self) -> dict[str, Any]:
+        """Names, sentences and numbers; no text of the results. Rows have the keys of board.csv."""
+        rows = []
+        for section, table, row in self.rows:
+            own = record(section, table, row)
+            plain = {key: visible(value, 200) if isinstance(value, str) else value for key, value in own.items()}
+            reproduced = [asdict(one) for one in self.reproduced(row)]
+            rows.append({**plain, "change": self.change(row), "reproduced": reproduced})
+        return {
+            "submission": self.case.contents.name,
+            "ok": self.good,
+            "plugin": self.case.contents.plugin_hash,
+            "checks": [asdict(finding) for finding in self.findings],
+            "rows": rows,
+            "rerun_seed": self.seed,
+        }
+
+    def table(self) -> Table:
+        """Its rows in the columns of the board, and what a reviewer asks for besides."""
+
+        def reproduced(row: Row) -> str | None:
+            texts = (
+                f"seed {one.seed}: {score_text(one.reported)} → {score_text(one.reproduced)}"
+                f"{' (identical)' if one.identical else ''}"
+                for one in self.reproduced(row)
+            )
+            return ", ".join(texts) or None
+
+        name, *columns = row_columns()
+        ours = (
+            Column("task", "task", attrgetter("task")),
+            name,
+            Column("model", "model", lambda row: model_name(row.results[0].cell.model)),
+            *columns,
+            Column("marks", "marks", lambda row: "; ".join(mark.name for mark in row.marks) or None, optional=True),
+            Column("change", "change", self.change, "{:+.3f}".format, optional=True),
+            Column("reported", "paper", attrgetter("reported"), score_text, optional=True),
+            Column("reproduced", "reported → reproduced", reproduced, wide=True, optional=True),
+        )
+        return make_table("", ours, [row for _, _, row in self.rows], keep=2)
+
+
+def submitted_rows(case: Case) -> list[tuple[Section, TaskTable, Row]]:
+    """The rows of a submission, where the board would show them."""
+    board = build_board(case.reference, submissions=[case.contents.submission()])
+    places = ((section, table) for section in board.sections for table in section.tables)
+    return [(*place, row) for place in places for row in place[1].all_rows if row.submission is not None]
+
+
 def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
     """All checks of one submission. again: cells to run again. seed: of an earlier draw of cells, to repeat it.
 
@@ -124,7 +218,8 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
     contents = case.contents
     try:
         if contents.plugin is not None and not code.reason_not_to_run(case):
-            case.announce(code.announcement(contents))
+            what = f"{contents.plugin.name}, sha256 {contents.plugin_hash}"
+            case.announce(f"{contents.name}: running {what}. This is no sandbox.")
         findings = [*run_checks(case)]
         failed = {finding.check for finding in findings if finding.status == "failed"}
         cells: list[RerunCell] = []
@@ -132,10 +227,9 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
             finding, seed, cells = _rerun(case, again, seed, bool(failed))
             findings.append(finding)
         rows = [] if failed & _CHEAP else submitted_rows(case)
-        earlier = {} if case.before is None else {one.cell_id: score_of(one) for one in case.before.results.values()}
-        return Examination(contents, tuple(findings), tuple(rows), earlier, tuple(cells), seed)
+        return Examination(case, tuple(findings), tuple(rows), tuple(cells), seed)
     except Exception as error:  # one submission never stops the others
-        return Examination(contents, (Finding("gate", "failed", fault(error)),))
+        return Examination(case, (Finding("gate", "failed", fault(error)),))
 
 
 def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Finding, int | None, list[RerunCell]]:
@@ -143,14 +237,14 @@ def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Find
     reason = "another check failed; fix that first" if failed else code.reason_not_to_run(case)
     if reason:
         return Finding("rerun", "not checked", reason), None, []
-    seed, chosen = rerun.sample(case.contents, again, seed)
+    seed, chosen = code.sample(case.contents, again, seed)
     number = count(len(case.results), "cell")
     case.announce(f"{case.contents.name}: running {len(chosen)} of {number} again, seed {seed}.")
     try:
-        cells = rerun.rerun(case, chosen)
+        cells = code.rerun(case, chosen)
     except DpiclError as error:
         return Finding("rerun", "failed", str(error)), seed, []
-    return rerun.rerun_outcome(case.contents, cells, seed).finding("rerun"), seed, cells
+    return code.rerun_outcome(case.contents, cells, seed).finding("rerun"), seed, cells
 
 
 def find_submissions(root: Path) -> list[Path]:
