@@ -55,9 +55,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_page_has_the_figure_as_an_image_of_its_own_and_the_same_numbers_are_the_same_bytes(case):
-    tables = tables_of(*CASES[case])
-    kind, _, content = image_address(tables).partition(",")
-    assert kind == "data:image/svg+xml;base64" and image_address(tables) == f"{kind},{content}"
+    (table,) = tables_of(*CASES[case])
+    kind, _, content = image_address(table).partition(",")
+    assert kind == "data:image/svg+xml;base64" and image_address(table) == f"{kind},{content}"
     svg = ElementTree.fromstring(base64.b64decode(content))
     assert svg.tag.endswith("svg") and not [node for node in svg.iter() if node.tag.endswith("script")]
     assert "nan" not in base64.b64decode(content).decode()

@@ -54,7 +54,6 @@ SAYS = {
     "rows": (plain_results(), ["zero_shot", "real_demonstrations", "∞", "0.600", "50%"]),
     "missing": ([make_result("tang", 0.6)], [f"agnews --mechanism {name}" for name in BASELINES]),
     "skipped": (plain_results(), ["No result on agnews, since it has no labels: voting."]),
-    "empty": ([], ["dpicl run quick"]),
 }
 
 

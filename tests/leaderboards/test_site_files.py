@@ -79,5 +79,5 @@ def test_a_page_that_a_power_cut_left_empty_is_written_again(tmp_path):
 
 
 def test_a_folder_that_no_system_knows(tmp_path):
-    with pytest.raises(ResultError, match="Invalid file name"):
+    with pytest.raises(ResultError, match="invalid file name"):
         page.write({"board.csv": ""}, tmp_path / "a\0b")

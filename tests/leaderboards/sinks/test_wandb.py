@@ -21,9 +21,11 @@ from dpicl.leaderboards.publish.runs import Plan, plan
 from dpicl.leaderboards.publish.sink import CONTENT_KEY, Destination, Sink, SinkError, destination
 from dpicl.results.schema import Result
 
+ONLINE = "https://wandb.example"
 
-def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leaderboard") -> Sink:
-    sink = Sink(Destination(project, None, mode, folder))
+
+def send(what: Plan, folder: Path, address: str | None = None, project: str = "leaderboard") -> Sink:
+    sink = Sink(Destination(project, None, folder, address))
     sink.publish(what.runs)
     sink.close()
     return sink
@@ -163,7 +165,7 @@ def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
     results: list[Result], changed: list[Result], server: Server, runs_folder: Path
 ) -> None:
     for turn, now in enumerate((plan(results), plan(changed))):
-        sink = send(now, runs_folder, "online")
+        sink = send(now, runs_folder, ONLINE)
         assert len(server.runs) == 4
         for published in now.runs:
             run = server.runs[sink.run_id(published)]
@@ -180,9 +182,9 @@ def test_online_data_that_does_not_arrive_is_an_error(
 ) -> None:
     monkeypatch.setattr(sink_module, "ASK_SECONDS", 0.0)
     what = plan(results)
-    server.loses = Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(what.runs[2])
+    server.loses = Sink(Destination("leaderboard", None, runs_folder, ONLINE)).run_id(what.runs[2])
     with pytest.raises(SinkError, match="1 of 4 runs incomplete"):
-        send(what, runs_folder, "online")
+        send(what, runs_folder, ONLINE)
 
 
 def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> None:

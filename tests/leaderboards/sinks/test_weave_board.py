@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_distances_are_better_when_small() -> None:
 def test_without_the_package_it_says_what_to_install(results: list[Result], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weave", None)
     with pytest.raises(UsageError, match=r"dpicl-bench\[weave\]"):
-        weave_board.exporter(plan(results).boards, Destination("p", None, "online", None))
+        weave_board.exporter(plan(results).boards, Destination("p", None, Path()))
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_the_leaderboard_is_sent_once_and_its_rows_share_evaluations(
     results: list[Result], weave: SimpleNamespace
 ) -> None:
     board = board_of(results)
-    export = weave_board.exporter(plan(results).boards, Destination("p", None, "online", None))
+    export = weave_board.exporter(plan(results).boards, Destination("p", None, Path()))
     assert "1 of 1 leaderboards" in export()
     assert weave.logged == {(one["evaluation"], one["model"]["row"]): one["summary"] for one in board.evaluations}
     columns = weave.published[board.key].columns

@@ -1,32 +1,50 @@
-"""`dpicl board`: the leaderboard of a suite with the attacks on its rows, in the terminal and as a page."""
+"""`dpicl board`: the leaderboard of a suite with the attacks on its rows, in the terminal and as a page; all shipped
+suites with results (`dpicl board all`), and all attacks (`dpicl board attacks`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from dpicl.api import parameters as p
-from dpicl.cli.output import Answer
+from dpicl.cli.output import Answer, report_damaged
 from dpicl.cli.selecting import selected
-from dpicl.core.errors import UsageError
-from dpicl.core.messages import message
-from dpicl.leaderboards.api import BoardView, board_view, submissions_of
-from dpicl.leaderboards.cli import all_boards
+from dpicl.core.cell import Cell
+from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.messages import count, message
+from dpicl.core.paths import shipped_suites
+from dpicl.core.plugins import Registered
+from dpicl.data.task import list_tasks
+from dpicl.leaderboards.api import BoardView, board_view, load_evidence, read_evidence, submissions_of, view_of
 from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.evidence import build_attacks
-from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.render import page as pages
+from dpicl.leaderboards.render.as_json import attacks_json, board_json
+from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_view import board_blocks
-from dpicl.leaderboards.render.html import write_site
-from dpicl.leaderboards.render.page import refuse_among, web_address
-from dpicl.results.store import no_collection
+from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_table, write_site
+from dpicl.mechanism.bases import Mechanism
+from dpicl.mechanism.registry import load_mechanisms
+from dpicl.plan.expand import expand
+from dpicl.plan.selection import Selection, facts_of
+from dpicl.plan.suite import Suite, load_suite
+from dpicl.results.fingerprints import Fingerprints
+from dpicl.results.schema import Result
+from dpicl.results.store import Store, no_collection
 from dpicl.tables.document import Block
+
+#: The words in place of a suite.
+ALL, ATTACKS = "all", "attacks"
+#: The suites that come first, where they have results: the run of record, and the finished run.
+OF_RECORD = ("record", "ginc")
 
 
 def _web_address(value: Any) -> str:
     """Raises ValueError with the rest of a sentence."""
-    if web_address(str(value)) is None:
+    if pages.web_address(str(value)) is None:
         raise ValueError(f"must be an address such as https://example.org/board, not {value!r:.60}")
     return str(value).rstrip("/")
 
@@ -46,15 +64,13 @@ class OfBoard(p.OfResults, total=False):
 def view(suite: str | Path, given: OfBoard) -> BoardView:
     """The board of a suite. Raises ResultError without a result for it."""
     selection = selected(suite, given)  # type: ignore[arg-type]
+    return board_view(selection, _submissions(given, str(suite), selection.suite.name), message)
+
+
+def _submissions(given: OfBoard, asked: str | None = None, suite: str | None = None) -> list[Submission]:
     folder = given.get("submissions")
-    own = (
-        [] if given.get("no_submissions") else submissions_of(_path(folder), message, str(suite), selection.suite.name)
-    )
-    return board_view(selection, own, message)
-
-
-def _path(given: Path | str | None) -> Path | None:
-    return None if given is None else Path(given)
+    place = None if folder is None else Path(folder)
+    return [] if given.get("no_submissions") else submissions_of(place, message, asked, suite)
 
 
 def _answer(view: BoardView, given: Mapping[str, Any]) -> Answer:
@@ -100,23 +116,78 @@ def board(
     url: where the site will stand; it gets a site map and a feed of changes.
     repository: of this benchmark; every page links it, its documentation and its licence.
     """
-    folder = _path(html)
-    refuse_among([p.folder_of(given)], folder)
-    if (url or repository) and (suite == all_boards.ATTACKS or folder is None):
+    folder = None if html is None else Path(html)
+    if folder is not None:
+        pages.refuse_among(p.folder_of(given), folder)
+    if (url or repository) and (suite == ATTACKS or folder is None):
         raise UsageError("--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE.")
     with no_collection():  # what a board is made of stays until the command ends
-        if suite in (all_boards.ALL, all_boards.ATTACKS):
+        if suite in (ALL, ATTACKS):
             chosen_rows = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon, "--attacks": attacks}
             if wrong := [flag for flag, value in chosen_rows.items() if value]:
                 raise UsageError(f"{wrong[0]} chooses what is shown of one suite; give its name in place of '{suite}'.")
-            if suite == all_boards.ATTACKS:
-                return all_boards.every_attack(given, folder)
-            sent = [] if given.get("no_submissions") else submissions_of(_path(given.get("submissions")), message, None)
-            return all_boards.all_suites(given, sent, folder, url, repository)
-        made = view(suite, given)
-        page = None
+            if suite == ATTACKS:
+                return _every_attack(given, folder)
+            return _all_suites(given, _submissions(given), folder, url, repository)
+        made, page = view(suite, given), None
         if folder is not None:
-            own, every = made.selection, build_attacks(made.evidence.attacks, made.evidence.external)
-            page = write_site({own.suite.name: made.board}, folder, own.mechanisms, every, url, repository)
+            own, boards = made.selection, {made.selection.suite.name: made.board}
+            page = write_site(boards, folder, own.mechanisms, made.evidence, url, repository)
         shown = chosen(made.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
         return replace(made, board=shown, page=page)
+
+
+def _all_suites(
+    given: OfBoard, submissions: Sequence[Submission], html: Path | None, url: str | None, repository: str | None
+) -> Answer:
+    """Every suite with all of its models and sources of records; no data set needs to be there."""
+    if given.get("test_records") is not None or given.get("source") is not None or given.get("model"):
+        raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
+    mechanisms, folder = load_mechanisms(p.as_list(given.get("plugins") or ())), p.folder_of(given)
+    known = load_evidence(folder, mechanisms, message)
+    found, records = {}, Fingerprints(download=False)
+    for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
+        suite = load_suite(path)
+        results, selection = _results(folder, suite, mechanisms)
+        own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
+        if (made := view_of(results, selection, known, own, message, records)) is not None:
+            found[suite.name] = made.board
+    if not found:
+        raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
+    page = write_site(found, html, mechanisms, known, url, repository) if html else None
+    lines = suites_json(found)
+    end = f"Page: {page}" if page else "Next: dpicl board all --html site"
+    return Answer({"suites": lines, "page": page}, [suites_table(lines), end])
+
+
+def _results(
+    folder: Path, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
+) -> tuple[list[Result], Selection]:
+    """(every result of the suite, its cells of every model and source of records that has some)."""
+    store = Store(folder, suite.name)
+    results, damaged = store.load_all()
+    report_damaged(damaged, moved=False)
+    current = [result for result in results if result.suite.hash == suite.hash]
+    models = sorted({result.cell.model for result in current})
+    cells: list[Cell] = []
+    for source in sorted({result.cell.source for result in current}):
+        chosen = suite.model_copy(update={"models": models, "source": source})
+        facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
+        cells += expand(chosen, mechanisms, facts)
+    return results, Selection(suite.name, suite, dict(mechanisms), cells, store)
+
+
+def _every_attack(given: OfBoard, html: Path | None) -> Answer:
+    """Every attack and audit under a results folder, whether a suite has a row for it or not."""
+    if given.get("test_records") is not None:
+        raise UsageError("--limit is about the test records of a suite; `dpicl board attacks` has none.")
+    models, source = p.as_list(given.get("model") or ()), given.get("source")
+    attacks, external = read_evidence(p.folder_of(given), message)
+    kept = [one for one in attacks if not models or one.subject.model in models]
+    kept = [one for one in kept if source in (None, "auto", one.subject.source)]
+    board = build_attacks(kept, external)
+    page = pages.write({"index.html": attacks_page(board)}, html) if html else None
+    if len(kept) < len(attacks):
+        message(f"{count(len(attacks) - len(kept), 'attack')} with another model or source left out.")
+    shown = [*attack_blocks(board), *([f"Page: {page}"] if page else [])]
+    return Answer({**attacks_json(board), "page": page}, shown)

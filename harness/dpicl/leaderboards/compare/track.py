@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import methodcaller
 from statistics import fmean
 from typing import Any, Literal
 
@@ -61,16 +62,16 @@ class ModelRelease:
         return (f"{self.called}: " if self.called else "") + ", ".join([*parts, *filter(None, [self.commit[:12]])])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Point:
     """One release's score of a row. results: one a seed, all made under the same conditions.
 
     broken: why it may not be compared with the point before, "" where it may, or where it is the first. step: the
-    change from that point over the seeds that both have, negative for a loss; None without such a seed.
+    change from that point over the seeds that both have (shared), negative for a loss; None without such a seed.
     """
 
     release: int
-    results: tuple[Result, ...]
+    results: Sequence[Result]
     broken: str = ""
     step: PairedTest | None = None
     shared: tuple[int, ...] = ()
@@ -129,6 +130,10 @@ class Track:
         more = [*(["paper"] if self.mode != "proved" else []), *(["development"] if self.development else [])]
         return self.label + (f" ({', '.join(more)})" if more else "")
 
+    def at(self, release: int) -> Point | None:
+        """That of a release; None where it has no score."""
+        return next((point for point in self.points if point.release == release), None)
+
     @property
     def metric(self) -> str:
         return self.points[-1].results[0].main_metric
@@ -163,7 +168,10 @@ class Tracks:
         columns = [
             Column("row", "mechanism", lambda line: line.row),
             Column("epsilon", "ε", lambda line: line.epsilon, epsilon_text),
-            *(_column(release) for release in self.releases),
+            *(
+                Column(f"release {one.number}", str(one.number), methodcaller("at", one.number))
+                for one in self.releases
+            ),
         ]
         for suite, task in dict.fromkeys((line.suite, line.task) for line in self.lines):
             own = [line for line in self.lines if (line.suite, line.task) == (suite, task)]
@@ -185,13 +193,6 @@ class Tracks:
             "steps_better_or_worse": self.significant,
             "tracks": lines,
         }
-
-
-def _column(release: ModelRelease) -> Column:
-    def at(line: Track) -> Point | None:
-        return next((point for point in line.points if point.release == release.number), None)
-
-    return Column(f"release {release.number}", str(release.number), at, help=release.title)
 
 
 def _remarks(lines: Sequence[Track]) -> Iterator[tuple[str, str]]:
@@ -228,14 +229,16 @@ def build_tracks(results: Sequence[Result], by: By = "commit", names: Mapping[st
         line = (result.suite.name, cell.task, cell.epsilon, cell.label, cell.mode, cell.development)
         lines[line][numbers[key]].append(result)
     for start, called in (names or {}).items():
-        fitting = [number for key, number in numbers.items() if any(part.startswith(start) for part in key if part)]
+        fitting = [number for key, number in numbers.items() if any(part.startswith(start) for part in key)]
         if len(fitting) != 1:
             raise UsageError(
                 f"{len(fitting)} releases begin with '{start}' (model, weights or commit), and a name is for one; give"
                 " more of it, or another."
             )
         releases[fitting[0] - 1] = replace(releases[fitting[0] - 1], called=called)
-    return Tracks(tuple(releases), _with_steps([_track(key, own) for key, own in sorted(lines.items())]))
+    tracks = tuple(_track(key, own) for key, own in sorted(lines.items()))
+    _add_steps(tracks)
+    return Tracks(tuple(releases), tracks)
 
 
 def _track(key: tuple[Any, ...], by_release: Mapping[int, Sequence[Result]]) -> Track:
@@ -245,9 +248,8 @@ def _track(key: tuple[Any, ...], by_release: Mapping[int, Sequence[Result]]) -> 
         kept, left_out = _settled(by_release[number])
         remarks += [f"release {number}: {left_out}"] if left_out else []
         differs = differing(points[-1].results[0], kept[0], PAIR) if points else []
-        points.append(Point(number, tuple(kept), f"other {', '.join(differs)}" if differs else ""))
-    suite, task, epsilon, label, mode, development = key
-    return Track(suite, task, epsilon, label, mode, development, tuple(points), tuple(remarks))
+        points.append(Point(number, kept, f"other {', '.join(differs)}" if differs else ""))
+    return Track(*key, tuple(points), tuple(remarks))
 
 
 def _settled(results: Sequence[Result]) -> tuple[list[Result], str]:
@@ -267,23 +269,16 @@ def _settled(results: Sequence[Result]) -> tuple[list[Result], str]:
     return kept, f"{len(results) - len(kept)} of {count(len(results), 'result')} left out: {why}"
 
 
-def _with_steps(lines: Sequence[Track]) -> tuple[Track, ...]:
-    """The lines with a step wherever two points may be compared; all steps are one family."""
-    gains: dict[tuple[int, int], tuple[tuple[int, ...], np.ndarray]] = {}
-    for at, line in enumerate(lines):
+def _add_steps(lines: Sequence[Track]) -> None:
+    """Gives a step to every point that may be compared with the one before it; all steps are one family."""
+    stepped, gains = [], []
+    for line in lines:
         for before, point in pairwise(line.points):
             both = ({one.cell.seed for one in own.results} for own in (before, point))
             seeds = tuple(sorted(set.intersection(*both)))
             if not point.broken and seeds and point.outcomes().shape[1] > 1:
                 gain = point.outcomes(seeds) - before.outcomes(seeds)
-                gains[at, point.release] = seeds, -gain if line.lower_is_better else gain
-    tests = paired_tests([gain for _, gain in gains.values()], DEFAULTS.alpha)
-    steps = {key: (test, seeds) for (key, (seeds, _)), test in zip(gains.items(), tests, strict=True)}
-
-    def stepped(at: int, point: Point) -> Point:
-        test, seeds = steps.get((at, point.release), (None, ()))
-        return replace(point, step=test, shared=seeds)
-
-    return tuple(
-        replace(line, points=tuple(stepped(at, point) for point in line.points)) for at, line in enumerate(lines)
-    )
+                gains.append(-gain if line.lower_is_better else gain)
+                stepped.append((point, seeds))
+    for (point, seeds), test in zip(stepped, paired_tests(gains, DEFAULTS.alpha), strict=True):
+        point.step, point.shared = test, seeds

@@ -49,9 +49,12 @@ class Destination:
 
     project: str
     entity: str | None
-    mode: Literal["online", "offline"]
     folder: Path
     address: str | None = None
+
+    @property
+    def mode(self) -> Literal["online", "offline"]:
+        return "online" if self.address else "offline"
 
     @property
     def sentence(self) -> str:
@@ -90,14 +93,13 @@ def destination(project: str | None, entity: str | None, mode: str | None, folde
     if asked not in ("", "online", "offline"):
         raise UsageError(f"The mode of W&B is online or offline, not '{asked}' (flag or WANDB_MODE).")
     address = None if asked == "offline" else _address()
-    if address is not None and not _has_key(address):
+    if address and not _has_key(address):
         address = None
     if asked == "online" and address is None:
         raise SinkError("There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline.")
     return Destination(
         project=project or os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT,
         entity=entity or os.environ.get("WANDB_ENTITY") or None,
-        mode="online" if address else "offline",
         folder=folder or Path(os.environ.get("WANDB_DIR") or "."),
         address=address,
     )

@@ -316,8 +316,6 @@ def submitted_table(rows: Iterable[Row]) -> Table:
 
 # Claims.
 
-Claim = tuple[str, float, Sequence[Row]]
-
 
 def claims_table(section: Section, places: Addresses | None = None) -> Table:
     """Claimed, proved and audited ε of every method that proves a finite one above 0, over its tasks and seeds."""
@@ -326,32 +324,26 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         if 0 < row.proved < math.inf:
             own[row.label, row.epsilon].append(row)
 
-    def best(claim: Claim) -> Row | None:
-        audited = [row for row in claim[2] if row.audit.epsilon is not None]
-        return max(audited, key=lambda row: row.audit.epsilon or 0, default=None)
+    claims = []  # a method's rows at one ε, and the one with the largest audited ε
+    for _, rows in sorted(own.items()):
+        audited = [row for row in rows if row.audit.epsilon is not None]
+        claims.append((rows, max(audited, key=lambda row: row.audit.epsilon or 0, default=None)))
 
-    def attack(claim: Claim) -> str | None:
-        row = best(claim)
-        return None if row is None else f"{row.audit.best_name} on {row.task}"
-
-    def share(claim: Claim) -> str | None:
-        row = best(claim)
-        return None if row is None else share_text(row.audit.best)
-
-    def refuted(claim: Claim) -> int:
-        return sum(bool(row.audit.flag) for row in claim[2])
+    def refuted(claim: tuple[Sequence[Row], Row | None]) -> int | None:
+        return sum(bool(row.audit.flag) for row in claim[0]) or None
 
     columns = (
-        Column("row", "mechanism", lambda claim: row_label(claim[2][0])),
-        Column("epsilon", "ε", itemgetter(1), epsilon_text, EPSILON.help),
-        Column("claimed", "claimed ε", lambda c: max((r.claimed for r in c[2] if r.claimed is not None), default=None),
+        Column("row", "mechanism", lambda claim: row_label(claim[0][0])),
+        Column("epsilon", "ε", lambda claim: claim[0][0].epsilon, epsilon_text, EPSILON.help),
+        Column("claimed", "claimed ε", lambda c: max((r.claimed for r in c[0] if r.claimed is not None), default=None),
                epsilon_text, CLAIMED.help),
-        Column("proved", "proved ε", lambda c: max(r.proved for r in c[2]), epsilon_text, PROVED.help),
-        Column("audited", "audited ε", lambda c: (row := best(c)) and row.audit.epsilon, bound_text, AUDITED.help),
-        Column("share", "share", share, help="audited ε over the ε proved for that run"),
-        Column("attack", "by", attack, wide=True),
-        Column("refuted", "refuted", lambda c: refuted(c) or None, "{} rows".format,
-               "rows whose audited ε exceeds their proved ε", optional=True),
+        Column("proved", "proved ε", lambda c: max(r.proved for r in c[0]), epsilon_text, PROVED.help),
+        Column("audited", "audited ε", lambda c: c[1] and c[1].audit.epsilon, bound_text, AUDITED.help),
+        Column("share", "share", lambda c: c[1] and share_text(c[1].audit.best),
+               help="audited ε over the ε proved for that run"),
+        Column("attack", "by", lambda c: c[1] and f"{c[1].audit.best_name} on {c[1].task}", wide=True),
+        Column("refuted", "refuted", refuted, "{} rows".format, "rows whose audited ε exceeds their proved ε",
+               optional=True),
     )  # fmt: skip
     note = (
         "Claimed: the ε that the formula in the method's paper gives. Proved: an upper bound, from the run's ledger."
@@ -360,10 +352,10 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
     return make_table(
         "Is ε true? What authors claim, what is proved, and what attacks reach",
         columns,
-        [(*name, rows) for name, rows in sorted(own.items())],
+        claims,
         kind=lambda claim: "flagged" if refuted(claim) else "",
-        links=lambda claim: {0: places.mechanism(claim[0])} if places else {},
-        data=lambda claim: row_data(claim[2][0]),
+        links=lambda claim: {0: places.mechanism(claim[0][0].label)} if places else {},
+        data=lambda claim: row_data(claim[0][0]),
         notes=(note,),
         keep=2,
         heading=True,

@@ -31,7 +31,6 @@ from dpicl.plan.headroom import PUBLIC, REAL, Headroom
 from dpicl.tables.console import to_text, width
 from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
 
-NOTHING = "There are no results yet; make some with: dpicl run quick"
 #: Characters of a note on the first screen, how many it has, and how many answers.
 _LONGEST_NOTE, _NOTES, _ANSWERS = 220, 3, 2
 #: Lines of the first screen; the command adds two.
@@ -41,11 +40,9 @@ _SCREEN = 38
 def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon: float | None = None) -> list[Block]:
     """The board. attacks: with every attack on its rows. full: every table of every task; else at most 40 lines, about
     one ε (None: the one that is answered first)."""
-    blocks: list[Block] = []
     if full or attacks:
-        blocks = [words(NOTHING)] if not board.sections else []
-        blocks += [one for section in board.sections for one in section_blocks(section, None, attacks, board.skipped)]
-        return blocks + notes(board.notes)
+        every = (section_blocks(section, None, attacks, board.skipped) for section in board.sections)
+        return [*chain.from_iterable(every), *notes(board.notes)]
     most = next((most for most in range(24, 4, -1) if _fits(overview(board, epsilon, most, 1))), 4)
     said = next((said for said in range(_NOTES, 1, -1) if _fits(overview(board, epsilon, most, said))), 1)
     return overview(board, epsilon, most, said)
@@ -114,8 +111,6 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
 
     epsilon: None for the one that a board answers first. most: lines of the table.
     """
-    if not board.sections:
-        return [words(NOTHING), *notes(board.notes)]
     section, *others = board.sections
     level = first_level(section) if epsilon is None else epsilon
     blocks: list[Block] = [*answer_blocks(section, level)]
@@ -164,10 +159,8 @@ def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Se
     lacks = [one for one in skipped if one["task"] == table.task]
     blocks += notes(gathered((f"No result on {table.task}, since {one['reason']}", one["label"]) for one in lacks))
     blocks += row_attacks(table.task, table.all_rows) if attacks else []
-    missing = (
-        (words(f"missing: {one.what}. Make it with:", "note"), words(one.command, "command")) for one in table.missing
-    )
-    blocks += chain.from_iterable(missing)
+    for one in table.missing:
+        blocks += [words(f"missing: {one.what}. Make it with:", "note"), words(one.command, "command")]
     if table.other_metrics:
         blocks.append(Part((metrics_table(table),), f"{table.task}: other metrics"))
     blocks += notes(

@@ -10,7 +10,7 @@ import base64
 import io
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -146,10 +146,9 @@ def file_of(figure: Figure, kind: str, transparent: bool = False) -> bytes:
     return content.getvalue()
 
 
-def image_address(tables: Iterable[TaskTable]) -> Markup:
-    """The figure of these tables as the address of an image that a page holds itself, without a ground of its own."""
-    drawn = privacy_utility([("", table) for table in tables])
-    content = base64.b64encode(file_of(drawn, "svg", transparent=True)).decode()
+def image_address(table: TaskTable) -> Markup:
+    """The figure of a table as the address of an image that a page holds itself, without a ground of its own."""
+    content = base64.b64encode(file_of(privacy_utility([("", table)]), "svg", transparent=True)).decode()
     return Markup(f"data:image/svg+xml;base64,{content}")  # has no markup
 
 

@@ -40,11 +40,6 @@ COSTS: Mapping[str, Callable[[Row], Number]] = {
     "queries": lambda row: math.inf if row.queries is None else row.queries,
     "seeds": lambda row: len(row.seeds),
 }
-#: What depends on the other rows of the board.
-RANKS: Mapping[str, Callable[[Row], Number]] = {
-    "rank": lambda row: None if row.rank is None else row.rank.low,
-    "rank_high": lambda row: None if row.rank is None else row.rank.high,
-}
 
 
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
@@ -62,7 +57,9 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "accounting": row.mode,
         "epsilon": row.epsilon,
         "delta": group.delta,
-        **{name: value(row) for name, value in {**SCORES, **RANKS}.items()},
+        **{name: value(row) for name, value in SCORES.items()},
+        "rank": row.rank and row.rank.low,
+        "rank_high": row.rank and row.rank.high,
         "mean_rank": place and place[0].low,
         "mean_rank_high": place and place[0].high,
         "ranked_over": place and place[1].scope,
@@ -104,14 +101,9 @@ def row_data(row: Row) -> dict[str, str]:
     }
 
 
-def _audited(row: Row) -> tuple[float | None, str] | None:
+def _audited(row: Row) -> tuple[float, str] | None:
     epsilon = row.audit.epsilon
     return None if epsilon is None else (epsilon, f"{row.audit.kind}{' !' if row.audit.flag else ''}")
-
-
-def _recovery(row: Row) -> float | None:
-    """That of a reference baseline says nothing."""
-    return None if row.is_baseline else row.recovery
 
 
 def _verdict(found: Difference) -> str:
@@ -172,7 +164,7 @@ ROWS = (
     Column(
         "recovery",
         "recovery",
-        _recovery,
+        lambda row: None if row.is_baseline else row.recovery,  # that of a baseline says nothing
         recovery_text,
         "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
         optional=True,

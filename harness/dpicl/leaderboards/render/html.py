@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
@@ -18,20 +18,17 @@ from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.answers import overall
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.evidence import AttackBoard
+from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attacks
 from dpicl.leaderboards.model.ranks import Pairs
-from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.render import hosting, page
 from dpicl.leaderboards.render.addresses import Addresses, mechanism_file
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_tables import claims_table, headroom_table, methods_table
-from dpicl.leaderboards.render.board_view import NOTHING, answer_blocks, first_level, section_blocks
+from dpicl.leaderboards.render.board_view import answer_blocks, first_level, section_blocks
 from dpicl.leaderboards.render.columns import ROWS, record, row_data
 from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
-from dpicl.leaderboards.render.row_view import row_blocks
-from dpicl.leaderboards.render.texts_view import texts_blocks
+from dpicl.leaderboards.render.row_view import row_blocks, texts_blocks
 from dpicl.tables.document import (
     Block,
     Column,
@@ -72,7 +69,7 @@ def write_site(
     boards: Mapping[str, Board],
     folder: Path,
     mechanisms: Mapping[str, Registered],
-    attacks: AttackBoard,
+    evidence: Evidence,
     url: str | None = None,
     repository: str | None = None,
 ) -> Path:
@@ -87,7 +84,9 @@ def write_site(
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]
     first = [("All attacks", "attacks/index.html"), *_DATA, *([("Changes (Atom)", "feed.xml")] if url else []), *beside]
     files: dict[str, str | bytes] = {
-        "attacks/index.html": attacks_page(attacks, [("All suites", "index.html"), *beside], "../"),
+        "attacks/index.html": attacks_page(
+            build_attacks(evidence.attacks, evidence.external), [("All suites", "index.html"), *beside], "../"
+        ),
         "index.html": suites_page(boards, first),
     }
     for name, board in boards.items():
@@ -98,29 +97,26 @@ def write_site(
 
 
 def pages(
-    board: Board,
-    mechanisms: Mapping[str, Registered] | None = None,
-    links: Sequence[Link] = (),
+    board: Board, mechanisms: Mapping[str, Registered] | None = None, links: Sequence[Link] = ()
 ) -> dict[str, str]:
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
     places = Addresses(board)
-    suite = next((section.group.suite for section in board.sections), "no results")
+    suite = board.sections[0].group.suite
     texts = texts_blocks(board)
     nav = [("Board", "index.html"), *([("Released texts", TEXTS)] if texts else []), *links, *_DOWNLOADS]
-    blocks: list[Block] = [Heading(f"{suite}: private in-context learning, the board", 1)]
-    blocks += _answer(board, places) if board.sections else [words(NOTHING)]
-    blocks += folded_notes(board.notes)
+    title = f"{suite}: private in-context learning"
+    blocks: list[Block] = [Heading(f"{title}, the board", 1), *_answer(board, places), *folded_notes(board.notes)]
     for section in board.sections:
         own = section_blocks(section, places, skipped=board.skipped)
         blocks.append(Part(tuple(own), kind="group", data={"model": section.group.model}))
     files = {
-        "index.html": page.render(f"{suite}: private in-context learning", blocks, here="index.html", nav=nav),
+        "index.html": page.render(title, blocks, here="index.html", nav=nav),
         "board.csv": board_table(board, places).to_csv(),
         "board.json": json.dumps(board_json(board), allow_nan=False) + "\n",
     }
     if texts:
         files[TEXTS] = page.render(f"Released texts of {suite}", texts, here=TEXTS, nav=nav)
-    for section, table in _tables(board.sections):
+    for section, table in ((one, table) for one in board.sections for table in one.tables):
         pairs = Pairs(table)
         for row in table.all_rows:
             own = row_blocks(section, row, pairs, places)
@@ -129,10 +125,6 @@ def pages(
         own = mechanism_blocks(board, label, places, mechanisms or {})
         files[mechanism_file(label)] = page.render(f"{label} in {suite}: all rows", own, "../", nav=nav)
     return files
-
-
-def _tables(sections: Iterable[Section]) -> Iterator[tuple[Section, TaskTable]]:
-    return ((section, table) for section in sections for table in section.tables)
 
 
 def _answer(board: Board, places: Addresses) -> list[Block]:
@@ -148,8 +140,8 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
         if section is board.sections[0]:
             own.append(_filters(board.sections, level))
         own.append(methods_table(section, epsilons, places))
-        figures = _charts(section)
-        own += [Part(figures, kind="plots")] if figures else []
+        if figures := _charts(section):
+            own.append(Part(figures, kind="plots"))
         if section is board.sections[0]:
             own.append(Part((words(_READING), Facts(_legend(board), "manifest")), "How to read this board"))
         own.append(claims_table(section, places))
@@ -161,22 +153,18 @@ def _charts(section: Section) -> tuple[Figure, ...]:
     """Score against ε of every task with a row that has one."""
     from dpicl.leaderboards.render.charts import image_address  # matplotlib, which a terminal has no need of
 
-    tables = [table for table in section.tables if any(row.epsilon > 0 for row in table.rows)]
-    captions = (f"{table.task}: score against ε, with 95% intervals" for table in tables)
     return tuple(
-        Figure(caption, image_address([table]), {"task": table.task})
-        for caption, table in zip(captions, tables, strict=True)
+        Figure(f"{table.task}: score against ε, with 95% intervals", image_address(table), {"task": table.task})
+        for table in section.tables
+        if any(row.epsilon > 0 for row in table.rows)
     )
 
 
 def _legend(board: Board) -> dict[str, Any]:
     """Name -> what it is, of the columns and of the marks that rows of the board have."""
-    marks = {mark.sign: f"{mark.name}: {mark.why}" for _, row in _rows(board) for mark in row.marks}
+    rows = (row for section in board.sections for row in section.rows)
+    marks = {mark.sign: f"{mark.name}: {mark.why}" for row in rows for mark in row.marks}
     return {column.name: column.help for column in ROWS} | marks
-
-
-def _rows(board: Board) -> Iterator[tuple[Section, Row]]:
-    return ((section, row) for section in board.sections for row in section.rows)
 
 
 def _filters(sections: Sequence[Section], level: float) -> Filters:
@@ -198,13 +186,14 @@ def _filters(sections: Sequence[Section], level: float) -> Filters:
 
 def board_table(board: Board, places: Addresses) -> Table:
     """One line a row of all sections, with every number (docs/reading-the-board.md)."""
-    items = [(section, table, row) for section, table in _tables(board.sections) for row in table.all_rows]
-    metrics = sorted({name for _, row in _rows(board) for name in row.numbers})
+    metrics = sorted({name for section in board.sections for row in section.rows for name in row.numbers})
     lines = [
         {"row": places.of(row)}
         | record(section, table, row)
         | {f"metric {name}": row.numbers.get(name) for name in metrics}
-        for section, table, row in items
+        for section in board.sections
+        for table in section.tables
+        for row in table.all_rows
     ]
     columns = [Column(key, key, itemgetter(key)) for key in (lines[0] if lines else {"row": None})]
     return make_table("Rows", columns, lines)
@@ -216,14 +205,10 @@ def board_table(board: Board, places: Addresses) -> Table:
 def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
     """The first page: the first suite's answer, then a line for each suite. boards: by the suite's name, which names
     its folder beside the page. links: (name, address)."""
-    blocks: list[Block] = [Heading("Private in-context learning", 1)]
-    if not boards:
-        return page.render("Private in-context learning", [*blocks, words(NOTHING)], here="index.html", nav=links)
-    first, board = next(iter(boards.items()))
-    if board.sections:
-        blocks += _answer(board, Addresses(board, f"./{first}/"))
-    blocks.append(suites_table(suites_json(boards), lambda one: {0: f"./{one['suite']}/index.html"}))
-    return page.render("Private in-context learning", blocks, here="index.html", nav=links)
+    title, (first, board) = "Private in-context learning", next(iter(boards.items()))
+    table = suites_table(suites_json(boards), lambda one: {0: f"./{one['suite']}/index.html"})
+    blocks = [Heading(title, 1), *_answer(board, Addresses(board, f"./{first}/")), table]
+    return page.render(title, blocks, here="index.html", nav=links)
 
 
 def suites_table(

@@ -17,15 +17,7 @@ from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_columns, row_kind
-from dpicl.tables.document import (
-    Block,
-    Column,
-    Facts,
-    Heading,
-    Link,
-    make_table,
-    words,
-)
+from dpicl.tables.document import Block, Column, Facts, Heading, Link, make_table, words
 
 _ARXIV = re.compile(r"\b\d{4}\.\d{4,5}\b")
 #: What names a row there.

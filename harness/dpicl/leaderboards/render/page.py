@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -60,16 +59,14 @@ def _inlined() -> dict[str, str]:
     return {"policy": policy, "style": Markup(style), "script": Markup(script)}
 
 
-def refuse_among(results: Sequence[Path], folder: Path | None) -> None:
+def refuse_among(results: Path, folder: Path) -> None:
     """Raises UsageError for a site in a folder of results, or around one: its pages would stand among them."""
-    if folder is None or "\0" in str(folder):  # `write_file` says what is wrong with such a name
+    if "\0" in str(folder):  # `write_file` says what is wrong with such a name
         return
-    site = real_path(folder)
-    for own in results:
-        there = real_path(own)
-        if site == there or there in site.parents or site in there.parents:
-            how = "is" if site == there else "lies in" if there in site.parents else "holds"
-            raise UsageError(f"--html {folder} {how} the results folder {own}; choose a folder apart, such as site.")
+    site, there = real_path(folder), real_path(results)
+    if site == there or there in site.parents or site in there.parents:
+        how = "is" if site == there else "lies in" if there in site.parents else "holds"
+        raise UsageError(f"--html {folder} {how} the results folder {results}; choose a folder apart, such as site.")
 
 
 def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
@@ -91,11 +88,10 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     sites = [(folder / name).parent for name in files if name.endswith("index.html")]
     try:
         for old in (path for site in sites for part in _GENERATED_FOLDERS for path in (site / part).glob("*.html")):
-            target = old
             if old.relative_to(folder).as_posix() not in files and _is_ours(old):
                 old.unlink()
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise _unwritable(Path(error.filename), error) from error
     return folder / "index.html"
 
 
@@ -117,23 +113,11 @@ def write_file(target: Path, content: str | bytes) -> None:
     """Writes one file atomically, where it does not hold this already. Raises ResultError when it cannot."""
     if isinstance(content, str):
         content = content.encode()
-    if "\0" in str(target):
-        raise ResultError(f"Invalid file name {target}; choose another folder.")
     try:
-        if _holds(target, content):
-            return
-        put_whole(target, content, synced=False)
+        if target.is_symlink() or not target.is_file() or target.read_bytes() != content:
+            put_whole(target, content, synced=False)
     except OSError as error:
         raise _unwritable(target, error) from error
-
-
-def _holds(target: Path, content: bytes) -> bool:
-    """Whether a plain file has this content, byte by byte."""
-    try:
-        found = target.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_size == len(content) and target.read_bytes() == content
 
 
 def _unwritable(target: Path, error: OSError) -> ResultError:

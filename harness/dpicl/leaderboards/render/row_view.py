@@ -1,10 +1,12 @@
-"""The page of a row: settings, other rows beside it, what it released and spent, attacks, how to reproduce it."""
+"""The page of a row: settings, other rows beside it, what it released and spent, attacks, how to reproduce it; and the
+appendix of a site, the first texts that each row released, to read before a score is believed."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +17,7 @@ from dpicl.core.messages import epsilon_text, names_text, queries_words, score_t
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.rows import difference_columns
-from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
@@ -24,25 +26,16 @@ from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.columns import row_facts
 from dpicl.leaderboards.render.mechanism_view import submission_blocks
-from dpicl.results.schema import LedgerRow, Result
+from dpicl.results.schema import Result
 from dpicl.results.store import Store
-from dpicl.tables.document import (
-    Block,
-    Column,
-    Facts,
-    Heading,
-    Link,
-    Part,
-    Words,
-    make_table,
-    notes,
-    words,
-)
+from dpicl.tables.document import Block, Column, Facts, Heading, Link, Part, Words, make_table, notes, words
 
 #: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others.
 MOST_RIVALS = 20
 #: Test records whose released answers the page shows of a row; result files hold them all.
 MOST_ANSWERS = 30
+#: Texts of a row in the appendix of a site.
+MOST_TEXTS = 20
 #: The packages whose versions the page shows; result files hold them all.
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
@@ -59,21 +52,25 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> l
     if row.submission is not None:
         blocks += submission_blocks(row.submission, [row])
     blocks += [*_beside(pairs, row, places, group), *_released(row)]
-    metrics = {_metric(row, name): score_text(value) for name, value in row.numbers.items()}
+    metrics = {
+        metric_name(name) + " (lower is better)" * row.lower_is_better(name): score_text(value)
+        for name, value in row.numbers.items()
+    }
     blocks += [Heading("Metrics"), Facts(metrics)]
-    skipped = row.skipped.items()
-    blocks += notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in skipped)
-    blocks += _seeds(row)
-    blocks.append(Heading("Attacks"))
+    blocks += notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in row.skipped.items())
     attacked = on_rows([row])
-    blocks.append(attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet"))
+    attacks = attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
+    blocks += [*_seeds(row), Heading("Attacks"), attacks]
     if row.audit.command:
         blocks += [words("No audit yet. Make it with:", "quiet"), words(row.audit.command, "command")]
     blocks += _ledger(row)
-    others = sorted({_commit(result) for result in row.results} - {_commit(first)})
-    made = _manifest(first) | ({"other seeds": f"code {names_text(others)}"} if others else {}) | _cost(row)
-    again = command(group, row) + (" (runs the submitted code)" if row.submission is not None else "")
-    made["command"] = again
+    made, costs = _manifest(first), [result.cost for result in row.results]
+    if others := sorted({_commit(result) for result in row.results} - {_commit(first)}):
+        made["other seeds"] = f"code {names_text(others)}"
+    seconds, tokens = fmean(sum(one.seconds.values()) for one in costs), fmean(one.tokens_read for one in costs)
+    memory = max(one.peak_memory_mb for one in costs)
+    made["cost"] = f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
+    made["command"] = command(group, row) + (" (runs the submitted code)" if row.submission is not None else "")
     if len(row.seeds) > 1:
         made["short way"] = f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
     blocks += [Heading("How it was made"), Facts(made, "manifest")]
@@ -132,11 +129,16 @@ def _beside(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Blo
         " row is better. Intervals hold simultaneously and p is adjusted as for the ranks; any other two rows:"
         f" dpicl compare ROW ROW --suite {group.suite}."
     )
-    found = [(one, pairs.difference(row, one)) for one in nearest]
-    title = "Beside other rows"
-    links = {id(one): {0: places.page(one)} for one in nearest}
-    table = make_table(title, columns, found, kind=kind, links=lambda rival: links[id(rival[0])], notes=(reading,))
+    found, title = [(one, pairs.difference(row, one)) for one in nearest], "Beside other rows"
+    table = make_table(
+        title, columns, found, kind=kind, links=lambda rival: {0: places.page(rival[0])}, notes=(reading,)
+    )
     return [Heading(title), table]
+
+
+_SEED = Column("seed", "seed", itemgetter(0))
+_LABEL = Column("label", "label", itemgetter(1), lambda label: label or "(none)")
+_TEXT = Column("text", "text", itemgetter(2), lambda text: text or "(empty)", wide=True)
 
 
 def _released(row: Row) -> Iterator[Block]:
@@ -160,12 +162,7 @@ def _released(row: Row) -> Iterator[Block]:
     own += [(one.cell.seed, "instruction", one.instruction, None) for one in texts if one.instruction is not None]
     own += [(one.cell.seed, each.label, each.text, each.tokens) for one in texts for each in one.released]
     if own:
-        columns = [
-            Column("label", "label", itemgetter(1), lambda label: label or "(none)"),
-            Column("seed", "seed", itemgetter(0)),
-            Column("text", "text", itemgetter(2), lambda text: text or "(empty)", wide=True),
-            Column("tokens", "tokens", itemgetter(3)),
-        ]
+        columns = [_LABEL, _SEED, _TEXT, Column("tokens", "tokens", itemgetter(3))]
         yield make_table("Released texts", columns, own, sortable=False)
     if withheld := sum(one.released_count for one in row.results if not one.texts):
         why = "they were made without privacy, or they retell records that may not be published"
@@ -199,21 +196,24 @@ def _seeds(row: Row) -> list[Block]:
     return [Heading("Seeds"), table]
 
 
+_LEDGER = (
+    Column(
+        "records", "records", lambda one: "all records" if one.partition is None else f"records of '{one.partition}'"
+    ),
+    Column("count", "times", attrgetter("count")),
+    Column("event", "event", lambda one: describe(one.event), wide=True),
+    Column("note", "note", lambda one: one.note if one.note not in describe(one.event) else None, wide=True),
+)
+
+
 def _ledger(row: Row) -> Iterator[Block]:
     first = row.results[0]
     yield Heading("Ledger of the first seed")
-    if not first.privacy.ledger:
+    if first.privacy.ledger:
+        yield make_table("Ledger", _LEDGER, first.privacy.ledger, sortable=False)
+    else:
         yield words("Empty: it holds no access to private records.", "quiet")
-    columns = (
-        Column("records", "records", itemgetter(0)),
-        Column("count", "times", itemgetter(1)),
-        Column("event", "event", itemgetter(2), wide=True),
-        Column("note", "note", itemgetter(3), wide=True),
-    )
-    entries = [_ledger_entry(entry) for entry in first.privacy.ledger]
-    if entries:
-        yield make_table("Ledger", columns, entries, sortable=False)
-    if any(_sorted_ledger(result) != _sorted_ledger(first) for result in row.results):
+    if len({tuple(sorted(one.model_dump_json() for one in result.privacy.ledger)) for result in row.results}) > 1:
         yield words("Some other seed has another ledger.", "quiet")
     if first.privacy.accountants:
         yield Facts({f"accountant: {name}": _said(one) for name, one in sorted(first.privacy.accountants.items())})
@@ -251,18 +251,6 @@ def bibtex(group: Group, row: Row) -> str:
     )
 
 
-def _cost(row: Row) -> dict[str, str | Link]:
-    """Time, tokens and memory in words."""
-    costs = [result.cost for result in row.results]
-    seconds = fmean(sum(cost.seconds.values()) for cost in costs)
-    tokens, memory = fmean(cost.tokens_read for cost in costs), max(cost.peak_memory_mb for cost in costs)
-    return {"cost": f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"}
-
-
-def _metric(row: Row, name: str) -> str:
-    return metric_name(name) + (" (lower is better)" if row.lower_is_better(name) else "")
-
-
 def _said(value: Any) -> str:
     """What an accountant said: a number, words, or several of them with their names."""
     if isinstance(value, float):
@@ -272,17 +260,6 @@ def _said(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_said, value))
     return str(value)
-
-
-def _sorted_ledger(result: Result) -> list[str]:
-    return sorted(entry.model_dump_json() for entry in result.privacy.ledger)
-
-
-def _ledger_entry(entry: LedgerRow) -> tuple[str, int, str, str | None]:
-    """(which records, how often, event in words, note)."""
-    records = "all records" if entry.partition is None else f"records of '{entry.partition}'"
-    event = describe(entry.event)
-    return records, entry.count, event, entry.note if entry.note and entry.note not in event else None
 
 
 def _commit(result: Result) -> str:
@@ -334,3 +311,27 @@ def describe(event: Mapping[str, Any]) -> str:
         case {"event": "parallel", "of": branches}:
             return "; ".join(f"{name}: {describe(branch)}" for name, branch in branches.items())
     return json.dumps(event)
+
+
+_APPENDIX = (
+    f"The first {MOST_TEXTS} texts of every row that released some, at its smallest ε, in the order of its seeds. Texts"
+    " that were made without privacy, or that retell records which may not be published, are not here."
+)
+
+
+def texts_blocks(board: Board) -> list[Block]:
+    """Released texts are untrusted, and data. Empty where no row has any to show."""
+    blocks: list[Block] = []
+    for section in board.sections:
+        own = [block for table in section.tables for block in _texts_of_task(table.rows)]
+        blocks += [words(f"Model: {model_name(section.group.model)}."), *own] if own else []
+    return [Heading("Released texts", 1), words(_APPENDIX), *blocks] if blocks else []
+
+
+def _texts_of_task(rows: Sequence[Row]) -> Iterator[Block]:
+    ordered = sorted(rows, key=lambda row: (row.label, row.epsilon))
+    for _, same in groupby(ordered, key=lambda row: row.label):
+        row = next(same)
+        shown = ((one.cell.seed, each.label, each.text) for one in row.results if one.texts for each in one.released)
+        if found := list(islice(shown, MOST_TEXTS)):
+            yield make_table(f"{row.title} on {row.task}", (_SEED, _LABEL, _TEXT), found, sortable=False, heading=True)
