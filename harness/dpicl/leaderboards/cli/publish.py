@@ -3,7 +3,6 @@ sends them again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,7 +17,6 @@ from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.compare.reading import choose
 from dpicl.leaderboards.publish import runs, weave_board
-from dpicl.leaderboards.publish.runs import Plan
 from dpicl.leaderboards.publish.sink import Sink, destination
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result
@@ -55,10 +53,25 @@ def publish_wandb(
     dir: wandb's files go to DIR/wandb (default: WANDB_DIR, or here).
     weave: also publish a Weave leaderboard (online; extra weave).
     """
-    place = _place(str(what), Path(results))
-    plan = _plan(place, as_list(suite), as_list(model), project, as_list(plugins))
+    folder, suites = _place(str(what), Path(results))
+    found: list[Result] = []
+    for name in suites:
+        whole, damaged = Store(folder, name).load_all()
+        output.report_damaged(damaged, moved=False)
+        found += whole
+    if not found:
+        raise ResultError(f"There is no result under {folder}; run `dpicl run quick`, or name another folder.")
+    kept = choose(found, str(folder), suites=as_list(suite), models=as_list(model))
+    if project is None and all(is_simulated(result.cell.model) for result in kept):
+        raise UsageError(
+            "Numbers of the simulated model never stand beside real ones; name a project for them with --project."
+        )
+    evidence = load_evidence(folder, load_mechanisms(as_list(plugins)), message)
+    plan = runs.plan(kept, evidence, submissions_of(None, message, None))
+    for note in plan.notes:
+        message(note)
     if dry_run:
-        document = {"runs": [asdict(run) for run in plan.runs], "notes": list(plan.notes)}
+        document = {"runs": [asdict(run) for run in plan.runs], "notes": plan.notes}
         rows = [[run.name, run.group, run.job_type, str(len(run.table))] for run in plan.runs]
         end = f"{count(len(plan.runs), 'run')} would be sent; nothing was."
         return Answer(document, [text_table(["run", "group", "type", "lines"], rows), end])
@@ -80,35 +93,7 @@ def publish_wandb(
     boards = sum(run.job_type == "board" for run in plan.runs)
     of_what = f"{count(len(plan.runs) - boards, 'row')} and {count(boards, 'board')}"
     said = f"{count(len(plan.runs), 'run')} {verb}: {of_what}, project {to.project}."
-    return Answer({**sent, "notes": list(plan.notes), "advice": advice}, [said, *advice])
-
-
-def _plan(
-    place: tuple[Path, list[str]],
-    wanted_suites: Sequence[str],
-    models: Sequence[str],
-    project: str | None,
-    plugins: Sequence[Path],
-) -> Plan:
-    """What there is to publish. Raises ResultError for nothing, UsageError for what must not be mixed."""
-    folder, suites = place
-    results: list[Result] = []
-    for suite in suites:
-        found, damaged = Store(folder, suite).load_all()
-        output.report_damaged(damaged, moved=False)
-        results += found
-    if not results:
-        raise ResultError(f"There is no result under {folder}; run `dpicl run quick`, or name another folder.")
-    kept = choose(results, str(folder), suites=wanted_suites, models=models)
-    if project is None and all(is_simulated(result.cell.model) for result in kept):
-        raise UsageError(
-            "Numbers of the simulated model never stand beside real ones; name a project for them with --project."
-        )
-    proof = load_evidence(folder, load_mechanisms(plugins), message)
-    plan = runs.plan(kept, proof, submissions_of(None, message, None))
-    for note in plan.notes:
-        message(note)
-    return plan
+    return Answer({**sent, "notes": plan.notes, "advice": advice}, [said, *advice])
 
 
 def _place(what: str, results: Path) -> tuple[Path, list[str]]:

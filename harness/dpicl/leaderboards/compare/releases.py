@@ -164,6 +164,9 @@ _CHANGES = (
 )
 
 
+_UNCHANGED = "Nothing that is recorded changed: model, weights, dtype, device, code, Python, plug-ins, suite, packages."
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """What a report shows. cells: in the order task, row, epsilon."""
@@ -183,7 +186,10 @@ class Comparison(Shown):
         if changed := [one for one in self.changes if one.changed]:
             blocks.append(make_table("what changed", _CHANGES, changed, keep=1))
         else:
-            blocks += notes(_unchanged(self))
+            commits = next((one.base for one in self.changes if one.name == "commit"), ())
+            blocks += notes([_UNCHANGED])
+            if any(len(commit.split()) > 1 for commit in commits):
+                blocks += notes([f"The commit does not say which code ran: {names_text(commits)}."])
         certain = [cell for cell in self.cells if cell.fails or cell.verdict == "improvement"]
         blocks += [_cells_table(certain)] if certain else []
         if rest := [cell for cell in self.cells if cell not in certain]:
@@ -323,14 +329,6 @@ def _changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Chang
 
     made_with = {**MADE_WITH, **versions}
     return tuple(Change(name, values(base, of), values(candidate, of)) for name, of in made_with.items())
-
-
-def _unchanged(comparison: Comparison) -> list[str]:
-    commits = next((one.base for one in comparison.changes if one.name == "commit"), ())
-    said = ["Nothing that is recorded changed: model, weights, dtype, device, code, Python, plug-ins, suite, packages."]
-    if any(len(commit.split()) > 1 for commit in commits):
-        said.append(f"The commit does not say which code ran: {names_text(commits)}.")
-    return said
 
 
 def _cells_table(cells: list[CellVerdict]) -> Table:

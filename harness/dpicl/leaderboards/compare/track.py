@@ -249,7 +249,8 @@ def _track(key: tuple[Any, ...], by_release: Mapping[int, Sequence[Result]]) -> 
         remarks += [f"release {number}: {left_out}"] if left_out else []
         differs = differing(points[-1].results[0], kept[0], PAIR) if points else []
         points.append(Point(number, kept, f"other {', '.join(differs)}" if differs else ""))
-    return Track(*key, tuple(points), tuple(remarks))
+    suite, task, epsilon, label, mode, development = key
+    return Track(suite, task, epsilon, label, mode, development, tuple(points), tuple(remarks))
 
 
 def _settled(results: Sequence[Result]) -> tuple[list[Result], str]:

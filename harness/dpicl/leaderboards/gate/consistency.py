@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -64,21 +65,16 @@ def _contradiction(result: Result, now: datetime) -> str:
 
 
 def missing_texts(result: Result) -> str:
-    """Why released texts are missing, or "". A task may forbid texts that retell real records."""
+    """Why released texts are missing, or "". A task may forbid texts that retell real records: `dpicl run` has none."""
     count = result.released_count
     if not result.cell.epsilon > 0 or result.texts:
         return ""
     if not count:
         return f"it has an epsilon and released nothing; {RESEND}"
-    return "" if _is_restricted(result) else f"it counts {count} released texts and holds none; {RESEND}"
-
-
-def _is_restricted(result: Result) -> bool:
-    """Whether `dpicl run` withholds the texts of this task and source (dpicl.run.pipeline)."""
-    try:
-        return replace(Task.without_records(result.cell.task), source=result.cell.source).restricted
-    except DpiclError:
-        return False
+    with suppress(DpiclError):
+        if replace(Task.without_records(result.cell.task), source=result.cell.source).restricted:
+            return ""
+    return f"it counts {count} released texts and holds none; {RESEND}"
 
 
 def commit_check(case: Case) -> Outcome:
@@ -141,19 +137,15 @@ def duplicates_check(case: Case) -> Outcome:
 
 def _copied(own: Iterable[Result], results: Iterable[Result]) -> str:
     """The row of ``results`` that has the same outcomes in every cell of ``own``, or ""."""
-    mine = _outcomes(own)
-    by_label: dict[str, list[Result]] = defaultdict(list)
+    mine = {_outcomes(result) for result in own}
+    by_label: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     for result in results:
-        by_label[result.cell.label].append(result)
-    return next((label for label, rows in by_label.items() if mine and mine <= _outcomes(rows)), "")
+        by_label[result.cell.label].add(_outcomes(result))
+    return next((label for label, theirs in by_label.items() if mine and mine <= theirs), "")
 
 
-def _outcomes(results: Iterable[Result]) -> set[tuple[object, ...]]:
-    """Every cell but for its row, with the outcome of every test record, in whatever order they stand."""
-    found: set[tuple[object, ...]] = set()
-    for result in results:
-        cell, documents = result.cell, result.documents.get(result.main_metric)
-        if documents is not None:
-            key = (cell.suite, str(cell.suite_version), cell.model, cell.task, cell.epsilon, cell.seed)
-            found.add((*key, frozenset(zip(documents.ids, documents.outcomes, strict=True))))
-    return found
+def _outcomes(result: Result) -> tuple[object, ...]:
+    """A cell but for its row, with the outcome of every test record, in whatever order they stand."""
+    cell, documents = result.cell, result.documents[result.main_metric]
+    key = (cell.suite, str(cell.suite_version), cell.model, cell.task, cell.epsilon, cell.seed)
+    return *key, frozenset(zip(documents.ids, documents.outcomes, strict=True))

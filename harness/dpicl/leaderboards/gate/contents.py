@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
 from traceback import extract_tb
 
@@ -188,7 +188,7 @@ def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result, str]]:
     while waiting:
         for path, info in _entries(waiting.pop()):
             name, is_folder = path.relative_to(folder).as_posix(), stat.S_ISDIR(info.st_mode)
-            if is_folder and _LOCKS_PLACE.fullmatch(name) and _holds_locks_only(path):
+            if is_folder and _LOCKS_PLACE.fullmatch(name) and all(starmap(_is_lock, _entries(path))):
                 continue
             yield name, info, (problem := _refused(folder, name, info))
             if is_folder and not problem:
@@ -205,11 +205,8 @@ def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
         return [(folder / "(contents)", _UNREADABLE)]
 
 
-def _holds_locks_only(folder: Path) -> bool:
-    return all(
-        stat.S_ISREG(info.st_mode) and info.st_size <= _LOCK_FILES.get(path.suffix or path.name, -1)
-        for path, info in _entries(folder)
-    )
+def _is_lock(path: Path, info: os.stat_result) -> bool:
+    return stat.S_ISREG(info.st_mode) and info.st_size <= _LOCK_FILES.get(path.suffix or path.name, -1)
 
 
 def _refused(folder: Path, name: str, info: os.stat_result) -> str:

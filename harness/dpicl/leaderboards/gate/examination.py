@@ -291,18 +291,15 @@ def load_submissions(
     for contents in map(read_contents, find_submissions(root)):
         if of is not None and contents.suite not in (of, None):
             continue
-        if problem := _cheap_problem(Case(contents, suites, cheap=True)):
+        case = Case(contents, suites, cheap=True)
+        try:
+            cheap = run_checks(case, [one for one in CHECKS if one.cheap])
+            problem = next((finding.why for finding in cheap if finding.status == "failed"), "")
+        except Exception as error:  # one submission never stops anybody's board
+            problem = fault(error)
+        if problem:
             left_out = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
             problems.append(visible(left_out))
         else:
             found.append(contents.submission())
     return found, problems
-
-
-def _cheap_problem(case: Case) -> str:
-    """The first sentence of the cheap checks, or ""."""
-    try:
-        found = run_checks(case, [one for one in CHECKS if one.cheap])
-        return next((finding.why for finding in found if finding.status == "failed"), "")
-    except Exception as error:  # one submission never stops anybody's board
-        return fault(error)

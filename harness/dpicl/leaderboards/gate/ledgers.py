@@ -194,7 +194,7 @@ def unspent(result: Result) -> str:
 
 def _asserted_problem(result: Result, run_code: bool) -> str:
     """Why nothing vouches for an event, or "": with the mechanism's code the check `ledger` compares it."""
-    kinds = asserted(result.privacy.event)
+    kinds = {*_kinds(result.privacy.event)} - PRIMITIVES
     if not kinds or run_code or result.cell.plugin is None:
         return ""
     return (
@@ -203,12 +203,8 @@ def _asserted_problem(result: Result, run_code: bool) -> str:
     )
 
 
-def asserted(event: Any) -> set[str]:
-    """The kinds of events, of those in the JSON of one event, that no primitive of the project charges."""
-    return set(_kinds(event)) - PRIMITIVES
-
-
 def _kinds(event: Any) -> Iterator[str]:
+    """The kinds of the events in the JSON of one event."""
     if isinstance(event, Mapping) and isinstance(event.get("event"), str):
         inside = event.get("of", ())
         yield event["event"]

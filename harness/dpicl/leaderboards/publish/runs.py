@@ -154,15 +154,13 @@ def _summary(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, float]
 
     No rank: it depends on the other rows, and a published row stays as it is when others come.
     """
-    found = {f"{name}/eps={row.epsilon:g}": value for row in rows for name, value in _row_numbers(row).items()}
+    found: dict[str, float | None] = {}
+    for row in rows:
+        own = {f"{key}_epsilon" if key in _EPSILONS else key: of(row) for key, of in {**SCORES, **COSTS}.items()}
+        own |= {name: value for name, value in row.numbers.items() if name != row.metric}
+        found |= {f"{name}/eps={row.epsilon:g}": value for name, value in own.items()}
     found["results"] = len(results)
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
-
-
-def _row_numbers(row: Row) -> dict[str, float | None]:
-    own = {key: value(row) for key, value in {**SCORES, **COSTS}.items()}
-    named = {f"{key}_epsilon" if key in _EPSILONS else key: value for key, value in own.items()}
-    return {**named, **{name: value for name, value in row.numbers.items() if name != row.metric}}
 
 
 def _line(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:

@@ -194,8 +194,8 @@ class Sink:
                 for older in self._folder.glob(f"offline-run-*-{id}"):  # `wandb sync` would send it after this one
                     shutil.rmtree(older)
             except OSError as error:
-                why = error.strerror or type(error).__name__
-                raise SinkError(f"Cannot write into {self._folder} ({why}); use another folder with --dir.") from error
+                why = f"Cannot write into {self._folder} ({error.strerror}); use another folder with --dir."
+                raise SinkError(why) from error
             try:
                 self._write(run, id)
             except Exception as error:  # wandb raises errors of many kinds; each means that the run did not arrive

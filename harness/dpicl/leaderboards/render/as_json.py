@@ -13,7 +13,7 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.evidence import AttackBoard
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Ranking, TaskTable
+from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.results.schema import finite
 
 
@@ -112,7 +112,13 @@ def _section_json(section: Section) -> dict[str, Any]:
         "group": asdict(section.group),
         "answers": [asdict(answer) for answer in section.answers],
         "tasks": tables,
-        "rankings": [_ranking_json(ranking) for ranking in section.rankings],
+        "rankings": [
+            {
+                **{name: getattr(ranking, name) for name in ("title", "kind", "total", "tasks", "left_out")},
+                "standings": [{**asdict(one), "name": one.name} for one in ranking.standings],
+            }
+            for ranking in section.rankings
+        ],
         "measured": {table.task: _headroom_json(table) for table in section.measured},
         "notes": list(section.notes),
     }
@@ -121,12 +127,6 @@ def _section_json(section: Section) -> dict[str, Any]:
 def _headroom_json(table: TaskTable) -> dict[str, Any]:
     """By metric."""
     return {name: {**asdict(one), "rewards": one.rewards} for name, one in table.headroom.items()}
-
-
-def _ranking_json(ranking: Ranking) -> dict[str, Any]:
-    names = ("title", "kind", "total", "tasks", "left_out")
-    standings = [{**asdict(one), "name": one.name} for one in ranking.standings]
-    return {**{name: getattr(ranking, name) for name in names}, "standings": standings}
 
 
 def _row_json(row: Row) -> dict[str, Any]:

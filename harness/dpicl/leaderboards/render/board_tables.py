@@ -16,7 +16,7 @@ from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
+from dpicl.leaderboards.model.standings import Ranking, TaskTable
 from dpicl.leaderboards.model.text import recovery_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import share_text
@@ -223,14 +223,15 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
     return make_table(title, columns, tables, notes=(note,), keep=2, heading=True, sortable=False)
 
 
-def _standing_name(one: Standing) -> str:
-    return (f"{one.name}, submitted" if one.submitted else one.name) + (f" {one.signs}" if one.signs else "")
-
-
 _RANK = "the ranks that it may have by mean recovery, within one ε and Q, all rows together at 95%"
 _MEAN = "mean over the common tasks: 0% is zero-shot, 100% real demonstrations"
 _STANDINGS = (
-    Column("row", "mechanism", _standing_name, help="the row's name in the suite"),
+    Column(
+        "row",
+        "mechanism",
+        lambda one: f"{one.name}{', submitted' * one.submitted} {one.signs}".rstrip(),
+        help="the row's name in the suite",
+    ),
     EPSILON,
     Column("rank", "rank", lambda one: one.rank and (one.rank.low, str(one.rank)), itemgetter(1), _RANK),
     Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "the largest over all of its tasks and seeds"),
