@@ -137,9 +137,7 @@ def test_the_command_answers_as_a_table_and_as_json_whatever_names_say(monkeypat
     ("flags", "words"),
     [
         (("--task", "agnewz"), "Did you mean 'agnews'"),
-        (("--mechanism", "tong"), "Did you mean 'tang'"),
         (("--model", "x"), "Unknown model of"),
-        (("--epsilon", "3"), "Unknown epsilon of"),
         (("--by", "day"), "commit"),
     ],
 )

@@ -45,15 +45,6 @@ def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
     assert mirror.test.adjusted == pytest.approx(cell.test.adjusted)
 
 
-def test_a_seed_that_moves_all_documents_is_no_property_of_the_model():
-    """Documents alone would show a loss beyond doubt; two other seeds do not."""
-    base = [scored(ones(90, 150), seed=seed) for seed in range(3)]
-    candidate = [scored(ones(right, 150), seed=seed) for seed, right in enumerate((45, 91, 89))]
-    (cell,) = both(base, candidate).cells
-    assert cell.difference == pytest.approx(-0.1)
-    assert cell.verdict == "inconclusive"
-
-
 def test_holm_is_over_all_cells():
     base = [scored(ones(100, 150), epsilon=float(i + 1)) for i in range(12)]
     candidate = [scored(ones(93 if i == 0 else 100, 150), epsilon=float(i + 1)) for i in range(12)]
@@ -96,11 +87,9 @@ def test_a_metric_that_one_side_lacks_is_listed():
         both(base, candidate, Settings(metric="blue1"))
 
 
-def test_a_single_document_is_not_tested_and_five_can_show_nothing():
+def test_a_single_document_is_not_tested():
     (cell,) = both([scored([1.0])], [scored([0.0])]).cells
     assert cell.verdict == "not tested" and "one document" in cell.note
-    (cell,) = both([scored(ones(5, 5))], [scored(ones(0, 5))]).cells
-    assert (cell.verdict, cell.test.detectable) == ("inconclusive", None)
 
 
 @pytest.mark.parametrize(

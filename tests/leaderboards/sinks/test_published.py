@@ -12,7 +12,7 @@ from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.publish.runs import Published, plan
 from dpicl.results.schema import Result
 from tests.leaderboards.attack_factory import make_attack
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import make_result
 
 
 def row_of(results: list[Result], label: str = "tang", **more: Any) -> Published:
@@ -35,13 +35,6 @@ def test_the_summary_and_the_table_are_what_the_board_says(results: list[Result]
         ):
             assert row.summary[f"{key}{'_epsilon' if key == 'proved' else ''}/{at}"] == line[key] == value
     assert row.summary["score/eps=1"] == pytest.approx(0.55)
-
-
-def test_without_both_ends_there_is_no_recovery() -> None:
-    scores = [*ends(zero_shot=0.4, real_data=0.8), *ends(zero_shot=0.2, real_data=0.7, seed=1)]
-    row = row_of([*scores, make_result(score=0.6), make_result(score=0.6, seed=1)])
-    assert "recovery/eps=1" in row.summary
-    assert "recovery/eps=1" not in row_of([make_result("zero_shot", 0.4), make_result(score=0.6)]).summary
 
 
 def test_no_number_is_infinite_or_a_text(results: list[Result]) -> None:

@@ -22,7 +22,7 @@ from dpicl.core.printable import visible
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.results.schema import Result, from_text
-from dpicl.results.store import QUARANTINE
+from dpicl.results.store import QUARANTINE, read_file
 
 _AGAIN = "move it away or make it again with `dpicl run`"
 #: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
@@ -110,28 +110,20 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
         parts = file.relative_to(path).parts
         if any(part in QUARANTINE or part.startswith(".") for part in parts) or not file.is_file():
             continue
-        try:
-            text = json_text.text_of(file)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise ResultError(f"Cannot read {file}: {reason}; {_AGAIN}.") from error
-        try:
-            results.append(from_text(text))
-        except ValueError as error:
-            if _is_evidence(text):
-                continue
-            if not str(error).startswith("foreign"):
-                raise ResultError(f"{file} cannot be compared: {error}; {_AGAIN}.") from None
+        found = read_file(file, from_text)
+        if isinstance(found, Result):
+            results.append(found)
+        elif found is not None and not isinstance(read_file(file, _evidence), dict):
+            if not found.reason.startswith("foreign"):
+                raise ResultError(f"{file} cannot be compared: {found.reason}; {_AGAIN}.")
             foreign.append(file)
     return results, foreign
 
 
-def _is_evidence(text: str) -> bool:
-    try:
-        data = json_text.loads(text)
-    except ValueError:
-        return False
-    return isinstance(data, dict) and _EVIDENCE in data and "cell" not in data
+def _evidence(text: str) -> dict[str, Any] | None:
+    """What a file of an attack or of an external evaluation holds; None for any other."""
+    data = json_text.loads(text)
+    return data if isinstance(data, dict) and _EVIDENCE in data and "cell" not in data else None
 
 
 @dataclass(frozen=True, order=True)

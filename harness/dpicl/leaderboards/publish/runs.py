@@ -24,10 +24,15 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.as_json import submission_json
-from dpicl.leaderboards.render.columns import COSTS, SCORES, record
+from dpicl.leaderboards.render.columns import record
 from dpicl.results.schema import Result, finite
 
-#: Numbers of a row that are epsilons; they are published as NAME_epsilon.
+#: Numbers of a row that depend on no other row: a published row stays as it is when others come. So no rank.
+_NUMBERS = (
+    *("score", "score_low", "score_high", "recovery", "recovery_low", "recovery_high", "zero_shot"),
+    *("real_demonstrations", "proved", "claimed", "audited", "per_query", "queries", "seeds"),
+)
+#: Those that are epsilons; they are published as NAME_epsilon.
 _EPSILONS = ("proved", "claimed", "audited", "per_query")
 #: Longest name, in characters.
 _NAME = 120
@@ -88,7 +93,7 @@ def _runs(section: Section) -> Iterator[Published]:
         for row in table.all_rows:
             by_label[row.label, row.mode].append(row)
         for rows in by_label.values():
-            yield _row_run(section.group, table, sorted(rows, key=lambda row: row.epsilon))
+            yield _row_run(section, table, sorted(rows, key=lambda row: row.epsilon))
     group = section.group
     config = _group_config(group)
     lines = [_line(section, table, row) for table in section.tables for row in table.all_rows]
@@ -102,9 +107,9 @@ def _runs(section: Section) -> Iterator[Published]:
     )
 
 
-def _row_run(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published:
+def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Published:
     """One row on one task, at all of its epsilons."""
-    first, cell = rows[0], rows[0].results[0].cell
+    group, first, cell = section.group, rows[0], rows[0].results[0].cell
     results = [result for row in rows for result in row.results]
     stands_for = {**_group_config(group), "task": first.task, "row": first.label, "mode": first.mode}
     names = {"task_version", "options", "shots", "test_records", "train_records", "noise", "plugin"}
@@ -127,7 +132,7 @@ def _row_run(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published:
         name=visible(f"{first.label} {first.task}, {group_name(group)}", _NAME) + accounting,
         group=group_name(group),
         config=finite(config),
-        summary=_summary(rows, results),
+        summary=_summary(section, table, rows),
     )
 
 
@@ -149,17 +154,15 @@ def _shared_manifest(results: Sequence[Result]) -> dict[str, Any]:
     return {key: value for key, value in manifests[0].items() if all(other[key] == value for other in manifests)}
 
 
-def _summary(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, float]:
-    """Numbers over seeds for each epsilon, as the board shows them.
-
-    No rank: it depends on the other rows, and a published row stays as it is when others come.
-    """
+def _summary(section: Section, table: TaskTable, rows: Sequence[Row]) -> dict[str, float]:
+    """Numbers over seeds for each epsilon, as the board shows them."""
     found: dict[str, float | None] = {}
     for row in rows:
-        own = {f"{key}_epsilon" if key in _EPSILONS else key: of(row) for key, of in {**SCORES, **COSTS}.items()}
+        whole = record(section, table, row)
+        own = {f"{key}_epsilon" if key in _EPSILONS else key: whole[key] for key in _NUMBERS}
         own |= {name: value for name, value in row.numbers.items() if name != row.metric}
         found |= {f"{name}/eps={row.epsilon:g}": value for name, value in own.items()}
-    found["results"] = len(results)
+    found["results"] = sum(len(row.results) for row in rows)
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -18,34 +17,12 @@ from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import interval_text, queries_text, recovery_text
 from dpicl.tables.document import Column
 
-Number = float | int | None
-
-#: Key -> number of a row, None where it has none, infinite queries where they are not limited. Scores first, then what
-#: they cost; docs/reading-the-board.md lists them for board.csv.
-SCORES: Mapping[str, Callable[[Row], Number]] = {
-    "score": attrgetter("score"),
-    "score_low": attrgetter("low"),
-    "score_high": attrgetter("high"),
-    "recovery": attrgetter("recovery"),
-    "recovery_low": lambda row: row.recovery_interval and row.recovery_interval[0],
-    "recovery_high": lambda row: row.recovery_interval and row.recovery_interval[1],
-    "zero_shot": attrgetter("zero_shot"),
-    "real_demonstrations": attrgetter("real_data"),
-}
-COSTS: Mapping[str, Callable[[Row], Number]] = {
-    "proved": attrgetter("proved"),
-    "claimed": attrgetter("claimed"),
-    "audited": attrgetter("audit.epsilon"),
-    "per_query": attrgetter("epsilon_per_query"),
-    "queries": lambda row: math.inf if row.queries is None else row.queries,
-    "seeds": lambda row: len(row.seeds),
-}
-
 
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
     """Everything that board.csv and data frames have of a row (docs/reading-the-board.md): its section, names, numbers,
     and why it has no rank."""
     group, submission, place = section.group, row.submission, section.place(row)
+    recovery_low, recovery_high = row.recovery_interval or (None, None)
     return {
         **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
         "task": row.task,
@@ -57,13 +34,25 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "accounting": row.mode,
         "epsilon": row.epsilon,
         "delta": group.delta,
-        **{name: value(row) for name, value in SCORES.items()},
+        "score": row.score,
+        "score_low": row.low,
+        "score_high": row.high,
+        "recovery": row.recovery,
+        "recovery_low": recovery_low,
+        "recovery_high": recovery_high,
+        "zero_shot": row.zero_shot,
+        "real_demonstrations": row.real_data,
         "rank": row.rank and row.rank.low,
         "rank_high": row.rank and row.rank.high,
         "mean_rank": place and place[0].low,
         "mean_rank_high": place and place[0].high,
         "ranked_over": place and place[1].scope,
-        **{name: value(row) for name, value in COSTS.items()},
+        "proved": row.proved,
+        "claimed": row.claimed,
+        "audited": row.audit.epsilon,
+        "per_query": row.epsilon_per_query,
+        "queries": math.inf if row.queries is None else row.queries,
+        "seeds": len(row.seeds),
         "marks": "; ".join(mark.name for mark in row.marks),
         "unranked": row.unranked,
         "refuted": row.audit.flag,
