@@ -196,7 +196,7 @@ def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> N
     asked = (
         "import wandb; from dpicl.leaderboards.publish.sink import destination\n"
         "to, own = destination(None, None, None, None), wandb.setup().settings\n"
-        "print(to.sentence, to.mode, own.base_url, own.insecure_disable_ssl, own.https_proxy)"
+        "print(to.address, to.mode, own.base_url, own.insecure_disable_ssl, own.https_proxy)"
     )
     done = subprocess.run(
         [sys.executable, "-c", asked],
@@ -207,8 +207,7 @@ def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> N
         check=True,
     )
     said = done.stdout.splitlines()[-1]
-    assert re.fullmatch(r"W&B: sending to (https://\S+), project dpicl-bench. online \1 False None", said)
-    assert "collector" not in said
+    assert re.fullmatch(r"(https://\S+) online \1 False None", said) and "collector" not in said
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def publish_wandb(
     to = destination(project, entity, mode, None if dir is None else Path(dir))
     if to.mode == "offline" and weave:
         raise UsageError("--weave needs --mode online: W&B keeps Weave objects on its server.")
-    if to.sentence:
-        message(to.sentence)
+    if to.address:
+        message(f"W&B: sending to {to.address}, project {to.project}.")
     export = weave_board.exporter(plan.boards, to) if weave else None
     sink = Sink(to)
     try:

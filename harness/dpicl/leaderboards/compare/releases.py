@@ -283,11 +283,16 @@ def _cell(pair: Pair, gains: np.ndarray | str, test: PairedTest | None, settings
     verdict: Verdict = "not tested" if test is None else settings.verdict(test)
     if isinstance(gains, np.ndarray) and not gains.any():
         verdict = "identical"
-    notes = [gains if isinstance(gains, str) else "", _noise(pair)]
+    notes = [gains] if isinstance(gains, str) else []
     if test and settings.shows(test) and verdict in ("equivalent", "inconclusive"):
-        notes.insert(0, f"a change is shown, and it is smaller than {settings.min_effect:g}")
-    proved, candidate = (max(one.privacy.epsilon_proved for one in side) for side in (pair.base, pair.candidate))
-    too_large = candidate > max(pair.key.epsilon, proved) * _SLACK  # above the target only where the base's is
+        notes.append(f"a change is shown, and it is smaller than {settings.min_effect:g}")
+    target = pair.key.epsilon
+    proved = [[one.privacy.epsilon_proved for one in side] for side in (pair.base, pair.candidate)]
+    if min(proved[0]) >= _CALIBRATED * target > min(proved[1]):  # the candidate alone had more noise
+        smallest = " → ".join(epsilon_text(min(side)) for side in proved)
+        notes.append(f"proved ε {smallest} at target {epsilon_text(target)}: the noise of the two sides is not matched")
+    largest, candidate = map(max, proved)
+    too_large = candidate > max(target, largest) * _SLACK  # above the target only where the base's is
     had, has = (all(pair.metric in one.documents for one in side) for side in (pair.base, pair.candidate))
     return CellVerdict(
         key=pair.key,
@@ -300,22 +305,10 @@ def _cell(pair: Pair, gains: np.ndarray | str, test: PairedTest | None, settings
         difference=None if before is None or after is None else (before - after if less else after - before),
         test=test,
         verdict=verdict,
-        note="; ".join(filter(None, notes)),
-        proved=(proved, candidate),
+        note="; ".join(notes),
+        proved=(largest, candidate),
         privacy="proved ε is above the target of both sides" if too_large else "",
         missing=(before is not None and after is None) or (had and not has),
-    )
-
-
-def _noise(pair: Pair) -> str:
-    """A note where only the candidate's proved epsilon is far below the target: it had more noise than the base."""
-    least = _CALIBRATED * pair.key.epsilon
-    base, candidate = (min(one.privacy.epsilon_proved for one in side) for side in (pair.base, pair.candidate))
-    if base < least or candidate >= least:
-        return ""
-    return (
-        f"proved ε {epsilon_text(base)} → {epsilon_text(candidate)} at target {epsilon_text(pair.key.epsilon)}: the"
-        " noise of the two sides is not matched"
     )
 
 

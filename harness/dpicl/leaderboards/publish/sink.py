@@ -56,11 +56,6 @@ class Destination:
     def mode(self) -> Literal["online", "offline"]:
         return "online" if self.address else "offline"
 
-    @property
-    def sentence(self) -> str:
-        """What is said before anything is sent; "" where nothing will be."""
-        return f"W&B: sending to {self.address}, project {self.project}." if self.address else ""
-
 
 def load_wandb() -> ModuleType:
     """wandb, quiet and without error reports, and with the settings of environment and home."""
