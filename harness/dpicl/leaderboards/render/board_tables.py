@@ -109,15 +109,11 @@ def methods_table(
     tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
     tables = tables or list(section.tables)
     methods = sorted(_methods(section, tables, epsilons), key=lambda method: method.place)
-    if any(row.rank for table in tables for row in table.rows):
-        said = ["score and possible ranks (95%); *: no row that prompts a language model is better; controls last."]
-    else:
-        said = ["score; controls last."]
-    columns = [_task_column(table) for table in tables]
+    columns, with_ranks, said = [_task_column(table) for table in tables], True, list[str]()
     if room is not None:
         tables.sort(key=lambda table: not any(row.rank for row in table.rows))
         label = min(_LABEL, max((len(row_label(one.first)) for one in methods), default=0))
-        columns = _fitting(tables, methods, room - label - 8)
+        columns, with_ranks = _fitting(tables, methods, room - label - 8)
         if left_out := [table.task for table in tables[len(columns) :]]:
             said.append(f"{named(left_out)}: no room here, see --full.")
         controls = [one for one in methods if one.is_control]
@@ -127,6 +123,13 @@ def methods_table(
             tied = sum(bool(one.best) for one in more)
             said.append(f"{count(len(more), 'more method')}{f', {tied} of them *' if tied else ''}: --full.")
         methods = [*others[:kept], *controls]
+    legend = "score; controls last."
+    if any(row.rank for table in tables for row in table.rows):
+        ranks = (
+            " and possible ranks (95%) among rows of the same ε and Q, those by embeddings too" if with_ranks else ""
+        )
+        legend = f"score{ranks}; *: no row that prompts a language model is better (95%); controls last."
+    said.insert(0, legend)
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
 
@@ -181,8 +184,8 @@ def _task_column(table: TaskTable, ranks: bool = True) -> Column:
     return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
 
 
-def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> list[Column]:
-    """The columns that have room: with rank sets if the tasks with ranks then fit."""
+def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> tuple[list[Column], bool]:
+    """The columns that have room, and whether with rank sets: if the tasks with ranks then fit."""
     ranked = sum(any(row.rank for row in table.rows) for table in tables)
     for ranks in (True, False):
         columns = [_task_column(table, ranks) for table in tables]
@@ -190,7 +193,7 @@ def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int)
         fits = sum(sum(widths[: i + 1]) <= room for i in range(len(widths)))
         if fits >= ranked:
             break
-    return columns[:fits]
+    return columns[:fits], ranks
 
 
 # Tasks, and rankings over several of them.
