@@ -37,7 +37,6 @@ from dpicl.own import budget
 from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, machine_key
 from dpicl.own.records import OwnRecords, queries_of
 from dpicl.plan.expand import expand
-from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import load_suite
 from dpicl.privacy.events import gaussian, to_json
 from dpicl.results.fingerprints import AtHand
@@ -74,7 +73,7 @@ def use_attack(path: Path) -> None:
 
 
 def use_suite(path: Path) -> None:
-    expand(load_suite(path), load_mechanisms(), task_facts())
+    expand(load_suite(path), load_mechanisms())
 
 
 def use_task(path: Path) -> None:

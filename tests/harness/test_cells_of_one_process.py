@@ -15,7 +15,6 @@ from dpicl.engines.local import Inline
 from dpicl.engines.worker import Job
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
@@ -62,7 +61,7 @@ class Runs:
         path = tmp_path / "shared.yaml"
         path.write_text(SUITE.format(**settings), encoding="utf-8")
         self._suite = load_suite(path)
-        self.cells = expand(self._suite, load_mechanisms(), task_facts())
+        self.cells = expand(self._suite, load_mechanisms())
 
     def __call__(self, cells: Sequence[Cell]) -> dict[str, Result]:
         """The results of these cells, by id."""

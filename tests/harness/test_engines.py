@@ -122,10 +122,9 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path, workers):
-    from dpicl.plan.selection import task_facts
 
     suite = load_suite(sim_suite)
-    cells = [cell for cell in expand(suite, load_mechanisms(), task_facts()) if cell.mechanism != "tang"]
+    cells = [cell for cell in expand(suite, load_mechanisms()) if cell.mechanism != "tang"]
     reference = SuiteReference(name=suite.name, version=suite.version, hash=suite.hash)
     stores = [Store(tmp_path / name, suite.name) for name in ("one", "two")]
     events: list[CellProgress | Done] = []

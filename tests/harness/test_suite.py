@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.expand import TaskFacts, expand
+from dpicl.plan.expand import expand
 from dpicl.plan.suite import Changes, OptionChange, Suite, apply_changes, load_suite
 
 MECHANISMS = load_mechanisms()
-TASKS = {
-    name: (lambda source: TaskFacts(1, "synthetic" if source == "auto" else source)) for name in ("agnews", "trec")
-}
 TEXT = """\
 name: small
 version: 3
@@ -46,7 +43,7 @@ def read(tmp_path: Path, text: str = TEXT) -> Suite:
 
 def cells_of(suite: Suite, **changes: object) -> list[Cell]:
     options = changes.pop("options", ())
-    return expand(apply_changes(suite, Changes(**changes), MECHANISMS), MECHANISMS, TASKS, options)
+    return expand(apply_changes(suite, Changes(**changes), MECHANISMS), MECHANISMS, options)
 
 
 def test_a_suite_expands_to_every_combination_and_knobless_mechanisms_have_their_own_epsilon(tmp_path):
@@ -147,7 +144,7 @@ def test_command_line_lists_take_the_place_of_the_suites_own(tmp_path):
 
 def test_a_model_that_only_a_flag_names_has_the_tasks_of_the_first_that_a_row_lists(tmp_path):
     suite = read(tmp_path, TEXT.replace("{slots: 7}", "{slots: 7}\n    tasks: {sim: [trec]}"))
-    assert {cell.task for cell in cells_of(suite, models=["other"]) if cell.mechanism == "tang"} == {"trec"}
+    assert {cell.task for cell in cells_of(suite, models=["embedded"]) if cell.mechanism == "tang"} == {"trec"}
 
 
 def test_an_epsilon_given_as_inf_is_infinity(tmp_path):
@@ -163,7 +160,7 @@ def test_the_id_does_not_depend_on_the_label_but_on_everything_else(tmp_path):
     cell = cells_of(read(tmp_path))[0]
     assert cell.model_copy(update={"label": "other"}).id == cell.id
     for field, value in {
-        "suite": "x", "suite_version": 4, "task": "trec", "task_version": 2, "source": "local", "mechanism": "x",
+        "suite": "x", "suite_version": 4, "task": "trec", "task_version": 99, "source": "local", "mechanism": "x",
         "options": {"a": 1}, "model": "x", "epsilon": 0.5, "delta": 0.1, "seed": 9, "shots": 8, "test_records": 1,
         "train_records": 1, "noise": "secure", "mode": "paper", "plugin": "ab", "queries": 3,
         "sizes": {"World": 9}, "private_share": 0.5, "development": True,
@@ -240,9 +237,7 @@ def test_shipped_suites_expand():
 
     assert shipped_suites()
     for path in shipped_suites().values():
-        suite = load_suite(path)
-        tasks = {task: lambda source: TaskFacts(1, source) for task in suite.tasks}
-        assert expand(suite, MECHANISMS, tasks)
+        assert expand(load_suite(path), MECHANISMS)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.expand import TaskFacts, expand
+from dpicl.plan.expand import expand
 from dpicl.plan.suite import Changes, Suite, apply_changes, load_suite
 from dpicl.plan.suite_rows import Tuned
 from dpicl.plan.tuning import choose_settings, describe_tuning, tuning_suite, write_choice
@@ -16,7 +16,6 @@ from dpicl.results.schema import Result
 from tests.leaderboards.factory import make_result
 
 MECHANISMS = load_mechanisms()
-FACTS = {name: lambda source: TaskFacts(1, "synthetic") for name in ("agnews", "trec", "shared_facts")}
 GRID = "tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}"
 TEXT = f"""\
 name: small  # a comment that stays
@@ -34,11 +33,6 @@ mechanisms:
     options: {{slots: 4}}
     {GRID}
 """
-OWN = {
-    "agnews": TaskFacts(1, "local", ("World", "Sports", "Business")),
-    "trec": TaskFacts(1, "local"),
-    "shared_facts": TaskFacts(1, "synthetic"),
-}
 
 
 def read(tmp_path: Path, text: str = TEXT) -> Suite:
@@ -59,7 +53,7 @@ def results_of(made: Suite, scores: dict[str, float]) -> list[Result]:
             label=cell.label,
             options=cell.options,
         )
-        for cell in expand(made, MECHANISMS, FACTS)
+        for cell in expand(made, MECHANISMS)
     ]
 
 
@@ -73,13 +67,13 @@ def results_of(made: Suite, scores: dict[str, float]) -> list[Result]:
 )
 def test_a_grid_has_six_settings_of_options_that_nothing_else_sets(tmp_path, change, said):
     with pytest.raises(UsageError, match=said):
-        expand(read(tmp_path, TEXT.replace(GRID, change)), MECHANISMS, FACTS)
+        expand(read(tmp_path, TEXT.replace(GRID, change)), MECHANISMS)
 
 
 def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_their_own(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, OWN, MECHANISMS)
-    cells = expand(made, MECHANISMS, FACTS)
+    made = tuning_suite(suite, MECHANISMS)
+    cells = expand(made, MECHANISMS)
     assert {cell.source for cell in cells} == {"synthetic"} == {made.source}
     assert {cell.task for cell in cells} == {"agnews"} and all(cell.development for cell in cells)
     assert {cell.epsilon for cell in cells} == {1.0}
@@ -88,18 +82,18 @@ def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_th
     assert {cell.label for cell in cells} == {f"pta.{i}" for i in range(6)}
     assert {(cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"} == {(1.5, 100)}
     assert {cell.options["slots"] for cell in cells} == {4}
-    assert {cell.shots for cell in expand(tuning_suite(suite, OWN, MECHANISMS, shots=3), MECHANISMS, FACTS)} == {3}
+    assert {cell.shots for cell in expand(tuning_suite(suite, MECHANISMS, shots=5), MECHANISMS)} == {5}
 
 
 def test_a_suite_without_grids_is_not_tuned(tmp_path):
     with pytest.raises(UsageError, match="No row of suite small has a grid"):
-        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), OWN, MECHANISMS)
+        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), MECHANISMS)
 
 
 def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
     suite = read(tmp_path)
     assert suite.untuned == ["pta"]
-    made = tuning_suite(suite, OWN, MECHANISMS)
+    made = tuning_suite(suite, MECHANISMS)
     results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
     tuned = choose_settings(suite, made, results, "dpicl tune small")
     assert tuned.tasks.keys() == {"agnews"}
@@ -116,7 +110,7 @@ def test_the_best_mean_is_chosen_and_written_beside_the_suite(tmp_path):
     assert write_choice(path, tuned) == tmp_path / "suite.tuned.yaml" and path.read_text() == TEXT
     after = load_suite(path)
     assert after.untuned == [] and after.hash == suite.hash
-    own = [cell for cell in expand(after, MECHANISMS, FACTS) if cell.label == "pta"]
+    own = [cell for cell in expand(after, MECHANISMS) if cell.label == "pta"]
     assert {(cell.options["alpha"], cell.options["top_k"], cell.options["slots"]) for cell in own} == {(2.0, 10, 4)}
 
 
@@ -127,7 +121,7 @@ def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
 
     def choose(row: str, command: str, shots: int | None = None) -> Tuned:
         part = apply_changes(suite, Changes(mechanisms=(row,)), MECHANISMS)
-        made = tuning_suite(part, OWN, MECHANISMS, shots=shots)
+        made = tuning_suite(part, MECHANISMS, shots=shots)
         return choose_settings(part, made, results_of(made, {}), command)
 
     write_choice(path, choose("pta", "first"))
@@ -140,9 +134,9 @@ def test_rows_tuned_alike_join_an_earlier_choice_and_others_do_not(tmp_path):
         "private_evolution": "second",
     }
     with pytest.raises(UsageError, match="shots"):
-        write_choice(path, choose("pta", "third", shots=3))
-    with pytest.raises(UsageError, match="agnews has 3 classes"):
-        choose("pta", "fourth", shots=2)
+        write_choice(path, choose("pta", "third", shots=5))
+    with pytest.raises(UsageError, match="agnews has 4 classes"):
+        choose("pta", "fourth", shots=3)
     assert load_suite(path).tuned == after.tuned
 
 
@@ -150,21 +144,18 @@ def test_a_row_is_tuned_on_the_first_task_that_it_can_do(tmp_path):
     text = (
         TEXT.replace("agnews, trec", "agnews, chatdoctor") + "  - {name: ksa, tune: {words: [5, 8, 10, 15, 20, 30]}}\n"
     )
-    facts = {**OWN, "chatdoctor": TaskFacts(1, "local")}
-    rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), facts, MECHANISMS).mechanisms}
+    rows = {entry.row: entry.tasks for entry in tuning_suite(read(tmp_path, text), MECHANISMS).mechanisms}
     assert rows["pta.0"] == ["agnews"] and rows["ksa.5"] == ["chatdoctor"]
     without = read(tmp_path, text.replace("chatdoctor, ", ""))
-    assert {entry.row for entry in tuning_suite(without, facts, MECHANISMS).mechanisms} == {
-        f"pta.{i}" for i in range(6)
-    }
+    assert {entry.row for entry in tuning_suite(without, MECHANISMS).mechanisms} == {f"pta.{i}" for i in range(6)}
     alone = without.model_copy(update={"mechanisms": [one for one in without.mechanisms if one.row == "ksa"]})
     with pytest.raises(UsageError, match=r"ksa can do none of agnews, shared_facts;.*--task"):
-        tuning_suite(alone, facts, MECHANISMS)
+        tuning_suite(alone, MECHANISMS)
 
 
 def test_a_setting_without_a_result_chooses_nothing(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, OWN, MECHANISMS)
+    made = tuning_suite(suite, MECHANISMS)
     with pytest.raises(UsageError, match="pta"):
         choose_settings(suite, made, results_of(made, {})[:-1], "dpicl tune small")
 
@@ -172,11 +163,11 @@ def test_a_setting_without_a_result_chooses_nothing(tmp_path):
 def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
     both = TEXT + "  - {name: pta, label: pta_large, options: {slots: 9}, tune: pta}\n"
     suite = read(tmp_path, both)
-    made = tuning_suite(suite, OWN, MECHANISMS)
+    made = tuning_suite(suite, MECHANISMS)
     assert suite.untuned == ["pta", "pta_large"] and len(made.mechanisms) == 6
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
-    own = [cell for cell in expand(load_suite(path), MECHANISMS, FACTS) if cell.label == "pta_large"]
+    own = [cell for cell in expand(load_suite(path), MECHANISMS) if cell.label == "pta_large"]
     assert {(cell.options["slots"], cell.options["alpha"], cell.options["top_k"]) for cell in own} == {(9, 1.5, 10)}
     with pytest.raises(UsageError, match="no grid"):
         read(tmp_path, both.replace("tune: pta}", "tune: zero_shot}"))
@@ -198,7 +189,7 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
 )
 def test_a_damaged_choice_is_one_sentence_with_file_and_line(tmp_path, change, said):
     suite = read(tmp_path)
-    made = tuning_suite(suite, OWN, MECHANISMS)
+    made = tuning_suite(suite, MECHANISMS)
     choice = write_choice(
         tmp_path / "suite.yaml", choose_settings(suite, made, results_of(made, {}), "dpicl tune small")
     )
@@ -229,7 +220,7 @@ def test_what_does_not_go_together_is_told_with_its_line(tmp_path, key):
 
 def test_a_choice_among_other_settings_counts_as_none(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, OWN, MECHANISMS)
+    made = tuning_suite(suite, MECHANISMS)
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {}), "dpicl tune small"))
     path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
@@ -238,7 +229,7 @@ def test_a_choice_among_other_settings_counts_as_none(tmp_path):
 
 def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
     suite = read(tmp_path)
-    made = tuning_suite(suite, OWN, MECHANISMS)
+    made = tuning_suite(suite, MECHANISMS)
     path = tmp_path / "suite.yaml"
     write_choice(path, choose_settings(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
     after = load_suite(path)
@@ -255,7 +246,7 @@ def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
         ("tasks: [trec]", {("trec", model, epsilon) for model in ("sim", "embedded") for epsilon in (1.0, 8.0)}),
         (by_model, {("trec", "sim", 8.0), ("agnews", "embedded", 8.0), ("trec", "embedded", 8.0)}),
     ):
-        cells = expand(read(tmp_path, text.replace(GRID, tasks)), MECHANISMS, FACTS)
+        cells = expand(read(tmp_path, text.replace(GRID, tasks)), MECHANISMS)
         assert {(cell.task, cell.model, cell.epsilon) for cell in cells if cell.mechanism == "pta"} == wanted
     for tasks in ("tasks: [dbpedia]", "tasks: {sim: [dbpedia]}", "tasks: {dbpedia: [trec]}", "epsilons: [4]"):
         with pytest.raises(UsageError, match=r"suite\.yaml, line 14: pta names (dbpedia|4\.0)"):

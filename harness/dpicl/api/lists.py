@@ -11,8 +11,8 @@ from dpicl.api.parameters import Plugins, as_list, checked
 from dpicl.attacks.registry import load_attacks
 from dpicl.core.paths import shipped_suites
 from dpicl.data.config import load_config, task_folders
+from dpicl.data.sources import resolve
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import load_suite
 
 Row = dict[str, Any]
@@ -22,21 +22,21 @@ Row = dict[str, Any]
 def list_tasks(plugins: Plugins = ()) -> list[Row]:
     """Every task: its kind, main metric, number of labels, version, and where its records come from here."""
     load_mechanisms(as_list(plugins))  # which also makes the tasks of plugin folders known
-    rows, folders = [], task_folders()
-    for name, facts in task_facts().items():
+    rows = []
+    for name, folder in task_folders().items():
         config = load_config(name)
-        found = facts("auto")
-        nowhere = found.source == "synthetic" and config.data.synthetic.missing
+        source = resolve("auto", config.source)
+        nowhere = source == "synthetic" and config.data.synthetic.missing
         rows.append(
             {
                 "name": name,
                 "kind": config.metadata.kind,
                 "metric": config.metadata.main_metric,
                 "labels": len(config.doc_to_choice) or None,
-                "version": found.version,
-                "source": None if nowhere else found.source,
+                "version": config.metadata.version,
+                "source": None if nowhere else source,
                 "lm_eval": config.task,
-                "origin": folders[name].origin,
+                "origin": folder.origin,
             }
         )
     return rows

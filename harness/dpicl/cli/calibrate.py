@@ -15,12 +15,11 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import rounded_down, rounded_up
 from dpicl.core.seeds import accounted_delta
 from dpicl.core.vocabulary import NEIGHBOURS, NEIGHBOURS_TEXT
-from dpicl.data.task import Task, load_config
+from dpicl.data.task import Task, list_tasks, load_config
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import named_failure, skip_reason
-from dpicl.plan.selection import task_facts
 from dpicl.privacy.calibration import Calibration, slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import loose
@@ -85,7 +84,7 @@ def calibrate(
     """
     given = given_mechanism(mechanism, p.as_list(plugins))
     cls = given.cls
-    require_known("task", [task], task_facts())
+    require_known("task", [task], list_tasks())
     resolved = resolve_options(cls, task, {**given.options, **p.options_of(cls.name, options)})
     built = build(cls, resolved)
     if queries and cls.query_budget(queries) is None:

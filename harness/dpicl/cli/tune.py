@@ -13,7 +13,7 @@ from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
-from dpicl.plan.selection import select, selection_of, task_facts
+from dpicl.plan.selection import select, selection_of
 from dpicl.plan.suite import Changes, load_suite
 from dpicl.plan.suite_rows import Tuned
 from dpicl.plan.tuning import choose_settings, require_writable, tuning_suite, write_choice
@@ -86,8 +86,7 @@ def tune(
     grids = {entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)}
     rows = [grids.get(row, row) for row in as_list(mechanism)]
     own = select(name, folder, files, Changes(tasks=tasks, mechanisms=rows, test_records=test_records))
-    facts = {task: told(own.suite.source) for task, told in task_facts().items() if task in own.suite.tasks}
-    made = tuning_suite(own.suite, facts, own.mechanisms, shots)
+    made = tuning_suite(own.suite, own.mechanisms, shots)
     selection = selection_of(made, own.mechanisms, folder, asked=name)
     finished = run_selection(selection, tuple(files), engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dpicl import models
 from dpicl.core.cell import Cell
 from dpicl.core.errors import PluginError, UsageError, unknown
 from dpicl.core.plugins import Registered
 from dpicl.core.strict_yaml import Place
+from dpicl.data.config import list_tasks, load_config
+from dpicl.data.sources import resolve
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.mechanism.outputs import named_failure
@@ -18,41 +18,24 @@ from dpicl.plan.suite import REFERENCES, OptionChange, Suite
 from dpicl.plan.suite_rows import MechanismEntry
 
 
-@dataclass(frozen=True)
-class TaskFacts:
-    """What a cell needs to know of a task before its records are loaded: version, the source 'auto' stands for, and
-    the classes that are groups of records of their own (none where all records are one group)."""
-
-    version: int | str
-    source: str
-    classes: tuple[str, ...] = ()
-
-
-def expand(
-    suite: Suite,
-    mechanisms: Mapping[str, Registered],
-    tasks: Mapping[str, Callable[[str], TaskFacts]],
-    options: Sequence[OptionChange] = (),
-) -> list[Cell]:
+def expand(suite: Suite, mechanisms: Mapping[str, Registered], options: Sequence[OptionChange] = ()) -> list[Cell]:
     """The cells of a suite, in the order in which they are run: those that measure headroom, then all others, by model,
-    task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own.
+    task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own. Loads no record.
 
-    mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts.
+    mechanisms: the registry.
     Raises UsageError, with file and line where there is one, for unknown names, for options that do not fit, and for a
     task that no model of the suite goes with.
     """
-    _check_names(suite, mechanisms, tasks)
+    _check_names(suite, mechanisms)
     _check_changes(suite, mechanisms, options)
     cells: list[Cell] = []
     readers = {task: _models_of(suite, i, task) for i, task in enumerate(suite.tasks)}
     for model in dict.fromkeys([*suite.models, *(name for names in readers.values() for name in names)]):
         for task in (task for task in suite.tasks if model in readers[task]):
-            facts = tasks[task](suite.source)
-            sizes = declared_sizes(suite, task, facts.classes)
             for i, entry in enumerate(suite.mechanisms):
                 if not entry.does(task, model if model in suite.models else ""):
                     continue
-                cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes)
+                cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, model, options)
     return sorted(cells, key=lambda cell: not cell.development)
 
 
@@ -63,10 +46,10 @@ def _models_of(suite: Suite, position: int, task: str) -> list[str]:
         raise suite.error(("tasks", position), str(error)) from None
 
 
-def declared_sizes(suite: Suite, task: str, classes: Sequence[str]) -> dict[str, int] | None:
+def declared_sizes(suite: Suite, task: str) -> dict[str, int] | None:
     """As `sizes_of`, what the suite declares. Raises UsageError for sizes that do not fit the classes."""
     try:
-        return sizes_of(suite.sizes.get(task), classes)
+        return sizes_of(suite.sizes.get(task), load_config(task).classes)
     except ValueError as error:
         raise suite.error(("sizes", task), f"the declared sizes do not fit the classes of {task}: {error}.") from None
 
@@ -91,11 +74,11 @@ def _cells_of(
     entry: MechanismEntry,
     registered: Registered,
     task: str,
-    facts: TaskFacts,
     model: str,
     changes: Sequence[OptionChange],
-    sizes: dict[str, int] | None,
 ) -> Iterator[Cell]:
+    config, sizes = load_config(task), declared_sizes(suite, task)
+    source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
     wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
     given = {**entry.options, **suite.chosen(entry.row, task), **entry.per_task.get(task, {}), **wanted}
@@ -117,8 +100,8 @@ def _cells_of(
                 suite=suite.name,
                 suite_version=suite.version,
                 task=task,
-                task_version=facts.version,
-                source=facts.source,
+                task_version=config.metadata.version,
+                source=source,
                 mechanism=entry.name,
                 label=entry.row + suffix,
                 options=options,
@@ -153,18 +136,21 @@ def _applies(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) 
     return change.target in (entry.row, entry.name) or (change.target is None and change.name in option_types(cls))
 
 
-def _check_names(suite: Suite, mechanisms: Mapping[str, Registered], tasks: Mapping[str, Any]) -> None:
-    for name in suite.models:
+def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
+    """Whether a model of a known kind is there shows when it is loaded."""
+    kinds = {entry["name"].partition(":")[0]: entry["name"] for entry in models.known()}
+    for i, name in enumerate(suite.models):
+        if name.partition(":")[0] not in kinds:
+            raise suite.error(("models", i), str(unknown("model", name, kinds.values())))
         models.require_sound(name)
-    for place, kind, name, known in _names(suite, mechanisms, tasks):
+    for place, kind, name, known in _names(suite, mechanisms):
         if name not in known:
             raise suite.error(place, str(unknown(kind, name, known)))
 
 
-def _names(
-    suite: Suite, mechanisms: Mapping[str, Registered], tasks: Collection[str]
-) -> Iterator[tuple[Place, str, str, Collection[str]]]:
+def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple[Place, str, str, Collection[str]]]:
     """Place, kind and name of all that a suite names, with the known ones of that kind."""
+    tasks = list_tasks()
     for i, task in enumerate(suite.tasks):
         yield ("tasks", i), "task", task, tasks
     for key in ("task_shots", "task_test_records", "task_seeds", "sizes"):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dpicl import models
 from dpicl.core.cell import Cell
-from dpicl.core.errors import unknown
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.plugins import Registered
-from dpicl.data.sources import resolve
-from dpicl.data.task import list_tasks, load_config
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.expand import TaskFacts, expand
+from dpicl.plan.expand import expand
 from dpicl.plan.suite import Changes, OptionChange, Suite, apply_changes, load_suite
 from dpicl.results.schema import SuiteReference
 from dpicl.results.store import Store
@@ -75,32 +71,8 @@ def selection_of(
     asked: str = "",
 ) -> Selection:
     """The cells of a suite and the store of its results. Raises UsageError as `select` does."""
-    check_models(suite)
-    cells = expand(suite, mechanisms, task_facts(), options)
+    cells = expand(suite, mechanisms, options)
     return Selection(asked or suite.name, suite, mechanisms, cells, Store(results, suite.name))
-
-
-def check_models(suite: Suite) -> None:
-    """Raises UsageError for a model whose kind is not known; whether it is there shows when it is loaded."""
-    kinds = {entry["name"].partition(":")[0]: entry["name"] for entry in models.known()}
-    for i, name in enumerate(suite.models):
-        if name.partition(":")[0] not in kinds:
-            raise suite.error(("models", i), str(unknown("model", name, kinds.values())))
-
-
-def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
-    """Known task -> a function from the wanted source to the task's facts. Loads no record."""
-
-    def reader(name: str) -> Callable[[str], TaskFacts]:
-        return lambda source: facts_of(name, resolve(source, load_config(name).source))
-
-    return {name: reader(name) for name in list_tasks()}
-
-
-def facts_of(name: str, source: str) -> TaskFacts:
-    """What task.yaml says of a task, with the source of its records."""
-    config = load_config(name)
-    return TaskFacts(config.metadata.version, source, config.classes)
 
 
 def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:

@@ -22,10 +22,10 @@ from dpicl.core.errors import UsageError
 from dpicl.core.files import put_whole
 from dpicl.core.messages import count
 from dpicl.core.plugins import Registered
+from dpicl.data.config import load_config
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.plan.expand import TaskFacts
 from dpicl.plan.suite import Suite, choice_path, load_suite
 from dpicl.plan.suite_rows import SETTINGS, MechanismEntry, ScoredSetting, Tuned, TunedRow, TunedTask
 from dpicl.results.manifest import commit
@@ -35,15 +35,10 @@ from dpicl.results.schema import Result
 SEEDS = (1000, 1001)
 
 
-def tuning_suite(
-    suite: Suite,
-    facts: Mapping[str, TaskFacts],
-    mechanisms: Mapping[str, Registered],
-    shots: int | None = None,
-) -> Suite:
+def tuning_suite(suite: Suite, mechanisms: Mapping[str, Registered], shots: int | None = None) -> Suite:
     """The suite whose rows are the settings of the tuned rows of another one: ROW.0, ROW.1 and so on.
 
-    facts: of every task. shots: demonstrations of every task, fewer than the suite's where those take too long; None:
+    shots: demonstrations of every task, fewer than the suite's where those take too long; None:
     the suite's. Rows that can do none of the tasks are left out. Raises UsageError where nothing is left to tune, and
     for fewer shots than a task that rows run on has classes, since what is chosen then hangs on the classes that are
     shown.
@@ -66,8 +61,8 @@ def tuning_suite(
             f"No row of suite {suite.name} has a grid to try; add `tune: {{OPTION: [VALUE, ...]}}` to one."
         )
     for task in dict.fromkeys(task for row in rows for task in row.tasks):
-        if shots is not None and shots < len(facts[task].classes):
-            raise UsageError(f"{task} has {len(facts[task].classes)} classes; give --shots as many at least.")
+        if shots is not None and shots < (most := len(load_config(task).classes)):
+            raise UsageError(f"{task} has {most} classes; give --shots as many at least.")
     update: dict[str, Any] = {
         "name": f"{suite.name}-tuning",
         "source": "synthetic",

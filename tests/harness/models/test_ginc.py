@@ -25,7 +25,6 @@ from dpicl.models.base import ChatPrompt
 from dpicl.models.ginc_corpus import language
 from dpicl.models.transformers import TransformersLM
 from dpicl.plan.expand import expand
-from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import Suite
 from dpicl.program import main
 
@@ -152,7 +151,7 @@ def suite(**changes: object) -> Suite:
     ],
 )
 def test_a_suite_reads_the_task_with_its_own_model(wanted: list[str], read: set[tuple[str, str]]) -> None:
-    cells = expand(suite(models=wanted), MECHANISMS, task_facts())
+    cells = expand(suite(models=wanted), MECHANISMS)
     assert {(cell.task, cell.model) for cell in cells} == read
     assert len(cells) == len(read)
 

@@ -19,7 +19,6 @@ from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import CHECKS, Examination, examine, known_suites, run_checks
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.selection import task_facts
 from dpicl.plan.suite import Changes, apply_changes, load_suite
 from dpicl.results import manifest
 from dpicl.results.schema import Result, SuiteReference, from_text, to_text
@@ -113,7 +112,7 @@ def run_into(folder: Path, suite_file: Path, mechanisms: tuple[str, ...], plugin
     store, bench = Store(folder, suite.name), Workbench(registry)
     store.prepare()
     reference = SuiteReference(name=suite.name, version=suite.version, hash=suite.hash)
-    for cell in expand(suite, registry, task_facts()):
+    for cell in expand(suite, registry):
         store.write(run_cell(cell, reference, bench))
 
 

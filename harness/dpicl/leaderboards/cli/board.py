@@ -16,7 +16,6 @@ from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
-from dpicl.data.task import list_tasks
 from dpicl.leaderboards.api import BoardView, board_view, load_evidence, read_evidence, submissions_of, view_of
 from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.evidence import build_attacks
@@ -29,7 +28,7 @@ from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_tab
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.selection import Selection, facts_of
+from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
@@ -172,8 +171,7 @@ def _results(
     cells: list[Cell] = []
     for source in sorted({result.cell.source for result in current}):
         chosen = suite.model_copy(update={"models": models, "source": source})
-        facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
-        cells += expand(chosen, mechanisms, facts)
+        cells += expand(chosen, mechanisms)
     return results, Selection(suite.name, suite, dict(mechanisms), cells, store)
 
 

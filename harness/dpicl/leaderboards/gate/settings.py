@@ -18,7 +18,6 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
 from dpicl.core.messages import count, names_text
 from dpicl.core.printable import visible
-from dpicl.data.config import load_config
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import seeds_text
@@ -92,7 +91,7 @@ def _fixed(suite: Suite, cell: Cell) -> dict[str, object]:
         **{key: getattr(suite, key) for key in keys},
         "test_records": suite.records_of(cell.task),
         "shots": suite.task_shots.get(cell.task, suite.shots),
-        "sizes": declared_sizes(suite, cell.task, load_config(cell.task).classes),
+        "sizes": declared_sizes(suite, cell.task),
         **({} if cell.queries is None else {"queries": suite.queries}),
         **({} if suite.source == "auto" else {"source": suite.source}),
     }
