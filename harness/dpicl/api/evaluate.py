@@ -12,16 +12,11 @@ from typing import Annotated
 from dpicl.api import parameters as p
 from dpicl.api.tables import Results
 from dpicl.core.errors import DpiclError, UsageError
-from dpicl.core.messages import count
 from dpicl.engines.local import make_engine
-from dpicl.engines.session import prepare, run_missing
-from dpicl.engines.worker import Job
+from dpicl.engines.session import run_missing
 from dpicl.mechanism.given import GivenMechanism, entries_of, given_mechanism
-from dpicl.mechanism.registry import load_mechanisms
-from dpicl.plan.presence import describe_stale, find_presence
 from dpicl.plan.selection import Selection, selection_of
 from dpicl.plan.suite import make_suite
-from dpicl.results.fingerprints import Fingerprints
 
 #: The name of the suite of cells that `evaluate` runs; its folder below `results`.
 SUITE = "python"
@@ -88,24 +83,13 @@ def evaluate(
         }
     )
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as folder:
-        selection = selection_of(suite, load_mechanisms(files), Path(folder))
-        return run_selection(selection, tuple(files), engine, workers, progress)
+        return run_selection(selection_of(suite, Path(folder), files), engine, workers, progress)
 
 
-def run_selection(
-    selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool
-) -> Results:
+def run_selection(selection: Selection, engine: str, workers: int | None, progress: bool) -> Results:
     """Runs what is missing of a selection. Raises as `evaluate`."""
     made = make_engine(engine, workers)
-    known, _ = prepare(selection)
-    found = find_presence(selection.cells, known, Fingerprints())
-    if found.stale:
-        raise UsageError(
-            f"{count(len(found.stale), 'result')} in {selection.store.folder} computed on different data (fingerprint"
-            f" mismatch: {describe_stale(found.stale)}); give another `results` folder."
-        )
-    job = Job(selection.reference, selection.store.folder.parent, plugins)
-    done = run_missing(selection, found.missing, known, made, job, progress=progress)
+    _, done = run_missing(selection, made, "give another `results` folder", progress=progress)
     ended = [each for each in done if each.status in ("failed", "skipped")]
     results = [result for cell in selection.cells if (result := selection.store.read(cell)) is not None]
     failed = [each.message for each in ended if each.status == "failed"]

@@ -26,7 +26,7 @@ from dpicl.plan.headroom import Headroom, headrooms
 from dpicl.plan.headroom_table import headroom_columns
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
-from dpicl.plan.suite import Changes
+from dpicl.plan.suite import AS_IT_IS
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, Table, make_table, notes, text_table
@@ -140,7 +140,7 @@ def untuned(selection: Selection) -> str:
     """A sentence about `untuned_rows`; '' where there are none."""
     if not (rows := untuned_rows(selection)):
         return ""
-    command = replace(selection, changes=Changes()).command("tune")
+    command = replace(selection, changes=AS_IT_IS).command("tune")
     return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({named(rows, 3)})."
 
 

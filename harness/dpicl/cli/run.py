@@ -7,8 +7,7 @@ import time
 from collections import Counter
 from typing import Annotated, Any, Unpack
 
-from dpicl.api.parameters import Cells, Count, Flag, Natural, SuiteName, as_list, verb
-from dpicl.cli import output
+from dpicl.api.parameters import Cells, Count, Flag, Natural, SuiteName, verb
 from dpicl.cli.output import Answer
 from dpicl.cli.plan import cell_json, stale_advice, untuned
 from dpicl.cli.selecting import Shard, selected
@@ -16,12 +15,9 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, duration, message
 from dpicl.engines.local import make_engine
-from dpicl.engines.session import prepare, run_missing
-from dpicl.engines.worker import Done, Job
-from dpicl.plan.presence import Presence, describe_stale, find_presence
+from dpicl.engines.session import run_missing
+from dpicl.engines.worker import Done
 from dpicl.plan.selection import Selection
-from dpicl.results.fingerprints import Fingerprints
-from dpicl.results.store import Damaged
 
 
 @verb("dpicl run quick --mechanism tang --epsilon 1 --engine local --workers 2")
@@ -52,14 +48,9 @@ def run(
     made = make_engine(engine, workers, address=address, cpus=cpus, gpus=gpus)
     if said := untuned(selection):
         raise UsageError(said)
-    results, damaged = prepare(selection)
-    output.report_damaged(damaged, moved=True)
-    found = find_presence(selection.cells, results, Fingerprints())
-    missing = _to_do(selection, found, rerun_stale)
-    job = Job(selection.reference, selection.store.results, tuple(as_list(cells.get("plugins") or ())))
     start = time.perf_counter()
-    finished = run_missing(selection, missing, results, made, job)
-    return _summary(selection, found.there, finished, time.perf_counter() - start)
+    there, finished = run_missing(selection, made, stale_advice(selection.asked), rerun_stale)
+    return _summary(selection, there, finished, time.perf_counter() - start)
 
 
 def _next(selection: Selection) -> str:
@@ -105,21 +96,3 @@ def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
         "message": done.message or None,
         "path": selection.store.path(done.cell) if done.status in ("done", "present") else None,
     }
-
-
-def _to_do(selection: Selection, found: Presence, rerun_stale: bool) -> list[Cell]:
-    """The cells to run. With --rerun-stale stale ones too, whose old files are kept; raises UsageError without it."""
-    if not found.stale:
-        return found.missing
-    if not rerun_stale:
-        verb = "was" if len(found.stale) == 1 else "were"
-        raise UsageError(
-            f"{count(len(found.stale), 'result')} under {selection.store.results} {verb} computed on different"
-            f" data (fingerprint mismatch: {describe_stale(found.stale)}). Nothing was run;"
-            f" {stale_advice(selection.asked)}."
-        )
-    selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
-    stale = {each.cell.id for each in found.stale}
-    missing = {cell.id for cell in found.missing}
-    message(f"{count(len(stale), 'result')} computed on different data moved into quarantine/.")
-    return [cell for cell in selection.cells if cell.id in stale | missing]

@@ -42,7 +42,7 @@ def selected(suite: str | Path, cells: Cells, part: Any = None) -> Selection:
         seeds=as_list(cells.get("seed") or ()),
         source=cells.get("source"),
         test_records=cells.get("test_records"),
+        options=option_changes(cells.get("options")),
     )
-    options = option_changes(cells.get("options"))
-    found = select(str(suite), folder_of(cells), as_list(cells.get("plugins") or ()), changes, options)
+    found = select(str(suite), folder_of(cells), as_list(cells.get("plugins") or ()), changes)
     return found if part is None else replace(found, cells=shard(found.cells, *part))

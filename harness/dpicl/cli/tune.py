@@ -87,8 +87,8 @@ def tune(
     rows = [grids.get(row, row) for row in as_list(mechanism)]
     own = select(name, folder, files, Changes(tasks=tasks, mechanisms=rows, test_records=test_records))
     made = tuning_suite(own.suite, own.mechanisms, shots)
-    selection = selection_of(made, own.mechanisms, folder, asked=name)
-    finished = run_selection(selection, tuple(files), engine, workers, True)
+    selection = selection_of(made, folder, files, asked=name)
+    finished = run_selection(selection, engine, workers, True)
     if failed := [note for note in finished.notes if note.startswith("failed")]:
         raise UsageError(f"Nothing was chosen: {failed[0]}.")
     tuned = choose_settings(own.suite, made, list(finished), call.line("dpicl.tune"))

@@ -7,35 +7,64 @@ from contextlib import nullcontext
 
 from dpicl import models
 from dpicl.core.cell import Cell
+from dpicl.core.errors import UsageError
 from dpicl.core.interrupts import stopped_by_term
 from dpicl.core.messages import count, message
 from dpicl.engines.local import Engine
 from dpicl.engines.progress import show_progress
 from dpicl.engines.worker import CellProgress, Done, Job
 from dpicl.plan.costs import Costs
-from dpicl.plan.presence import check_sources
+from dpicl.plan.presence import Presence, check_sources, describe_stale, find_presence
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import Damaged
+from dpicl.results.store import Damaged, describe_damaged
 
 
 def run_missing(
-    selection: Selection,
-    missing: Sequence[Cell],
-    known: Sequence[Result],
-    engine: Engine,
-    job: Job,
-    progress: bool = True,
-) -> list[Done]:
-    """How every missing cell of a selection ended, in the order in which they did; `Costs.in_order` says who begins.
-    Cells that another run has locked are waited for, at the end.
+    selection: Selection, engine: Engine, advice: str, rerun_stale: bool = False, progress: bool = True
+) -> tuple[list[Cell], list[Done]]:
+    """(the cells of a selection that are there, how every other one ended, in the order in which they did);
+    `Costs.in_order` says who begins. Cells that another run has locked are waited for, at the end.
 
-    known: results that costs are estimated from. progress: whether it is shown.
+    advice: what to do about results that were computed on different data. rerun_stale: whether they are made again; the
+    old files are kept in quarantine/. progress: whether it is shown.
+    Raises UsageError for such results, and DpiclError where nothing could be run: without the records or the model of a
+    cell, or with a folder that takes no result.
     """
-    if not missing:
-        return []
-    require_there(missing)
+    check_sources(selection.cells)
+    selection.store.prepare()
+    known, damaged = selection.store.load_all()
+    selection.store.set_aside(damaged)
+    if damaged and progress:
+        message(describe_damaged(damaged, moved=True))
+    found = find_presence(selection.cells, known, Fingerprints())
+    missing = _to_do(selection, found, rerun_stale, advice)
+    return found.there, _run(selection, missing, known, engine, progress) if missing else []
+
+
+def _to_do(selection: Selection, found: Presence, rerun_stale: bool, advice: str) -> list[Cell]:
+    """The missing cells, and the stale ones, whose files are moved. Raises UsageError for stale ones otherwise."""
+    if not found.stale:
+        return found.missing
+    if not rerun_stale:
+        verb = "was" if len(found.stale) == 1 else "were"
+        raise UsageError(
+            f"{count(len(found.stale), 'result')} under {selection.store.results} {verb} computed on different"
+            f" data (fingerprint mismatch: {describe_stale(found.stale)}). Nothing was run; {advice}."
+        )
+    selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
+    message(f"{count(len(found.stale), 'result')} computed on different data moved into quarantine/.")
+    wanted = {cell.id for cell in (*found.missing, *(each.cell for each in found.stale))}
+    return [cell for cell in selection.cells if cell.id in wanted]
+
+
+def _run(
+    selection: Selection, missing: Sequence[Cell], known: Sequence[Result], engine: Engine, progress: bool
+) -> list[Done]:
+    """known: results that costs are estimated from."""
+    _require_there(missing)
+    job = Job(selection.reference, selection.store.results, selection.plugins)
     ordered = Costs(known, selection.mechanisms).in_order(missing)
     finished: list[Done] = []
 
@@ -55,19 +84,7 @@ def run_missing(
     return [done for done in finished if done.status != "busy"]
 
 
-def prepare(selection: Selection) -> tuple[list[Result], list[Damaged]]:
-    """(the results that are there, files that were none and are set aside now).
-
-    Raises DpiclError where nothing could be run: without the records of a cell, or a folder that takes no result.
-    """
-    check_sources(selection.cells)
-    selection.store.prepare()
-    results, damaged = selection.store.load_all()
-    selection.store.set_aside(damaged)
-    return results, damaged
-
-
-def require_there(cells: Sequence[Cell]) -> None:
+def _require_there(cells: Sequence[Cell]) -> None:
     """Raises DpiclError where a model or the records of a cell cannot be had: once, and before the first cell."""
     for name in dict.fromkeys(cell.model for cell in cells):
         models.require_there(name)

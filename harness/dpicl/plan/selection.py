@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpicl.core.cell import Cell
@@ -12,7 +12,7 @@ from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.plugins import Registered
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.plan.expand import expand
-from dpicl.plan.suite import Changes, OptionChange, Suite, apply_changes, load_suite
+from dpicl.plan.suite import AS_IT_IS, Changes, Suite, apply_changes, load_suite
 from dpicl.results.schema import SuiteReference
 from dpicl.results.store import Store
 
@@ -27,8 +27,8 @@ class Selection:
     mechanisms: dict[str, Registered]
     cells: list[Cell]
     store: Store
-    plugins: Sequence[Path] = ()
-    changes: Changes = field(default_factory=Changes)
+    plugins: tuple[Path, ...] = ()
+    changes: Changes = AS_IT_IS
 
     @property
     def reference(self) -> SuiteReference:
@@ -49,30 +49,22 @@ def select(
     suite: str,
     results: Path,
     plugins: Sequence[Path] = (),
-    changes: Changes | None = None,
-    options: Sequence[OptionChange] = (),
+    changes: Changes = AS_IT_IS,
 ) -> Selection:
-    """Reads the suite of that name or path and expands it.
-
-    Raises UsageError for anything that is not known or does not fit.
-    """
-    mechanisms = load_mechanisms(plugins)
-    read = load_suite(find_suite(suite))
-    made = apply_changes(read, changes or Changes(), mechanisms)
-    found = selection_of(made, mechanisms, results, options, suite)
-    return replace(found, plugins=tuple(plugins), changes=changes or Changes())
+    """Reads the suite of that name or path and expands it. Raises UsageError for anything that is not known or does not
+    fit."""
+    known = load_mechanisms(plugins)
+    return selection_of(apply_changes(load_suite(find_suite(suite)), changes, known), results, plugins, changes, suite)
 
 
 def selection_of(
-    suite: Suite,
-    mechanisms: dict[str, Registered],
-    results: Path,
-    options: Sequence[OptionChange] = (),
-    asked: str = "",
+    suite: Suite, results: Path, plugins: Sequence[Path] = (), changes: Changes = AS_IT_IS, asked: str = ""
 ) -> Selection:
-    """The cells of a suite and the store of its results. Raises UsageError as `select` does."""
-    cells = expand(suite, mechanisms, options)
-    return Selection(asked or suite.name, suite, mechanisms, cells, Store(results, suite.name))
+    """The cells of a suite, which is changed so already, and the store of its results. Raises UsageError as `select`
+    does."""
+    mechanisms = load_mechanisms(plugins)
+    cells = expand(suite, mechanisms, changes.options)
+    return Selection(asked or suite.name, suite, mechanisms, cells, Store(results, suite.name), tuple(plugins), changes)
 
 
 def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:

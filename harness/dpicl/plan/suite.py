@@ -335,6 +335,10 @@ class Changes:
     seeds: Sequence[int] = ()
     source: Source | None = None
     test_records: int | None = None
+    options: Sequence[OptionChange] = ()
+
+
+AS_IT_IS = Changes()
 
 
 def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
