@@ -14,7 +14,7 @@ from dp_accounting import dp_event as dp
 from dpicl.core.cell import Cell
 from dpicl.core.errors import BudgetExceeded, PluginError
 from dpicl.core.vocabulary import ReleasedPrompt
-from dpicl.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
+from dpicl.evaluation.lm_eval_bridge import Evaluation
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.mechanism.options import resolve_options
 from dpicl.mechanism.registry import Registered, load_mechanisms
@@ -41,9 +41,7 @@ class Bench(Workbench):
 
     def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Any) -> Evaluation:
         self.shown += (prompt.demonstrations,)
-        outcomes = [{"acc": 1.0, "acc_logistic": 0.0}, {"acc": 0.0, "acc_logistic": 0.0}]
-        documents = tuple(DocumentOutcome(f"d{i}", outcome) for i, outcome in enumerate(outcomes))
-        return Evaluation({"acc": 0.5, "acc_logistic": 0.0}, documents, 10, None)
+        return Evaluation(["d0", "d1"], {"acc": [1.0, 0.0], "acc_logistic": [0.0, 0.0]})
 
 
 def make_cell(mechanism: str = "tang", mechanisms: dict[str, Registered] = MECHANISMS, **changes: Any) -> Cell:

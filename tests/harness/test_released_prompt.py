@@ -58,8 +58,7 @@ def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, model, sh
     prefix = agnews.icl_prefix(made.demonstrations, made.prompt.instruction)
     assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(agnews.config.description)
     scored = evaluate(agnews, model, made.demonstrations, instruction=made.prompt.instruction)
-    assert scored.prefix_tokens == len(model.encode(prefix))
-    assert scored.p_cf != evaluate(agnews, model, made.demonstrations).p_cf
+    assert scored.scores["log_loss"] != evaluate(agnews, model, made.demonstrations).scores["log_loss"]
 
 
 def test_attackers_ask_after_the_released_instruction(agnews, model, monkeypatch):

@@ -172,7 +172,7 @@ def test_released_mails_are_scored_through_lm_eval(synthetic):
         "Bob, Can we meet on Monday? Ann",
     ]
     evaluation = evaluate(synthetic, models.load("sim"), [Demonstration(text, "email", tokens=1) for text in texts])
-    assert [document.outcome["plausible"] for document in evaluation.documents] == [1.0, 0.0, 0.0, 1.0]
+    assert evaluation.outcomes["plausible"] == [1.0, 0.0, 0.0, 1.0]
     assert evaluation.scores == {"plausible": 0.5}
     records = [record.text for record in synthetic.test]
     assert evaluation.aggregates == {"word_distance": mail.word_distance(texts, records), "repeats": 0.25}

@@ -37,30 +37,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DocumentOutcome:
-    """What became of one test record, or of one released text. outcome: metric -> a number in [0, 1]."""
-
-    id: str
-    outcome: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Evaluation:
-    """Scores in [0, 1] by metric, with the outcome of every document.
+    """What became of every test record, or of every released text.
 
-    prefix_tokens: length of the instruction and demonstrations that every query followed. p_cf: mean probabilities of
-    the labels on the content-free inputs (classification), in the order of the task's labels. aggregates: numbers in
-    [0, 1] of all documents together, which are no means. skipped: metric -> why it was not computed. embedding: the
-    embedding model that a metric read, as dpicl.models.embeddings names it.
+    ids: of these documents. outcomes: metric -> a number in [0, 1] for each. aggregates: numbers in [0, 1] of all
+    documents together, which are no means. skipped: metric -> why it was not computed. embedding: the embedding model
+    that a metric read, as dpicl.models.embeddings names it.
     """
 
-    scores: dict[str, float]
-    documents: tuple[DocumentOutcome, ...]
-    prefix_tokens: int
-    p_cf: tuple[float, ...] | None
+    ids: Sequence[str]
+    outcomes: Mapping[str, Sequence[float]]
     aggregates: Mapping[str, float] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     embedding: str | None = None
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The mean outcome of each metric."""
+        return {metric: float(np.mean(own)) for metric, own in self.outcomes.items()}
+
+    def with_metric(self, metric: str, outcomes: Sequence[float]) -> Evaluation:
+        """With one metric more."""
+        return replace(self, outcomes={**self.outcomes, metric: outcomes})
 
 
 def evaluate(
@@ -81,31 +79,26 @@ def evaluate(
     if task.kind == "json":
         return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations])
     prefix = task.icl_prefix(demonstrations, instruction)
-    prefix_tokens = len(model.encode(prefix))
     try:
         evaluation = evaluate_with(task, LanguageModelLM(model), prefix)
     except PromptTooLong as error:
         raise PromptTooLong(
             f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"
-            f" {prefix_tokens} tokens, and a query does not fit with it into the {model.max_length} that"
+            f" {len(model.encode(prefix))} tokens, and a query does not fit with it into the {model.max_length} that"
             f" {model.identity.name} reads; lower `shots` or the mechanism's `tokens`."
         ) from error
     aggregates = _aggregates(task, [task.whole(each) for each in demonstrations]) if demonstrations else {}
-    return replace(evaluation, prefix_tokens=prefix_tokens, aggregates=aggregates)
+    return replace(evaluation, aggregates=aggregates)
 
 
 def evaluate_with(task: Task, lm: LM, prefix: str = "") -> Evaluation:
-    """Scores of any model of lm-eval on the task's test records; see `evaluate`.
-
-    prefix: what every query follows. The answer says prefix_tokens = 0, since not every lm has a tokenizer.
-    """
+    """Scores of any model of lm-eval on the task's test records; see `evaluate`. prefix: what every query follows."""
     samples, reported = _run(task, lm, prefix, task.documents())
     if task.chooses:
         return _classification(samples, reported)
     if task.kind == "generation":
         return _generation(task, samples, reported)
-    outcomes = _outcomes(samples, ["exact_match"])
-    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None)
+    return _checked(_read(samples, ["exact_match"]), reported)
 
 
 def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
@@ -116,8 +109,8 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
     lm = MechanismLM(lambda name, queries: {query.id: released[query.id] for query in queries})
     samples, reported = _run(task, lm, "", documents)
-    outcomes = _outcomes(samples, [each.metric for each in task.config.metric_list])
-    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, _aggregates(task, texts))
+    found = _checked(_read(samples, [each.metric for each in task.config.metric_list]), reported)
+    return replace(found, aggregates=_aggregates(task, texts))
 
 
 def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
@@ -160,31 +153,21 @@ def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Ma
     return samples, output["results"][task.lm_eval_name]
 
 
-def _outcomes(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> tuple[DocumentOutcome, ...]:
-    return tuple(
-        DocumentOutcome(str(sample["doc"]["id"]), {metric: float(sample[metric]) for metric in metrics})
-        for sample in samples
-    )
-
-
-def extended(outcomes: Sequence[DocumentOutcome], metric: str, values: Sequence[float]) -> tuple[DocumentOutcome, ...]:
-    """The outcomes with one metric more."""
-    return tuple(
-        DocumentOutcome(document.id, {**document.outcome, metric: value})
-        for document, value in zip(outcomes, values, strict=True)
-    )
+def _read(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Evaluation:
+    """What lm-eval says of every document."""
+    ids = [str(sample["doc"]["id"]) for sample in samples]
+    return Evaluation(ids, {metric: [float(sample[metric]) for sample in samples] for metric in metrics})
 
 
 def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
     wanted = [each.metric for each in task.config.metric_list]
     skipped = {metric: why for metric, why in text_metrics.unavailable().items() if metric in wanted}
-    found = [metric for metric in samples[0]["metrics"] if metric != "similarity"]
-    outcomes = _outcomes(samples, found)
+    found = _read(samples, [metric for metric in samples[0]["metrics"] if metric != "similarity"])
     if "similarity" in samples[0]["metrics"]:
         near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
-        outcomes = extended(outcomes, "similarity", near)
-    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, skipped=skipped)
+        found = found.with_metric("similarity", near)
+    return replace(_checked(found, reported), skipped=skipped)
 
 
 def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
@@ -194,32 +177,25 @@ def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str,
     log_probs = [sample["acc"]["log_probs"] for sample in real]
     gold = np.array([sample["doc"]["gold"] for sample in real])
     p_cf = calibration.content_free_probabilities(blank)
-    raw = calibration.predictions(log_probs) == gold
-    calibrated = calibration.predictions(log_probs, p_cf) == gold
-    outcomes = tuple(
-        DocumentOutcome(str(sample["doc"]["id"]), {"acc": float(plain), "acc_calibrated": float(corrected)})
-        for sample, plain, corrected in zip(real, raw, calibrated, strict=True)
-    )
-    scores = _checked_scores(outcomes, reported)
-    if not (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution
-        losses = calibration.log_losses(log_probs, gold)
-        scores[LOG_LOSS] = float(losses.mean())
-        outcomes = extended(outcomes, LOG_LOSS, losses.tolist())
-    return Evaluation(scores, outcomes, 0, tuple(p_cf.tolist()))
+    said = {"acc": calibration.predictions(log_probs), "acc_calibrated": calibration.predictions(log_probs, p_cf)}
+    outcomes = {metric: (labels == gold).astype(float).tolist() for metric, labels in said.items()}
+    ids = [str(sample["doc"]["id"]) for sample in real]
+    found = _checked(Evaluation(ids, outcomes), reported)
+    if (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution
+        return found
+    return found.with_metric(LOG_LOSS, calibration.log_losses(log_probs, gold).tolist())
 
 
-def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, Any]) -> dict[str, float]:
-    """Mean outcome of each metric. Raises ResultError when lm-eval's own aggregation says something else."""
-    scores = {}
-    for metric in outcomes[0].outcome:
-        scores[metric] = float(np.mean([document.outcome[metric] for document in outcomes]))
+def _checked(found: Evaluation, reported: Mapping[str, Any]) -> Evaluation:
+    """Raises ResultError when lm-eval's own aggregation says something else than the mean outcome."""
+    for metric, score in found.scores.items():
         theirs = float(reported[f"{metric},none"])
-        if abs(theirs - scores[metric]) > 1e-9:
+        if abs(theirs - score) > 1e-9:
             raise ResultError(
-                f"lm-eval reports {metric} = {theirs} where the documents give {scores[metric]}; check the aggregation"
-                " of the task's metrics."
+                f"lm-eval reports {metric} = {theirs} where the documents give {score}; check the aggregation of the"
+                " task's metrics."
             )
-    return scores
+    return found
 
 
 def _as_lm_eval_task(task: Task, prefix: str) -> Any:

@@ -9,14 +9,13 @@ its accuracy is the metric.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from dpicl.core.vocabulary import Demonstration
 from dpicl.data.task import Task
 from dpicl.data.task_file import BY_EMBEDDING, COMPUTED, LOGISTIC, NEAREST
-from dpicl.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation, evaluate_with, extended
+from dpicl.evaluation.lm_eval_bridge import Evaluation, evaluate_with
 from dpicl.evaluation.mechanism_lm import MechanismLM
 
 #: Texts -> float64[n, d]: their embeddings of length 1, the zero vector for a blank text.
@@ -66,12 +65,11 @@ def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
 
 def without_model(task: Task, why: str) -> Evaluation:
     """An evaluation without a metric of the language model, and why."""
-    documents = tuple(DocumentOutcome(query.id, {}) for query in task.queries())
-    return Evaluation({}, documents, 0, None, skipped=dict.fromkeys(COMPUTED[task.kind], why))
+    ids = [query.id for query in task.queries()]
+    return Evaluation(ids, {}, skipped=dict.fromkeys(COMPUTED[task.kind], why))
 
 
 def with_accuracy(evaluation: Evaluation, metric: str, other: Evaluation) -> Evaluation:
     """The evaluation with the accuracy of another one under this name."""
-    said = {document.id: document.outcome["acc"] for document in other.documents}
-    documents = extended(evaluation.documents, metric, [said[document.id] for document in evaluation.documents])
-    return replace(evaluation, scores={**evaluation.scores, metric: other.scores["acc"]}, documents=documents)
+    said = dict(zip(other.ids, other.outcomes["acc"], strict=True))
+    return evaluation.with_metric(metric, [said[each] for each in evaluation.ids])

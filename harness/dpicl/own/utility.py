@@ -137,4 +137,4 @@ def _outcomes(
         found = nearest.evaluate_answers(task, answers)
     else:
         found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
-    return [document.outcome[_metric_of(task)] for document in found.documents]
+    return list(found.outcomes[_metric_of(task)])

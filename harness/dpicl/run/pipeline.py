@@ -124,7 +124,10 @@ def _result(
         cell=cell,
         scores=_scores(evaluation, cell.seed),
         main_metric=task.main_metric,
-        documents={metric: Documents(ids=ids, outcomes=own) for metric, (ids, own) in _outcomes(evaluation).items()},
+        documents={
+            metric: Documents(ids=list(evaluation.ids), outcomes=list(own))
+            for metric, own in evaluation.outcomes.items()
+        },
         privacy=privacy_of(mechanism, made, cell.release),
         released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown.demonstrations],
         instruction=shown.instruction,
@@ -171,18 +174,12 @@ def _knob_value(mechanism: Mechanism, calibration: Calibration) -> KnobValue | N
     return KnobValue(name=mechanism.knob.name, value=calibration.knob, by_label=dict(calibration.by_label))
 
 
-def _outcomes(evaluation: Evaluation) -> dict[str, tuple[list[str], list[float]]]:
-    """Metric -> ids of the documents, and their outcomes."""
-    documents = evaluation.documents
-    return {metric: ([d.id for d in documents], [d.outcome[metric] for d in documents]) for metric in evaluation.scores}
-
-
 def _scores(evaluation: Evaluation, seed: int) -> dict[str, Score]:
     resampling = int(streams(seed).stream("bootstrap").integers(2**31))
     scores = {}
-    for metric, (_, outcomes) in _outcomes(evaluation).items():
-        low, high = bootstrap_interval(outcomes, seed=resampling)
-        scores[metric] = Score(value=evaluation.scores[metric], low=low, high=high)
+    for metric, value in evaluation.scores.items():
+        low, high = bootstrap_interval(evaluation.outcomes[metric], seed=resampling)
+        scores[metric] = Score(value=value, low=low, high=high)
     return scores
 
 

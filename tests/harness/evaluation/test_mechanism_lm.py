@@ -37,7 +37,7 @@ def test_one_release_for_each_document_and_none_for_content_free_ones(agnews):
     assert respond.asked == [("dpicl_agnews", [query.id for query in agnews.queries()])]
     expected = sum(record.label == "Sports" for record in agnews.test) / len(agnews.test)
     assert evaluation.scores == {"acc": expected, "acc_calibrated": expected}
-    assert {d.id for d in evaluation.documents} == {query.id for query in agnews.queries()}
+    assert set(evaluation.ids) == {query.id for query in agnews.queries()}
 
 
 def test_every_answer_is_scored_as_itself(agnews):
