@@ -9,7 +9,7 @@ import pytest
 
 from dpicl import models
 from dpicl.data import config as task_config
-from dpicl.scaffold.writing import TASK, write_example
+from dpicl.scaffold.writing import EXAMPLES, write_example
 from tests.harness.models.fake_server import FakeServer, running
 from tests.harness.models.tiny import save_tiny_llama
 
@@ -25,7 +25,7 @@ def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def meals(tmp_path: Path) -> Path:
     """The folder of a task."""
-    return write_example(TASK, "task", "meals", (), tmp_path)[0]
+    return write_example(EXAMPLES["task"], "task", "meals", (), tmp_path)[0]
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import torch
 from dpicl import models
 from dpicl.core.errors import PromptTooLong
 from dpicl.models.base import ChatPrompt
-from dpicl.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
+from dpicl.scaffold.writing import EXAMPLES, class_name, name_of, write_example
 from tests.harness.helpers import refuse
 
 #: Options that make the example mechanisms small enough for a test.
@@ -62,16 +62,16 @@ def test_a_new_mechanism_runs_at_its_proved_epsilon_and_is_on_the_board(dpicl, s
     assert row["queries"] == (12 if kind == "answers" else None)
 
 
-@pytest.mark.parametrize("example", [*MECHANISMS.values(), ATTACK, MODEL, SUITE, TASK], ids=lambda each: each.source)
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_only_the_names_change(tmp_path, example):
     paths = write_example(example, "thing", "noisy_vote", (), tmp_path / "out")
     files = [path for path in paths if path.is_file()]
-    originals = [example.path] if example.path.is_file() else sorted(example.path.iterdir())
+    originals, called = [example] if example.is_file() else sorted(example.iterdir()), name_of(example)
     assert len(files) == len(originals)
     for path, original in zip(files, originals, strict=True):
         text, before = path.read_text("utf-8"), original.read_text("utf-8")
-        assert example.stem not in text and class_name(example.stem) not in text
-        assert text.replace("noisy_vote", example.stem).replace("NoisyVote", class_name(example.stem)) == before
+        assert called not in text and class_name(called) not in text
+        assert text.replace("noisy_vote", called).replace("NoisyVote", class_name(called)) == before
     assert any("noisy_vote" in path.read_text("utf-8") for path in files)
 
 

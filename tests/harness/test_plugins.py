@@ -17,7 +17,7 @@ from dpicl import models
 from dpicl.core import plugins
 from dpicl.core.errors import PluginError
 from dpicl.mechanism import registry
-from dpicl.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name
+from dpicl.scaffold.writing import EXAMPLES, class_name, name_of
 from tests.harness.helpers import listed, refuse
 
 Package = Callable[..., Path]
@@ -59,16 +59,16 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
 
 def example(kind: str, name: str) -> str:
     """The text of an example under a new name."""
-    source = {"mechanism": MECHANISMS["answers"], "attack": ATTACK, "model": MODEL}[kind]
-    text = source.path.read_text("utf-8").replace(source.stem, name)
-    return text.replace(class_name(source.stem), class_name(name))
+    source = EXAMPLES["answers" if kind == "mechanism" else kind]
+    text = source.read_text("utf-8").replace(name_of(source), name)
+    return text.replace(class_name(name_of(source)), class_name(name))
 
 
 def task_files(name: str) -> dict[str, str]:
     """The files of the example task under a new name, in a folder `tasks` of a package."""
     return {
-        f"tasks/{name}/{path.name}": path.read_text("utf-8").replace(TASK.stem, name)
-        for path in TASK.path.iterdir()
+        f"tasks/{name}/{path.name}": path.read_text("utf-8").replace("my_task", name)
+        for path in EXAMPLES["task"].iterdir()
         if path.is_file()
     }
 

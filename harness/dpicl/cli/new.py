@@ -92,8 +92,7 @@ def new(
         given = {"from": train, "test": test, "text-field": text_field, "label-field": label_field, "labels": labels}
         if extra := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out.")
-        examples = {"attack": writing.ATTACK, "model": writing.MODEL, "suite": writing.SUITE, "task": writing.TASK}
-        example = examples.get(what) or writing.MECHANISMS[kind or "demonstrations"]
+        example = writing.EXAMPLES[(kind or "demonstrations") if what == "mechanism" else what]
         files = writing.write_example(example, what, name, _taken(what), folder)
     places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": folder}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}

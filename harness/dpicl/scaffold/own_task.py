@@ -14,7 +14,7 @@ from dpicl.data.counts import count_records, label_words
 from dpicl.data.reading import read_records
 from dpicl.data.tables import fields_of
 from dpicl.data.task_file import LocalKeys, SourceSpec
-from dpicl.scaffold.writing import TASK, write_example
+from dpicl.scaffold.writing import EXAMPLES, write_example
 
 #: Labels of which an instruction lists every one.
 _LISTED = 50
@@ -69,7 +69,7 @@ def write_own_task(
         counted = count_records(reading, read_records(test, known, "test"), words)
         if counted.problems:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
-    target, *files = write_example(TASK, "task", name, taken, folder)
+    target, *files = write_example(EXAMPLES["task"], "task", name, taken, folder)
     for file in (target / "train.jsonl", target / "test.jsonl"):
         file.unlink()
     local: dict[str, object] = {"text": columns[0], "label": columns[1]}

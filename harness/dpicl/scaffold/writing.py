@@ -6,7 +6,6 @@ import importlib.util
 import keyword
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpicl.core.errors import UsageError
@@ -14,36 +13,29 @@ from dpicl.core.errors import UsageError
 _HERE = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True)
-class Example:
-    """An example of this folder. stem: what it is called here. source: its file or folder."""
-
-    stem: str
-    source: str
-
-    @property
-    def path(self) -> Path:
-        return _HERE / self.source
-
-
-MECHANISMS = {
-    "demonstrations": Example("my_method", "mechanism_demonstrations.py"),
-    "answers": Example("my_method", "mechanism_answers.py"),
-    "prepared": Example("my_method", "mechanism_prepared.py"),
+#: What is written, and of a mechanism its kind -> the file or folder with the example.
+MECHANISMS = {kind: _HERE / f"mechanism_{kind}.py" for kind in ("demonstrations", "answers", "prepared")}
+EXAMPLES = {
+    **MECHANISMS,
+    "attack": _HERE / "attack.py",
+    "model": _HERE / "model.py",
+    "suite": _HERE / "suite.yaml",
+    "task": _HERE / "my_task",
 }
-ATTACK = Example("my_attack", "attack.py")
-MODEL = Example("my_model", "model.py")
-SUITE = Example("my_suite", "suite.yaml")
-TASK = Example("my_task", "my_task")
 
 
-def write_example(example: Example, kind: str, name: str, taken: Iterable[str], folder: Path) -> list[Path]:
+def name_of(example: Path) -> str:
+    """What an example is called in its file."""
+    return "my_method" if example in MECHANISMS.values() else f"my_{example.stem.removeprefix('my_')}"
+
+
+def write_example(example: Path, kind: str, name: str, taken: Iterable[str], folder: Path) -> list[Path]:
     """Writes the example as ``folder/name`` with the suffix of its file; returns the paths, a task's folder first.
 
     kind: 'mechanism', 'attack' ..., for messages. taken: names of that kind that there are already.
     Raises UsageError for a name that cannot be used and where something is in the way; then nothing is written.
     """
-    target = folder / f"{name}{example.path.suffix}"
+    target = folder / f"{name}{example.suffix}"
     if "/" not in name and (target.exists() or target.is_symlink()):
         raise UsageError(f"{target} already exists and is not overwritten; choose another name or another --dir.")
     _check_name(kind, name, example)
@@ -51,13 +43,13 @@ def write_example(example: Example, kind: str, name: str, taken: Iterable[str], 
         raise UsageError(f"The {kind} '{name}' exists already; choose another name.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not example.path.is_dir():
-            _write(example, example.path, name, target)
+        if not example.is_dir():
+            _write(example, name_of(example), name, target)
             return [target]
         target.mkdir()
-        files = sorted(path for path in example.path.iterdir() if path.is_file())
+        files = sorted(path for path in example.iterdir() if path.is_file())
         for file in files:
-            _write(example, file, name, target / file.name)
+            _write(file, name_of(example), name, target / file.name)
         return [target, *(target / file.name for file in files)]
     except OSError as error:
         raise UsageError(f"{target} cannot be written ({error.strerror}); choose another --dir.") from error
@@ -68,23 +60,22 @@ def class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def _write(example: Example, source: Path, name: str, target: Path) -> None:
-    text = source.read_text(encoding="utf-8")
-    text = text.replace(example.stem, name).replace(class_name(example.stem), class_name(name))
+def _write(source: Path, before: str, name: str, target: Path) -> None:
+    text = source.read_text(encoding="utf-8").replace(before, name).replace(class_name(before), class_name(name))
     with target.open("x", encoding="utf-8") as file:  # never over a file that is there
         file.write(text)
 
 
-def _check_name(kind: str, name: str, example: Example) -> None:
+def _check_name(kind: str, name: str, example: Path) -> None:
     """Raises UsageError for a name that would make no module, no class, or another one than it seems."""
     if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name) or not name[0].isalpha():
         raise UsageError(
             f"'{name}' cannot be the name of a {kind}: use a letter, then letters, digits and _, and no word of"
             " Python's own."
         )
-    if example.path.suffix != ".py":
+    if example.suffix != ".py":
         return
     if importlib.util.find_spec(name) is not None:
         raise UsageError(f"'{name}' is the name of an installed Python module; choose another name for the {kind}.")
-    if re.search(rf"\b{class_name(name)}\b", example.path.read_text(encoding="utf-8")):
+    if re.search(rf"\b{class_name(name)}\b", example.read_text(encoding="utf-8")):
         raise UsageError(f"The example uses the name {class_name(name)} itself; choose another name for the {kind}.")
