@@ -30,11 +30,10 @@ from dpicl.mechanism.bases import (
 )
 from dpicl.mechanism.outputs import check_answer, check_prepared, check_prompt, check_state
 from dpicl.models.base import LanguageModel
-from dpicl.models.embeddings import embed_alone
 from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import Embed, PrivateRecord, PrivateSet, Sample, SampleObserver
+from dpicl.privacy.private_set import PrivateRecord, PrivateSet, Sample, SampleObserver
 from dpicl.privacy.sampling_schemes import SamplingScheme, SlotScheme
-from dpicl.releasing.reader import SlotReader
+from dpicl.releasing.reader import SlotReader, embed_texts
 
 #: Queries -> answers by the query's id.
 Answering = Callable[[Sequence[Query]], dict[str, str]]
@@ -93,11 +92,11 @@ class ExecutionResult:
 class Execution:
     """A mechanism with everything that it is executed on.
 
-    task, model, knob, knobs, public, shots, embed: see `Context`. records, sizes, ledger, sampling, noise, observer: of
-    the private set. queries: what is asked; as many are charged as ``sizes`` says. samples: in place of those of the
-    private set. outputs: opens the cache of what slots answered. reader: one that has read the public prompts; None for
-    one of this execution's own, by ``reads``. checked: what is done with the prompt that a mechanism returns. report:
-    called with (done, total, unit).
+    task, model, knob, knobs, public, shots: see `Context`. records, sizes, ledger, sampling, noise, observer: of the
+    private set. queries: what is asked; as many are charged as ``sizes`` says. outputs: opens the cache of what
+    slots answered and of embeddings. reader: one that has read the public prompts; None for one of this execution's
+    own, by ``reads``. checked: what is done with the prompt that a mechanism returns. report: called with (done, total,
+    unit).
     """
 
     mechanism: Mechanism
@@ -113,10 +112,8 @@ class Execution:
     public: PublicStreams
     ledger: Ledger = field(default_factory=lambda: Ledger(None, math.inf))
     observer: SampleObserver | None = None
-    embed: Embed = embed_alone
     shots: tuple[str, ...] = ()
     queries: Sequence[Query] = ()
-    samples: Callable[[str], Sample] | None = None
     outputs: Callable[[], OutputCache] = lambda: OutputCache(None)
     reader: Reader | None = None
     reads: Callable[..., Reader] = SlotReader
@@ -148,7 +145,7 @@ class Execution:
                 # the first is answered.
                 reader = self._reader(mechanism.scheme, mechanism.record_tokens)
                 context = AnswerContext(self.task, reader, self.knob, self.public)
-                sample_for = self.samples or self.sampler(mechanism)
+                sample_for = self.sampler(mechanism)
                 answered: list[str | FinalPrompt] = []
                 for query in self.queries:
                     given = mechanism.answer(query, sample_for(query.text), context)
@@ -179,6 +176,10 @@ class Execution:
 
     def _checked(self, given: object) -> ReleasedPrompt:
         return self.checked(self.mechanism, given, self.shots, self.model)
+
+    def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
+        """See `Context`."""
+        return embed_texts(texts, name, self.outputs(), self.model.identity.name, self.task.name)
 
     def sampler(self, mechanism: AnswerMechanism) -> Callable[[str], Sample]:
         """A query's text -> its sample, all of them charged. Raises BudgetExceeded where the ledger has too little."""
