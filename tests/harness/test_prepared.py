@@ -10,8 +10,7 @@ import pytest
 
 import dpicl
 from dpicl import models
-from dpicl.attacks.audit import audit, check
-from dpicl.attacks.audit_runs import AuditJob, AuditRuns, AuditSettings
+from dpicl.attacks.audit_runs import AuditJob, AuditRuns
 from dpicl.attacks.membership import cannot_answer
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import yes_or_no
@@ -161,9 +160,9 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
 
 
 def test_an_audit_asks_about_the_canary(agnews):
-    check(SIM, agnews)
-    job = AuditJob(SIM, agnews, "sim", AuditSettings(runs=8, records=12), {})
-    result = audit(AuditRuns(job, models.load("sim")), 8.0)
+    job = AuditJob(SIM, agnews, "sim", {}, runs=8, records=12)
+    job.check()
+    result = AuditRuns(job, models.load("sim")).audit(8.0)
     assert result.bound.epsilon <= result.privacy.epsilon_proved and "question" not in result.settings
 
 

@@ -1,4 +1,12 @@
-"""The runs of a sampled audit: what a mechanism releases with a canary in its private set, and without.
+"""Sampled audits: how much epsilon can be demonstrated for what a mechanism releases.
+
+A canary is in the private set or not; the mechanism runs many times on both sets; a rule that was chosen on one half of
+the runs says on the other half, by the released answer or text alone, which is which. Limits by betting turn that into
+a lower bound on epsilon that holds at the stated confidence over samples of records and noise
+(dpicl.attacks.lower_bounds). After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration
+mechanisms are beyond them. Who sees the noisy releases inside needs no runs: dpicl.attacks.exact_audit.
+
+Model, question, number of records: the auditor may choose all of them, and the bound is one for what was run.
 
 Both sets of a run are sampled with the same randomness, so they differ in the canary alone; runs are independent of
 each other. What a model says of a sample depends on no noise: it is read once, and answers get fresh noise many times.
@@ -13,6 +21,7 @@ canary spells the example out several times: one record may hold anything.
 from __future__ import annotations
 
 import difflib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +31,13 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from dpicl.attacks.canaries import FAR_TEXTS
-from dpicl.attacks.driver import subject_of
+from dpicl.attacks.driver import release_of, result_of, subject_of
 from dpicl.attacks.exact_worlds import of_rank
-from dpicl.attacks.lower_bounds import Bound, Score, lower_bound, runs_are_scores
+from dpicl.attacks.lower_bounds import Score, lower_bound, runs_are_scores
 from dpicl.attacks.observers import Recording
-from dpicl.attacks.results import Attempt
+from dpicl.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.attacks.views import completions, first_words, free_text, spelled_out, with_records, yes_or_no
+from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
 from dpicl.core.output_cache import OutputCache
@@ -36,7 +46,6 @@ from dpicl.core.vocabulary import Query, Record, Report, Sizes, silent
 from dpicl.data.task import NEUTRAL_LABEL, PublicTask, Task
 from dpicl.mechanism.bases import AnswerMechanism, Kind, Mechanism, Reader
 from dpicl.mechanism.generation import label_endings
-from dpicl.mechanism.options import sized_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import EmbeddingModel, load_embeddings
@@ -44,6 +53,9 @@ from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.releasing.execution import Execution
+from dpicl.releasing.release import calibrate_mechanism
+from dpicl.results.schema import wrap_validation_errors
+from dpicl.run.pipeline import Meter, manifest_of
 
 Question = Literal["inquiry", "lookup"]
 
@@ -76,12 +88,19 @@ _PROMPTS: Final = 8
 
 
 @dataclass(frozen=True)
-class AuditSettings:
-    """How to audit. runs: on each side, each with one sample of records, at least 8.
+class AuditJob:
+    """What is audited and how; known before the model is read: so are the subject and the id of each result.
 
-    records: private records (None: as many as a sample expects, so that every record is in it: q = 1).
+    model: as the user named it. options: all of the mechanism's. plugin: its hash. runs: on each side, each with one
+    sample of records, at least 8. records: private ones (None: as many as a sample expects, so that every record is in
+    it: q = 1).
     """
 
+    mechanism: Mechanism
+    task: Task
+    model: str
+    options: Mapping[str, Any]
+    plugin: str | None = None
     question: Question = "inquiry"
     runs: int = 200
     records: int | None = None
@@ -89,51 +108,37 @@ class AuditSettings:
     delta: float = 1e-5
     seed: int = 0
 
-    def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Every option of the mechanism: audit sizes where nothing was given."""
-        return sized_options(cls, task, DEMONSTRATION_SIZES, SIZES, dict(given))
-
-    def described(self, mechanism: Mechanism) -> dict[str, Any]:
-        """What a result file says of these."""
-        known = {"runs": self.runs, "redraws": DRAWS, "confidence": self.confidence}
-        asked = {"question": self.question, "words": _WORDS, "repeats": _REPEATS}
-        own: dict[Kind | None, dict[str, Any]] = {"answers": asked, "demonstrations": {"rank": _RANK}}
-        return known | own.get(mechanism.kind, {})
-
-    def size(self, mechanism: Mechanism) -> int:
+    @property
+    def size(self) -> int:
         """How many private records there are: by default the expected sample, by the mechanism's options; where they
         say none, it reads all records, as prepared mechanisms and private evolution do."""
         if self.records is not None:
             return self.records
-        if mechanism.reads_all:
+        if self.mechanism.reads_all:
             return ALL_RECORDS
-        size = getattr(mechanism, "prompts", None)
+        size = getattr(self.mechanism, "prompts", None)
         if size is None:
-            size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)
+            size = getattr(self.mechanism, "slots", 0) * getattr(self.mechanism, "examples_per_slot", 1)
         return int(size) or ALL_RECORDS
-
-
-@dataclass(frozen=True)
-class AuditJob:
-    """What is audited and how; known before the model is read: so are the subject and the id of each result.
-
-    model: as the user named it. options: all of the mechanism's. plugin: its hash.
-    """
-
-    mechanism: Mechanism
-    task: Task
-    model: str
-    settings: AuditSettings
-    options: Mapping[str, Any]
-    plugin: str | None = None
 
     def at(self, epsilon: float) -> Attempt:
         """The audit of one target epsilon."""
-        own = self.settings
-        rest = {name: getattr(self, name) for name in ("model", "options", "plugin")}
-        rest |= {"members": own.size(self.mechanism), "shots": int(self.mechanism.releases_texts)}
-        subject = subject_of(self.mechanism, self.task, epsilon=epsilon, delta=own.delta, seed=own.seed, **rest)
-        return Attempt("audit", "black-box", own.described(self.mechanism), subject)
+        settings = {"runs": self.runs, "redraws": DRAWS, "confidence": self.confidence}
+        asked = {"question": self.question, "words": _WORDS, "repeats": _REPEATS}
+        own: dict[Kind | None, dict[str, Any]] = {"answers": asked, "demonstrations": {"rank": _RANK}}
+        rest = {name: getattr(self, name) for name in ("model", "options", "plugin", "delta", "seed")}
+        rest |= {"members": self.size, "shots": int(self.mechanism.releases_texts), "epsilon": epsilon}
+        settings |= own.get(self.mechanism.kind, {})
+        return Attempt("audit", "black-box", settings, subject_of(self.mechanism, self.task, **rest))
+
+    def check(self) -> None:
+        """Raises UsageError where there is nothing to audit."""
+        mechanism, task = self.mechanism, self.task
+        if mechanism.knob is None:
+            raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
+        asked_itself = not mechanism.pays_per_query or task.kind == "generation"
+        if asked_itself and (reason := skip_reason(mechanism, task.public_view())):
+            raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
 
 @dataclass(frozen=True)
@@ -152,21 +157,19 @@ class Canary:
 
 
 class AuditRuns:
-    """One answer, demonstration or preparation from ``settings.runs`` samples on each side. The size of the private set
+    """One answer, demonstration or preparation from ``job.runs`` samples on each side. The size of the private set
     is public, so the sampling rate is the same on both sides.
 
     private: the private set. other: a record that is not in it, and that the canary is made of. Raises UsageError where
     the task has too few records.
     """
 
-    def __init__(
-        self, job: AuditJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = silent
-    ) -> None:
-        self.job, self.model, self._outputs, self._report = job, model, outputs or OutputCache(None), report
-        task, mechanism, own = job.task, job.mechanism, job.settings
+    def __init__(self, job: AuditJob, model: LanguageModel, outputs: OutputCache | None = None) -> None:
+        self.job, self.model, self._outputs = job, model, outputs or OutputCache(None)
+        task, mechanism = job.task, job.mechanism
         grouped = task.partitioned and mechanism.by_label and mechanism.releases_texts
         candidates = [record for record in task.train if not grouped or record.label == self.label]
-        self.private, self.other = held_out(candidates, own.size(mechanism), streams(own.seed).stream("audit:records"))
+        self.private, self.other = held_out(candidates, job.size, streams(job.seed).stream("audit:records"))
         self._canary: Canary | None = None
         self._reader: Reader | None = None
 
@@ -206,24 +209,37 @@ class AuditRuns:
                     self._canary = _copied(self, knob)
         return self._canary
 
-    def bound(self, calibration: Calibration) -> tuple[Bound, Ledger, str]:
-        """The bound at one epsilon, what one run charged, and what a reader must know of the canary. Raises
-        BudgetExceeded when any run spends more than was calibrated for, and UsageError for a mechanism that makes no
-        noisy release."""
-        own, canary = self.job.settings, self.canary(calibration.knob)
+    def audit(self, epsilon: float, report: Report = silent) -> AttackResult:
+        """The result at one target epsilon; its privacy is what one run charged. Raises BudgetExceeded when any run
+        spends more than was calibrated for, and UsageError for a mechanism that makes no noisy release."""
+        start, meter, job = time.perf_counter(), Meter(self.model), self.job
+        calibration = calibrate_mechanism(job.mechanism, self.sizes, epsilon, job.delta)
+        canary = self.canary(calibration.knob)
         execution = self.execution(False, calibration, 0)
         first = execution.run()
         if not first.releases:
-            raise UsageError(f"{self.job.mechanism.name} makes no noisy release, so there is nothing to audit.")
+            raise UsageError(f"{job.mechanism.name} makes no noisy release, so there is nothing to audit.")
         self._reader = first.reader
-        said = [[self._released(side, calibration, run) for run in self._counted(side)] for side in (True, False)]
+        said = [
+            [self._released(side, calibration, run) for run in self._counted(side, report)] for side in (True, False)
+        ]
         texts = list(dict.fromkeys(text for side in said for run in side for text in run))
         scores = range(len(texts)) if canary.score is None else canary.score(texts)
         values = dict(zip(texts, scores, strict=True))
         inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
         learn = _frequencies if canary.score is None else runs_are_scores
-        found = lower_bound(inside, outside, own.delta, own.confidence, own.seed, learn)
-        return found, execution.ledger, canary.note
+        found = lower_bound(inside, outside, job.delta, job.confidence, job.seed, learn)
+        rest = {"delta": job.delta, "confidence": job.confidence, "decision": found.decision}
+        with wrap_validation_errors():
+            return result_of(
+                job.at(epsilon),
+                job.mechanism,
+                release_of(job.mechanism, calibration, self.sizes, execution.ledger),
+                manifest_of(job.task, self.model),
+                meter.cost({"audit": round(time.perf_counter() - start, 3)}),
+                bound=LowerBound(epsilon=found.epsilon, method="rates", **rest),
+                notes=[canary.note, *filter(None, [large_delta(job.delta, len(self.private))])],
+            )
 
     def execution(self, present: bool, calibration: Calibration, run: int, draw: int = 0) -> Execution:
         """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise."""
@@ -235,7 +251,7 @@ class AuditRuns:
 
     def executed(self, task: PublicTask, records: Sequence[Record], knob: float, run: int, source: str) -> Execution:
         """The mechanism on these records, with the sampling of a run and a source of noise."""
-        randomness = streams(self.job.settings.seed)
+        randomness = streams(self.job.seed)
         return Execution(
             self.job.mechanism,
             task,
@@ -243,7 +259,7 @@ class AuditRuns:
             knob,
             records=records,
             sizes=self.sizes,
-            sampling=CoupledSampling(self.job.settings.seed, run),
+            sampling=CoupledSampling(self.job.seed, run),
             noise=randomness.source(source),
             public=randomness.public,
             shots=(self.label,),
@@ -256,12 +272,12 @@ class AuditRuns:
         made = (self.execution(present, calibration, run, draw).run() for draw in draws)
         return ["\n".join(each.prompt.texts if each.answers is None else each.answers.values()) for each in made]
 
-    def _counted(self, present: bool) -> Iterator[int]:
+    def _counted(self, present: bool, report: Report) -> Iterator[int]:
         """The numbers of the runs on one side, with a report after each."""
-        number = self.job.settings.runs
+        number = self.job.runs
         for run in range(number):
             yield run
-            self._report(run + 1, number, f"runs {'with' if present else 'without'} the canary")
+            report(run + 1, number, f"runs {'with' if present else 'without'} the canary")
 
 
 class CoupledSampling:
@@ -300,7 +316,7 @@ def _frequencies(members: np.ndarray, others: np.ndarray) -> Score:
 def asked_canary(runs: AuditRuns) -> Canary:
     """Of answers to one question (Q = 1). Raises UsageError for tasks without inputs to ask about, and where the
     mechanism cannot answer the question."""
-    task, mechanism, question = runs.job.task, runs.job.mechanism, runs.job.settings.question
+    task, mechanism, question = runs.job.task, runs.job.mechanism, runs.job.question
     assert isinstance(mechanism, AnswerMechanism)
     shown, seen, record, ends = first_words(runs.other.text, _WORDS), task, runs.other, None
     text = shown
@@ -375,7 +391,7 @@ def _copied(runs: AuditRuns, knob: float) -> Canary:
 
     def written(rank: int) -> str:
         with observing(Recording(of_rank(rank))):
-            made = runs.executed(task, runs.private, knob, runs.job.settings.runs, "no noise").run()
+            made = runs.executed(task, runs.private, knob, runs.job.runs, "no noise").run()
         return "\n".join(made.prompt.texts)
 
     text = next(filter(str.strip, map(written, range(_RANK, -1, -1))), "N/A")

@@ -6,10 +6,10 @@ others come from the task's train records by a public seed.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from dpicl.attacks.base import Attack, AttackSetup
@@ -22,7 +22,6 @@ from dpicl.core.vocabulary import Partition, Record, Report, Sizes, silent
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, sized_options
-from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.privacy import accountants
 from dpicl.privacy.calibration import Calibration
@@ -47,33 +46,13 @@ _NEXT_SETUP = 100_000
 
 
 @dataclass(frozen=True)
-class AttackSettings:
-    """What all attacks of one command share. shots: None for the attack's own number."""
-
-    attack: Attack
-    task: Task
-    model: str
-    delta: float = 1e-5
-    seed: int = 0
-    shots: int | None = None
-    members: int = MEMBERS
-    others: int = MEMBERS
-    plugin: str | None = None
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """The attack's options, how many others there are, and the hash of its file when it is a plugin."""
-        attack: Any = self.attack
-        others = {"others": self.others} if attack.membership else {}
-        return {**dataclasses.asdict(attack), **others, **({"plugin": self.plugin} if self.plugin else {})}
-
-
-@dataclass(frozen=True)
 class AttackJob(Attempt):
-    """One attack to be made."""
+    """One attack to be made. made_of: the attack with its options. others: how many records are not members."""
 
-    common: AttackSettings
+    made_of: Attack
+    task: Task
     mechanism: Mechanism
+    others: int
 
     def __str__(self) -> str:
         own = self.subject
@@ -81,28 +60,42 @@ class AttackJob(Attempt):
 
 
 def jobs_of(
-    common: AttackSettings,
-    mechanisms: Mapping[str, Registered[Mechanism]],
-    name: str,
+    attack: Attack,
+    task: Task,
+    mechanism: Registered[Mechanism],
     epsilons: Sequence[float],
-    given: Mapping[str, Any],
+    given: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    model: str,
+    delta: float = 1e-5,
+    seed: int = 0,
+    shots: int | None = None,
+    members: int = MEMBERS,
+    others: int = MEMBERS,
+    plugin: str | None = None,
 ) -> list[AttackJob]:
     """The jobs for one mechanism: one for each epsilon, or one where its epsilon is fixed.
 
-    Raises UsageError where the name or an option does not fit, or epsilons are missing.
+    given: options of the mechanism. shots: None for the attack's own number. plugin: the hash of the attack's file.
+    Raises UsageError where an option does not fit, or epsilons are missing.
     """
-    cls = find_mechanism(name, mechanisms)
-    options = sized_options(cls, common.task.name, DEMONSTRATION_SIZES, ANSWER_SIZES, dict(given))
-    mechanism = build(cls, options)
-    own = fixed_epsilon(mechanism)
+    cls, made_of = mechanism.cls, asdict(attack)  # type: ignore[call-overload]
+    options = sized_options(cls, task.name, DEMONSTRATION_SIZES, ANSWER_SIZES, dict(given))
+    built = build(cls, options)
+    own = fixed_epsilon(built)
     if own is None and not epsilons:
-        raise UsageError(f"{name} needs an epsilon; add --epsilon E ('inf' for the method without noise).")
-    rest = {name: getattr(common, name) for name in ("model", "delta", "seed", "members")}
-    rest |= {"shots": common.shots or common.attack.shots, "plugin": mechanisms[name].plugin_hash, "options": options}
-    asked = dict.fromkeys(epsilons) if own is None else [own]
-    subjects = [subject_of(mechanism, common.task, epsilon=epsilon, **rest) for epsilon in asked]
-    attack = common.attack
-    return [AttackJob(attack.name, attack.access, common.described, each, common, mechanism) for each in subjects]
+        raise UsageError(f"{cls.name} needs an epsilon; add --epsilon E ('inf' for the method without noise).")
+    settings = {
+        **made_of,
+        **({"others": others} if attack.membership else {}),
+        **({"plugin": plugin} if plugin else {}),
+    }
+    rest = {"model": model, "delta": delta, "seed": seed, "members": members, "shots": shots or attack.shots}
+    rest |= {"plugin": mechanism.plugin_hash, "options": options}
+    subjects = [
+        subject_of(built, task, epsilon=one, **rest) for one in (dict.fromkeys(epsilons) if own is None else [own])
+    ]
+    return [AttackJob(attack.name, attack.access, settings, each, attack, task, built, others) for each in subjects]
 
 
 def subject_of(mechanism: Mechanism, task: Task, **rest: Any) -> Subject:
@@ -114,10 +107,10 @@ def subject_of(mechanism: Mechanism, task: Task, **rest: Any) -> Subject:
 def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> AttackResult:
     """Raises UsageError where the settings do not fit the task, and whatever a release may raise."""
     start = time.perf_counter()
-    model = bench.model(job.common.model)
+    model = bench.model(job.subject.model)
     loaded = time.perf_counter()
     meter = Meter(model)
-    found = vars(job.common.attack.run(setup_of(job, model, bench, report))).copy()
+    found = vars(job.made_of.run(setup_of(job, model, bench, report))).copy()
     target: Target = found.pop("target")
     if not target.releases:
         raise ResultError(f"The attack {job.attack} made no release; its result would say nothing.")
@@ -144,15 +137,15 @@ def setup_of(
     job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = silent, number: int = 0
 ) -> AttackSetup:
     """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
-    common, subject = job.common, job.subject
+    subject = job.subject
     config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
-    others = common.others if common.attack.membership else 0
+    others = job.others if job.made_of.membership else 0
     return AttackSetup(
-        task=common.task,
+        task=job.task,
         model=model,
         mechanism=job.mechanism,
         config=config,
-        **assign(common.task, subject.members, others, subject.shots, config.seed),
+        **assign(job.task, subject.members, others, subject.shots, config.seed),
         redraw=lambda at: setup_of(job, model, bench, report, number + at),
         outputs=bench.outputs,
         report=report,

@@ -86,7 +86,7 @@ def exact_audit(
         return result_of(
             job.attempt,
             job.mechanism,
-            release_of(job.mechanism, runs.calibration, job.sizes, ledger),
+            release_of(job.mechanism, runs.calibration, job.declared.sizes, ledger),
             manifest_of(job.task, model, plugin=cell.plugin),
             cost,
             bound=bound,
@@ -129,7 +129,7 @@ def _label_only(job: ExactJob, found: Seen, upper: float) -> float | None:
     """The same epsilon where of every sum the winner alone is seen; None where a sum is no vote on labels, and where
     several releases share one coin."""
     labels = len(job.task.labels)
-    votes = job.sizes.queries is not None and 1 < labels <= _MOST_LABELS
+    votes = job.declared.sizes.queries is not None and 1 < labels <= _MOST_LABELS
     if not votes or any(a.kind != "gaussian" or a.clean.size != labels for _, _, a, _ in found.moved):
         return None
     if len(found.losses) < len(found.moved) and any(rate < 1 for _, rate, _, _ in found.moved):
@@ -144,7 +144,7 @@ def _notes(job: ExactJob, upper: float) -> list[str]:
     ]
     if job.asked == "chosen":
         notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
-    if job.shots:
+    if job.declared.shots:
         notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
     if (k := job.copies) > 1:
         larger = job.cell.delta * math.expm1(k * upper) / math.expm1(upper)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
-import numpy as np
-
 from dpicl.attacks import canaries
 from dpicl.attacks.driver import subject_of
 from dpicl.attacks.exact_worlds import Seen, World, compare_worlds, of_rank, path_of
@@ -19,7 +17,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Partition, Query, Record, Report, Sizes, silent
+from dpicl.core.vocabulary import Partition, Query, Record, Report, silent
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.models.base import LanguageModel
@@ -28,8 +26,8 @@ from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.sampling_schemes import JoiningScheme
 from dpicl.releasing.execution import ALL_RECORDS, Execution, sampling_of
-from dpicl.releasing.reader import SlotReader, embed_texts
-from dpicl.releasing.release import calibrate_mechanism, declare
+from dpicl.releasing.reader import SlotReader
+from dpicl.releasing.release import Declared, calibrate_mechanism, declare
 
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
@@ -61,35 +59,21 @@ class ExactJob:
         return f"exact audit of {self.cell.label} on {self.cell.task}, epsilon={self.cell.epsilon:g}"
 
     @cached_property
-    def _declared(self) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
+    def declared(self) -> Declared:
+        """The row's own labels, queries and sizes."""
         return declare(self.mechanism, self.task, self.cell.release)
-
-    @property
-    def shots(self) -> tuple[str, ...]:
-        """A label for each demonstration."""
-        return self._declared[0]
-
-    @property
-    def queries(self) -> Sequence[Query]:
-        """The row's own, none of demonstrations."""
-        return self._declared[1]
-
-    @property
-    def sizes(self) -> Sizes:
-        """The public numbers that its epsilon depends on."""
-        return self._declared[2]
 
     @property
     def chooses(self) -> bool:
         """Whether queries are asked, and chosen."""
-        return self.asked == "chosen" and self.sizes.queries is not None
+        return self.asked == "chosen" and self.declared.sizes.queries is not None
 
     @property
     def attempt(self) -> Attempt:
         """Known before the model is read."""
         names = ("options", "plugin", "model", "epsilon", "delta", "seed", "shots")
         same = {name: getattr(self.cell, name) for name in names}
-        settings: dict[str, Any] = {"deal": self.deal, "queries": self.sizes.queries}
+        settings: dict[str, Any] = {"deal": self.deal, "queries": self.declared.sizes.queries}
         settings |= {} if self.asked == "own" else {"asked": self.asked}
         settings |= {} if self.copies == 1 else {"copies": self.copies}
         subject = subject_of(self.mechanism, self.task, members=self.task.size, **same)
@@ -107,24 +91,24 @@ class ExactRuns:
         self._others = job.task.train if job.deal == "sampled" else ()
         self._public, self._streams = job.task.public_view(), streams(job.cell.seed)
         self.calibration = calibrate_mechanism(
-            job.mechanism, job.sizes, job.cell.epsilon, job.cell.delta, job.cell.mode
+            job.mechanism, job.declared.sizes, job.cell.epsilon, job.cell.delta, job.cell.mode
         )
         self.bounds = accountants.epsilon(self.calibration.event, job.cell.delta)
         self.label: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
-        self._shots = tuple(label for label in job.shots if self.label in (None, label))
-        self._strongest: tuple[Record, Sequence[Query], Policy] | None = None
+        self._shots = tuple(label for label in job.declared.shots if self.label in (None, label))
+        self._strongest: tuple[Record, Sequence[Query], Policy]
 
     def strongest(self, report: Report = silent) -> tuple[Seen, int]:
         """(what the strongest canary shows, how many were tried). report: of the runs of the mechanism, first of none;
         a text that ends early has a few more."""
         job, tried, trials = self._job, self._canaries(), self._trials()
-        if job.shots and job.deal == "sampled":
+        if job.declared.shots and job.deal == "sampled":
             tried = tried[:_MOST_WHOLE]
         leading = (True, False) if self._mechanism.reads_all else (True,)
         pairs = [*itertools.product(tried, trials, leading)]
 
         def whole(queries: Sequence[Query]) -> Sequence[Query]:
-            return [*queries] * (job.sizes.queries or 1) if job.chooses else job.queries
+            return [*queries] * (job.declared.sizes.queries or 1) if job.chooses else job.declared.queries
 
         total = 2 * (len(pairs) + (whole(trials[0]) != trials[0]))
         report(0, total, "runs of the mechanism")
@@ -143,10 +127,8 @@ class ExactRuns:
         return self._longer(canary, best), len(tried)
 
     def group(self, copies: int) -> list[World]:
-        """Worlds with 0, 1, ..., ``copies`` copies of the strongest canary in every sample, along the path of one."""
-        if self._strongest is None:
-            self.strongest()
-        assert self._strongest is not None
+        """Worlds with 0, 1, ..., ``copies`` copies of the canary that `strongest` found in every sample, along the path
+        of one."""
         canary, queries, path = self._strongest
         one, _ = self._world([canary], path, queries)
         more = [self._world([canary] * number, one.repeated, queries, one)[0] for number in range(2, copies + 1)]
@@ -154,10 +136,10 @@ class ExactRuns:
 
     def _trials(self) -> list[Sequence[Query]]:
         """The lists of queries on which every canary is tried."""
-        queries = self._job.queries
+        queries = self._job.declared.queries
         if self._job.chooses:
             return [[query] for query in queries[:_TRIAL]]
-        return [queries[:_TRIAL] if self._job.sizes.queries and not self._joining else queries]
+        return [queries[:_TRIAL] if self._job.declared.sizes.queries and not self._joining else queries]
 
     def _longer(self, canary: Record, found: Seen) -> Seen:
         """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
@@ -192,16 +174,16 @@ class ExactRuns:
             self.calibration.knob,
             self.calibration.by_label,
             records=[*self._others, *canary],
-            sizes=job.sizes,
+            sizes=job.declared.sizes,
             ledger=Ledger(self.calibration.event, self.calibration.epsilon),
             sampling=world,
             noise=self._streams.source("noise"),
             public=self._streams.public,
             observer=world,
-            embed=self._embed,
+            outputs=lambda: self._outputs,
             shots=self._shots,
             queries=queries,
-            reader=None if job.shots else self._reader,
+            reader=None if job.declared.shots else self._reader,
         )
         with observing(world):
             made = execution.run()  # nothing is written: what a model makes of released things is no release
@@ -209,15 +191,15 @@ class ExactRuns:
 
     def _canaries(self) -> list[Record]:
         job = self._job
-        if job.shots:
+        if job.declared.shots:
             texts = [self._world([], of_rank(rank), ())[1] for rank in canaries.RANKS]
             return canaries.hostile_texts(job.task, self.label, texts)
         if job.mechanism.reads_all:
-            return canaries.hostile_prepared(job.task, job.queries, self.label)
+            return canaries.hostile_prepared(job.task, job.declared.queries, self.label)
         if joining := self._joining:
-            rows = self._embed([query.text for query in job.queries], joining.embedding)
-            return canaries.hostile_joiners(job.task, job.queries, rows, joining.threshold)
-        return canaries.hostile_answers(job.task, job.queries)
+            rows = self._reader.embed([query.text for query in job.declared.queries], joining.embedding)
+            return canaries.hostile_joiners(job.task, job.declared.queries, rows, joining.threshold)
+        return canaries.hostile_answers(job.task, job.declared.queries)
 
     @property
     def _joining(self) -> JoiningScheme | None:
@@ -229,10 +211,7 @@ class ExactRuns:
         """One for all worlds, which has read the public prompts of an answer mechanism."""
         asked, mechanism = (self._public, self._model, self._outputs), self._mechanism
         if not isinstance(mechanism, AnswerMechanism):
-            return SlotReader(*asked, ALL_RECORDS, self._job.queries)
-        reader = SlotReader(*asked, mechanism.scheme, self._job.queries, mechanism.record_tokens)
+            return SlotReader(*asked, ALL_RECORDS, self._job.declared.queries)
+        reader = SlotReader(*asked, mechanism.scheme, self._job.declared.queries, mechanism.record_tokens)
         reader.read_public()
         return reader
-
-    def _embed(self, texts: Sequence[str], name: str) -> np.ndarray:
-        return embed_texts(texts, name, self._outputs, self._model.identity.name, self._public.name)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from dpicl.api import parameters as p
 from dpicl.attacks import store
+from dpicl.attacks.base import Attack
 from dpicl.attacks.broken import broken_mechanisms
-from dpicl.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSettings, jobs_of, run_attack
-from dpicl.attacks.power import CONTROLS, powers
+from dpicl.attacks.driver import BASELINES, MEMBERS, AttackJob, jobs_of, run_attack
+from dpicl.attacks.power import powers
 from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import AttackResult
-from dpicl.attacks.table import attacks_table, estimate_text, measure_name, of_results
+from dpicl.attacks.table import ENDS, attacks_table, estimate_text, measure_name, of_results
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count, duration, message
@@ -23,7 +25,6 @@ from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
 from dpicl.mechanism.options import option_types, shared_out
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
-from dpicl.plan.suite import OptionChange
 from dpicl.run.workbench import Workbench
 from dpicl.tables.document import Block, notes
 
@@ -74,61 +75,36 @@ def attack(
     if others is not None and not made_of.membership:
         raise UsageError(f"The attack {name} compares no members with others; leave --others out.")
     known = load_mechanisms(plugins) | broken_mechanisms()
-    common = AttackSettings(
-        made_of,
-        Task.load(task, source),
-        model=model,
-        delta=delta,
-        seed=seed,
-        shots=shots,
-        members=members,
-        others=others or MEMBERS,
-        plugin=registered.plugin_hash,
-    )
-    jobs, skipped = _selected(common, known, names, epsilons, p.option_changes(options), not no_ends)
+    loaded = Task.load(task, source)
+    given = shared_out({each: option_types(find_mechanism(each, known)) for each in names}, p.option_changes(options))
+    rest: dict[str, Any] = {"model": model, "delta": delta, "seed": seed, "shots": shots, "members": members}
+    rest |= {"others": others or MEMBERS, "plugin": registered.plugin_hash}
+    jobs, skipped = list[AttackJob](), Skipped()
+    for each in names if no_ends else _with_ends(names, made_of, loaded):
+        made = jobs_of(made_of, loaded, known[each], epsilons, given.get(each, {}), **rest)
+        if reason := made_of.skip(made[0].mechanism, loaded):
+            skipped[each] = reason
+        else:
+            jobs += made
+    if skipped and not any(job.mechanism.name in names or job.mechanism.name not in ENDS for job in jobs):
+        jobs = []  # nothing that was asked for
     if not jobs:
         reasons = "; ".join(f"{left_out}: {reason}" for left_out, reason in skipped.items())
         raise UsageError(f"The attack {name} cannot be made on any of these mechanisms: {reasons}.")
     for left_out, reason in skipped.items():
         message(f"{left_out} is left out: {reason}.")
-    done, made, failed = _made(jobs, known, folder)
+    done, new, failed = _made(jobs, known, folder)
     if not done:
         raise UsageError(failed[0])
-    return _answer(name, folder, done, skipped, made, 2 if failed else 0)
+    return _answer(name, folder, done, skipped, new, 2 if failed else 0)
 
 
-def _selected(
-    common: AttackSettings,
-    mechanisms: dict[str, Registered],
-    asked: Sequence[str],
-    epsilons: list[float],
-    options: Sequence[OptionChange],
-    ends: bool,
-) -> tuple[list[AttackJob], Skipped]:
-    """The jobs in the order of the table, with the reference baselines first and last; and who is left out, and why."""
-    given = shared_out({name: option_types(find_mechanism(name, mechanisms)) for name in asked}, options)
-    names, (first, last) = list(asked), BASELINES
-    jobs, skipped = list[AttackJob](), Skipped()
-    if ends:
-        names = [first, *(name for name in names if name not in BASELINES), last, *_broken(common)]
-    for name in names:
-        own = jobs_of(common, mechanisms, name, epsilons, given.get(name, {}))
-        reason = common.attack.skip(own[0].mechanism, common.task)
-        if reason is None:
-            jobs += own
-        else:
-            skipped[name] = reason
-    if skipped and all(
-        job.mechanism.name in (*BASELINES, *CONTROLS) and job.mechanism.name not in asked for job in jobs
-    ):
-        return [], skipped
-    return jobs, skipped
-
-
-def _broken(common: AttackSettings) -> list[str]:
-    """The first mechanism broken on purpose that the attack says something about."""
-    fitting = (name for name, each in broken_mechanisms().items() if not common.attack.skip(each.cls(), common.task))
-    return list(fitting)[:1]
+def _with_ends(names: Sequence[str], made_of: Attack, task: Task) -> list[str]:
+    """The mechanisms in the order of the table: with the reference baselines first and last, and then the first
+    mechanism broken on purpose that the attack says something about."""
+    fitting = (name for name, each in broken_mechanisms().items() if not made_of.skip(each.cls(), task))
+    first, last = BASELINES
+    return [first, *(name for name in names if name not in BASELINES), last, *itertools.islice(fitting, 1)]
 
 
 def _made(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +13,7 @@ from pydantic import Field
 from dpicl.api import parameters as p
 from dpicl.api.tables import Audits, failure
 from dpicl.attacks import store
-from dpicl.attacks.audit import audit as run_audit
-from dpicl.attacks.audit import check as check_audit
-from dpicl.attacks.audit_runs import AuditJob, AuditRuns, AuditSettings, Question
+from dpicl.attacks.audit_runs import DEMONSTRATION_SIZES, SIZES, AuditJob, AuditRuns, Question
 from dpicl.attacks.exact_audit import exact_audit, reason_against
 from dpicl.attacks.exact_runs import Asked, Deal, ExactJob
 from dpicl.attacks.results import AttackResult, Attempt
@@ -27,12 +25,11 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.field_types import Number
 from dpicl.core.messages import count, epsilon_text, message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
-from dpicl.core.vocabulary import Report
+from dpicl.core.vocabulary import Report, silent
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
 from dpicl.mechanism.given import GivenMechanism, given_mechanism
-from dpicl.mechanism.options import build
-from dpicl.mechanism.registry import load_mechanisms
+from dpicl.mechanism.options import build, sized_options
 from dpicl.plan.selection import Selection, select, selection_of
 from dpicl.plan.suite import Changes, load_suite, make_suite
 from dpicl.run.workbench import Workbench
@@ -40,12 +37,6 @@ from dpicl.tables.document import notes
 
 #: The suite of cells that one mechanism makes up.
 _SUITE = "python"
-#: Parameters of exact audits alone, of sampled ones alone, and those that a row of a suite has itself.
-_EXACT = ("suite", "other_records", "queries", "copies", "test_records")
-_SAMPLED = ("question", "runs", "records", "confidence")
-_OF_ROW = ("delta", "model", "source", "seed", "test_records", "options")
-#: What they are called where the flag has another name.
-_FLAGS = {"test_records": "limit", "options": "option"}
 
 
 def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
@@ -107,19 +98,22 @@ def audit(
     records: private records (default: as many as a sample expects, so q = 1).
     confidence: of the bound (default: 0.95).
     """
-    given = {name: value for name, value in locals().items() if value is not None and value != {}}
-    if not exact:
-        _refuse(given, _EXACT, "{} goes with --exact; add --exact, or leave it out.")
+    of_suite = {"suite": suite, "other-records": other_records, "queries": queries, "copies": copies}
+    sampled = {"question": question, "runs": runs, "records": records, "confidence": confidence}
+    of_row = {"delta": delta, "model": model, "source": source, "seed": seed, "option": options or None}
+    if exact:
+        _refuse(sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
     else:
-        _refuse(given, _SAMPLED, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
+        _refuse({**of_suite, "limit": test_records}, "{} goes with --exact; add --exact, or leave it out.")
     if results is None and call.COMMAND.get():  # a program may keep nothing
         results = DEFAULT_RESULTS
     kept = _Kept(None if results is None else Path(results), progress)
-    folder, files = Path(results or DEFAULT_RESULTS), p.as_list(plugins)
-    epsilons = list(dict.fromkeys(p.as_list(epsilon)))
+    folder = Path(results or DEFAULT_RESULTS)
+    files, epsilons = p.as_list(plugins), list(dict.fromkeys(p.as_list(epsilon)))
     adversary = (other_records or "alone", queries or "own", copies or 1)
     if suite is not None:
-        _refuse(given, _OF_ROW, "Rows of a suite are audited with their own settings; leave {} out, or --suite.")
+        said = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
+        _refuse({**of_row, "limit": test_records}, said)
         rows = [] if mechanism is None else [str(mechanism)]
         return _exact(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, kept)
     owner = None if mechanism is None else given_mechanism(mechanism, files)
@@ -143,13 +137,34 @@ def audit(
             "mechanisms": [{"name": owner.name, "options": own}],
         }
         files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
-        return _exact(selection_of(make_suite(row), load_mechanisms(files), folder), adversary, kept)
-    settings = AuditSettings(question or "inquiry", runs or 200, records, confidence or 0.95, delta, seed)
-    every = settings.options(owner.cls, task, own)
-    audited = build(owner.cls, every)
-    check_audit(audited, Task.without_records(task))
-    job = AuditJob(audited, Task.load(task, source, limit_test=1), model, settings, every, owner.registered.plugin_hash)
-    return _sampled(job, epsilons, Workbench({owner.name: owner.registered}), kept)
+        return _exact(selection_of(make_suite(row), folder, files), adversary, kept)
+    every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, own)
+    job = AuditJob(
+        build(owner.cls, every),
+        Task.load(task, source, limit_test=1),
+        model,
+        every,
+        owner.registered.plugin_hash,
+        question or "inquiry",
+        runs or 200,
+        records,
+        confidence or 0.95,
+        delta,
+        seed,
+    )
+    job.check()
+    bench = Workbench({owner.name: owner.registered})
+
+    @cache
+    def runs_of() -> (
+        AuditRuns
+    ):  # with one canary for all target epsilons; the model is read where an audit is not there
+        return AuditRuns(job, bench.model(model), bench.outputs())
+
+    def found(one: float) -> AttackResult:
+        return kept.find(job.at(one), job.task, "audit", lambda report: runs_of().audit(one, report))
+
+    return Audits([found(one) for one in epsilons])
 
 
 def _rows_of(
@@ -163,10 +178,10 @@ def _rows_of(
     return select(suite, folder, files, changes)
 
 
-def _refuse(given: Mapping[str, object], names: Iterable[str], sentence: str) -> None:
-    """Raises UsageError with the sentence about the first of these that is given, if one is."""
-    if found := next((name for name in names if name in given), None):
-        raise UsageError(sentence.format(f"--{_FLAGS.get(found, found).replace('_', '-')}"))
+def _refuse(given: Mapping[str, object], sentence: str) -> None:
+    """Raises UsageError with the sentence about the first of these flags that is given, if one is."""
+    if found := next((flag for flag, value in given.items() if value is not None), None):
+        raise UsageError(sentence.format(f"--{found}"))
 
 
 @dataclass(frozen=True)
@@ -180,52 +195,38 @@ class _Kept:
         if self.progress:
             message(f"dpicl: {text}")
 
-    def find(self, wanted: Attempt, task: Task, make: Callable[[], AttackResult]) -> AttackResult:
+    def find(self, wanted: Attempt, task: Task, title: str, make: Callable[[Report], AttackResult]) -> AttackResult:
         """The audit that is there; else it is made, and written as soon as it is. Raises UsageError for one of other
         records."""
-        if self.folder is None:
-            return make()
-        found = store.stored(self.folder, wanted, self.say, task)
-        if found is None:
-            found = make()
-            self.say(str(store.write(self.folder, found)))
-        return found
-
-    def report(self, job: object) -> Report:
-        """Says what an audit is to do, before the first run, and then how far it is."""
-        counted = count_progress()
+        counted = count_progress() if self.progress else silent
 
         def report(done: int, total: int, unit: str) -> None:
-            if done and self.progress:
+            if done:
                 counted(done, total, unit)
-            elif not done:
-                self.say(f"{job}: {total:,} {unit}")
+            else:  # before the first run
+                self.say(f"{title}: {total:,} {unit}")
 
-        return report
-
-
-def _sampled(job: AuditJob, epsilons: Iterable[float], bench: Workbench, kept: _Kept) -> Audits:
-    """With one canary for all target epsilons; the model is read where an audit is not there."""
-
-    @cache
-    def runs() -> AuditRuns:
-        return AuditRuns(job, bench.model(job.model), bench.outputs(), kept.report(job))
-
-    def make(epsilon: float) -> AttackResult:
-        return run_audit(runs(), epsilon)
-
-    return Audits([kept.find(job.at(epsilon), job.task, partial(make, epsilon)) for epsilon in epsilons])
+        found = None if self.folder is None else store.stored(self.folder, wanted, self.say, task)
+        if found is None:
+            found = make(report)
+            if self.folder is not None:
+                self.say(str(store.write(self.folder, found)))
+        return found
 
 
 def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:
-    """Raises UsageError where no row can be audited."""
+    """Of the first cell of every row. Raises UsageError where no row can be audited."""
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     cells, skipped = _auditable(selection, bench, adversary[1])
     kept.say(f"{count(len(cells), 'exact audit')} to make.")
     for cell in cells:
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
+
+        def make(report: Report, job: ExactJob = job) -> AttackResult:
+            return exact_audit(job, bench.model(job.cell.model), bench.outputs(), report)
+
         try:
-            made.append(kept.find(job.attempt, job.task, partial(_made, job, bench, kept)))
+            made.append(kept.find(job.attempt, job.task, str(job), make))
         except UsageError as error:
             failed.append(f"{job}: {error}")
             kept.say(failed[-1])
@@ -233,10 +234,6 @@ def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept
     if not made:
         raise UsageError("; ".join([*failed, *left_out]) or f"No row of {selection.asked} has noise to be audited.")
     return Audits(made, (*(f"failed: {each}" for each in failed), *left_out))
-
-
-def _made(job: ExactJob, bench: Workbench, kept: _Kept) -> AttackResult:
-    return exact_audit(job, bench.model(job.cell.model), bench.outputs(), kept.report(job))
 
 
 def _auditable(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:

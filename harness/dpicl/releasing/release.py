@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dp_accounting import DpEvent, NoOpDpEvent
@@ -36,7 +36,6 @@ from dpicl.privacy.calibration import Calibration, calibrate
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.secure_release import require_share
 from dpicl.releasing.execution import NOTHING, Answering, Execution, require_budget, sampling_of
-from dpicl.releasing.reader import embed_texts
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
@@ -220,7 +219,6 @@ def release(
         shots=shots,
         queries=asked,
         outputs=kept,
-        embed=lambda texts, name: embed_texts(texts, name, kept(), model.identity.name, task.name),
         report=report,
     )
 
@@ -238,13 +236,19 @@ def release(
     return Release(calibration, sizes, stated, ledger, bounds, prompt, answers, more, state, charged_to)
 
 
+class Declared(NamedTuple):
+    """What is public of a release before it is calibrated: a label for each demonstration, the queries (none of
+    demonstrations), and the numbers that its epsilon depends on."""
+
+    shots: tuple[str, ...]
+    queries: Sequence[Query]
+    sizes: Sizes
+
+
 def declare(
     mechanism: Mechanism, task: Task, config: ReleaseConfig, queries: Sequence[Query] | None = None
-) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
-    """What is public of a release before it is calibrated: labels of the shots, queries, and the sizes it depends on.
-
-    Raises UsageError for secure noise without declared sizes; DataError for a group without records.
-    """
+) -> Declared:
+    """Raises UsageError for secure noise without declared sizes; DataError for a group without records."""
     if config.secure and task.declared is None:
         raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give --size.")
     randomness = streams(config.seed, config.noise)
@@ -253,7 +257,7 @@ def declare(
     sizes = mechanism.public_sizes(task.sized(), shots, config.queries or len(asked))
     if sizes.queries is not None:
         require_budget(asked, sizes.queries)
-    return shots, asked, sizes
+    return Declared(shots, asked, sizes)
 
 
 def expected_release(
@@ -263,7 +267,7 @@ def expected_release(
 
     Raises UsageError, DataError and PluginError as `release` does before it charges.
     """
-    _, _, sizes = declare(mechanism, task, config, queries)
+    sizes = declare(mechanism, task, config, queries).sizes
     calibration, _ = _calibrated(mechanism, sizes, config, lambda _: nullcontext())
     return new_release(mechanism, task, model, config, calibration, sizes)
 

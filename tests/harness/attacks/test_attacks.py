@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpicl.attacks import membership
-from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack, setup_of
+from dpicl.attacks.driver import jobs_of, run_attack, setup_of
 from dpicl.attacks.likelihood import Likelihood
 from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
@@ -49,8 +49,8 @@ def bench_of(model):
 
 
 def attack(own, task, mechanism, *, epsilon=math.inf, options=None, model=None, **setting):
-    common = AttackSettings(attack=own, task=task, model="copying", **{"members": 12, "others": 12, **setting})
-    job = jobs_of(common, MECHANISMS, mechanism, [epsilon], options or {})[0]
+    given = {"model": "copying", "members": 12, "others": 12, **setting}
+    job = jobs_of(own, task, MECHANISMS[mechanism], [epsilon], options or {}, **given)[0]
     return run_attack(job, bench_of(model or CopyingLM()))
 
 
@@ -71,8 +71,8 @@ def test_real_demonstrations_give_away_all_members(own, agnews, own_cache):
 
 def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own_cache):
     for task, shots in ((agnews, 4), (agnews, 6), (samsum, 3)):
-        game = AttackSettings(attack=Gap(), task=task, model="copying", members=20, others=20, shots=shots)
-        job = jobs_of(game, MECHANISMS, "real_demonstrations", [], {})[0]
+        game = {"model": "copying", "members": 20, "others": 20, "shots": shots}
+        job = jobs_of(Gap(), task, MECHANISMS["real_demonstrations"], [], **game)[0]
         model = CopyingLM()
         setup = setup_of(job, model, bench_of(model))
         groups = list(membership.shown_games(setup))
@@ -245,8 +245,8 @@ def test_the_noise_of_answers_does_not_follow_the_number_of_members(agnews, own_
 
 def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cache):
     """The released sizes say what the noise was calibrated to."""
-    game = AttackSettings(attack=Gap(), task=agnews, model="copying", members=12, others=12, seed=3)
-    job = jobs_of(game, MECHANISMS, "voting", [1.0], {"slots": 2, "examples_per_slot": 2})[0]
+    game = {"model": "copying", "members": 12, "others": 12, "seed": 3}
+    job = jobs_of(Gap(), agnews, MECHANISMS["voting"], [1.0], {"slots": 2, "examples_per_slot": 2}, **game)[0]
     setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
     counted = setup.make_target(setup.members)
     counted.answers(lambda task: task, [Query("0", "a text")])
@@ -255,8 +255,9 @@ def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cach
 
 def test_no_bound_without_coins(agnews, own_cache):
     """All members are in for sure where there is no other to draw."""
-    own = AttackSettings(attack=Gap(), task=agnews, model="copying", members=16, others=16, seed=3)
-    setup = setup_of(jobs_of(own, MECHANISMS, "zero_shot", [], {})[0], CopyingLM(), bench_of(CopyingLM()))
+    own = {"model": "copying", "members": 16, "others": 16, "seed": 3}
+    job = jobs_of(Gap(), agnews, MECHANISMS["zero_shot"], [], **own)[0]
+    setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
     sure = dataclasses.replace(setup, canaries=frozenset())
     finding = membership.membership_finding(sure, lambda target, candidates: range(len(candidates)))
     assert finding.bound is None

@@ -13,8 +13,7 @@ import pytest
 from dpicl import models
 from dpicl.api.tables import failure
 from dpicl.attacks import audit_runs
-from dpicl.attacks.audit import audit, check
-from dpicl.attacks.audit_runs import AuditJob, AuditRuns, AuditSettings
+from dpicl.attacks.audit_runs import AuditJob, AuditRuns
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.results import attack_from_text
 from dpicl.core.errors import BudgetExceeded, UsageError
@@ -59,11 +58,11 @@ def sim():
 
 
 def runs_of(mechanism, task, model, **settings):
-    return AuditRuns(AuditJob(mechanism, task, "sim", AuditSettings(**settings), options={}), model)
+    return AuditRuns(AuditJob(mechanism, task, "sim", {}, **settings), model)
 
 
 def audited(mechanism, task, model, epsilon, **settings):
-    return audit(runs_of(mechanism, task, model, **settings), epsilon)
+    return runs_of(mechanism, task, model, **settings).audit(epsilon)
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mech
 )
 def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism) -> None:
     runs = runs_of(mechanism, news, sim, runs=40)
-    noisy, bare = (audit(runs, epsilon) for epsilon in (2.0, math.inf))
+    noisy, bare = (runs.audit(epsilon) for epsilon in (2.0, math.inf))
     assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(bare.privacy.epsilon_proved)
 
 
@@ -219,8 +218,9 @@ def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
 )
 def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, settings, message) -> None:
     def tried() -> None:
-        check(mechanism, Task.without_records(task))
-        audited(mechanism, Task.load(task, "synthetic", limit_train=50, limit_test=1), sim, 1.0, runs=8, **settings)
+        loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
+        AuditJob(mechanism, loaded, "sim", {}).check()
+        audited(mechanism, loaded, sim, 1.0, runs=8, **settings)
 
     with pytest.raises(UsageError, match=message):
         tried()

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack
+from dpicl.attacks.driver import jobs_of, run_attack
 from dpicl.attacks.exposure import Exposure
 from dpicl.attacks.power import powers
 from dpicl.data.task import Task
@@ -32,8 +32,8 @@ class Recalling(SimulatedLM):
 
 def attacked(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
     corpus = Task.load(task, "synthetic", limit_train=60, limit_test=4)
-    common = AttackSettings(Exposure(**{**SMALL, **options}), corpus, "recalling", members=24)
-    (job,) = jobs_of(common, MECHANISMS, mechanism, [epsilon], {})
+    own = Exposure(**{**SMALL, **options})
+    (job,) = jobs_of(own, corpus, MECHANISMS[mechanism], [epsilon], model="recalling", members=24)
     bench = Workbench(MECHANISMS)
     bench._models["recalling"] = model or Recalling()
     return run_attack(job, bench)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dpicl.attacks.broken import BrokenAnswers, BrokenDemonstrations
-from dpicl.attacks.driver import AttackSettings, jobs_of, run_attack
+from dpicl.attacks.driver import jobs_of, run_attack
 from dpicl.attacks.power import NO_POWER, powers
 from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import Estimate
@@ -70,14 +70,8 @@ def test_boards_say_it_in_place_of_the_number():
 def test_every_attack_on_answers_finds_the_members_of_the_broken_mechanism(attack):
     options = {"embedding": "sim"} if attack == "repeat" else {}
     registry = {cls.name: Registered(cls, "") for cls in (BrokenAnswers, BrokenDemonstrations)}
-    settings = AttackSettings(
-        attack_of(load_attacks()[attack].cls, options),
-        Task.load("agnews", "synthetic", limit_train=40),
-        "sim",
-        members=12,
-        others=12,
-    )
-    (job,) = jobs_of(settings, registry, "broken_answers", (), {})
+    own, task = attack_of(load_attacks()[attack].cls, options), Task.load("agnews", "synthetic", limit_train=40)
+    (job,) = jobs_of(own, task, registry["broken_answers"], (), model="sim", members=12, others=12)
     result = run_attack(job, Workbench(registry))
     assert result.measures["auc"].low > 0.5
     assert json.loads(result.model_dump_json())["privacy"]["epsilon_proved"] == "Infinity"
