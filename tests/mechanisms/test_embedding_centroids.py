@@ -97,7 +97,7 @@ def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon
 @pytest.mark.parametrize("mechanism", [SIM, LOGISTIC])
 def test_any_number_of_queries_is_answered_from_one_release(agnews, mechanism):
     made, noisy = released(mechanism, agnews)
-    assert made.sizes.queries is None and made.stated.per_query is None
+    assert made.sizes.queries is None and made.per_query is None
     before = len(noisy)
     again = made.more([Query(f"{n}", query.text) for n, query in enumerate(agnews.queries() * 5)])
     assert list(again.values()) == list(made.answers.values()) * 5 and len(noisy) == before

@@ -113,8 +113,8 @@ class Audits(ResultTable[AttackResult]):
         "epsilon": attrgetter("subject.epsilon"),
         "epsilon_claimed": attrgetter("privacy.epsilon_claimed"),
         "epsilon_proved": attrgetter("privacy.epsilon_proved"),
-        "epsilon_audited": lambda item: None if item.bound is None else item.bound.epsilon,
-        "confidence": lambda item: None if item.bound is None else item.bound.confidence,
+        "epsilon_audited": attrgetter("audited"),
+        "confidence": attrgetter("confidence"),
         "delta": attrgetter("subject.delta"),
         "failure": lambda item: failure(item),
     }

@@ -229,7 +229,7 @@ class AuditRuns:
         inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
         learn = _frequencies if canary.score is None else runs_are_scores
         found = lower_bound(inside, outside, job.delta, job.confidence, job.seed, learn)
-        rest = {"delta": job.delta, "confidence": job.confidence, "decision": found.decision}
+        rest: dict[str, Any] = {"delta": job.delta, "confidence": job.confidence, "decision": found.decision}
         with wrap_validation_errors():
             return result_of(
                 job.at(epsilon),

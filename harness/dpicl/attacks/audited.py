@@ -47,7 +47,7 @@ class Audit:
     @property
     def epsilon(self) -> float | None:
         """The audited ε; None where no attack of ours gives a bound at 95%."""
-        return self.best.bound.epsilon if self.best is not None and self.best.bound is not None else None
+        return None if self.best is None else self.best.audited
 
     @property
     def kind(self) -> str:

@@ -26,7 +26,7 @@ from dpicl.models.base import LanguageModel
 from dpicl.privacy import accountants
 from dpicl.privacy.calibration import Calibration
 from dpicl.privacy.ledger import Ledger
-from dpicl.releasing.release import Release, Stated
+from dpicl.releasing.release import Release, claimed_epsilon, per_query_epsilon
 from dpicl.results.schema import Cost, Manifest, wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of, now, privacy_of
 from dpicl.run.workbench import Workbench
@@ -130,7 +130,9 @@ def result_of(
 def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, ledger: Ledger) -> Release:
     """An audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(ledger.event(), calibration.delta)
-    return Release(calibration, sizes, Stated.of(mechanism, calibration, sizes), ledger, bounds)
+    claimed = claimed_epsilon(mechanism, calibration, sizes)
+    per_query = per_query_epsilon(mechanism, calibration.knob, sizes, calibration.delta)
+    return Release(calibration, sizes, claimed, per_query, ledger, bounds)
 
 
 def setup_of(

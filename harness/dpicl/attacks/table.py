@@ -88,16 +88,8 @@ def _name(one: Attacked) -> str:
     return one.attack.attack + ("" if one.ours else " (external)")
 
 
-def _audited(one: Attacked) -> float | None:
-    """The lower bound, where there is one."""
-    if isinstance(one.attack, External):
-        return one.attack.audited
-    return None if one.attack.bound is None else one.attack.bound.epsilon
-
-
 def _confidence(one: Attacked) -> str | None:
-    found = one.attack if isinstance(one.attack, External) else one.attack.bound
-    return None if found is None else confidence_text(found.confidence)
+    return None if one.attack.confidence is None else confidence_text(one.attack.confidence)
 
 
 def _trials(one: Attacked) -> str:
@@ -148,7 +140,7 @@ _COLUMNS = (
     Column("attack", "attack", _name, wide=True),
     Column("access", "access", attrgetter("attack.access")),
     Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "upper bound, from the ledger of that run"),
-    Column("audited", "audited ε", _audited, bound_text, "lower bound that the attack proves"),
+    Column("audited", "audited ε", attrgetter("attack.audited"), bound_text, "lower bound that the attack proves"),
     Column("confidence", "confidence", _confidence, help="of the audited ε, by itself"),
     Column("trials", "trials", _trials, wide=True),
     Column("share_of_bound", "of the bound", _share_of_bound, "{:.3f}".format, _OF_THE_BOUND, optional=True),

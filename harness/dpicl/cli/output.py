@@ -43,9 +43,9 @@ def emit_json(document: Any) -> None:
     sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
 
 
-def report_damaged(damaged: list[Damaged], moved: bool) -> None:
+def report_damaged(damaged: list[Damaged]) -> None:
     """One sentence about the files that are no results."""
     from dpicl.results.store import describe_damaged
 
     if damaged:
-        message(describe_damaged(damaged, moved))
+        message(describe_damaged(damaged, moved=False))

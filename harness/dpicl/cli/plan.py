@@ -52,7 +52,7 @@ def plan(
         raise UsageError("--power goes with --detect; add --detect 0.03, or leave it out.")
     selection = selected(suite, cells, shard)
     results, damaged = selection.store.load_all()
-    output.report_damaged(damaged, moved=False)
+    output.report_damaged(damaged)
     if detect is not None:
         return _sizes(selection, results, detect, 0.8 if power is None else power)
     return _cells(selection, results, str(suite))

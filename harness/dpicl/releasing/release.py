@@ -64,45 +64,20 @@ UP_TO_ROUNDING = "proved up to rounding: a record may change how the model round
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What is said of a release before its mechanism sees a record.
-
-    claimed: epsilon by the authors' formula, None without one. per_query: proved epsilon of one answer alone, None
-    where any number of queries is free.
-    """
-
-    claimed: float | None
-    per_query: float | None
-
-    @classmethod
-    def of(cls, mechanism: Mechanism, calibration: Calibration, sizes: Sizes) -> Stated:
-        """Raises PluginError for a claim that is no number."""
-        claimed: float | None = calibration.epsilon
-        if mechanism.knob is not None and math.isfinite(calibration.epsilon):
-            claims = [
-                check_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
-                for knob, own in (
-                    [(value, sizes.only(label)) for label, value in calibration.by_label.items()]
-                    or [(calibration.knob, sizes)]
-                )
-            ]
-            claimed = None if None in claims else max(claim for claim in claims if claim is not None)
-        return cls(claimed, per_query_epsilon(mechanism, calibration.knob, sizes, calibration.delta))
-
-
-@dataclass(frozen=True)
 class Release:
     """What came out of a mechanism, and what it cost.
 
-    prompt: of a demonstration mechanism; empty for answers. answers: query id -> answer; None for demonstrations.
-    more: answers to further queries at no cost, of a prepared mechanism; else None. state: what it prepared, by which
-    they can be answered later; None where it cannot be saved. charged_to: the names of the private sets that paid
-    (secure noise).
+    claimed: epsilon by the authors' formula, None without one; per_query: proved epsilon of one answer alone, None
+    where any number of queries is free; both are said before the mechanism sees a record. prompt: of a demonstration
+    mechanism; empty for answers. answers: query id -> answer; None for demonstrations. more: answers to further queries
+    at no cost, of a prepared mechanism; else None. state: what it prepared, by which they can be answered later; None
+    where it cannot be saved. charged_to: the names of the private sets that paid (secure noise).
     """
 
     calibration: Calibration
     sizes: Sizes
-    stated: Stated
+    claimed: float | None
+    per_query: float | None
     ledger: Ledger
     bounds: Bounds
     prompt: ReleasedPrompt = NOTHING
@@ -153,6 +128,19 @@ def calibrate_mechanism(
     return Calibration.of_labels(each, mechanism.events_of(0.0, knobs, sizes))
 
 
+def claimed_epsilon(mechanism: Mechanism, calibration: Calibration, sizes: Sizes) -> float | None:
+    """Epsilon by the authors' formula, of the label with the largest one. Raises PluginError for a claim that is no
+    number."""
+    if mechanism.knob is None or not math.isfinite(calibration.epsilon):
+        return calibration.epsilon
+    knobs = [(value, sizes.only(label)) for label, value in calibration.by_label.items()]
+    claims = [
+        check_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
+        for knob, own in knobs or [(calibration.knob, sizes)]
+    ]
+    return None if None in claims else max(claim for claim in claims if claim is not None)
+
+
 def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
     """Proved epsilon of one answer, had it been the only one, as many papers report it; None where any number is
     free."""
@@ -192,7 +180,7 @@ def release(
         report = silent  # how far a release is may depend on the records
         config.require_small_delta(task.size)
     shots, asked, sizes = declare(mechanism, task, config, queries)
-    calibration, stated = _calibrated(mechanism, sizes, config, phase)
+    calibration, *stated = _calibrated(mechanism, sizes, config, phase)
     sampling = sampling_of(mechanism, randomness)
     charged_to: tuple[str, ...] = ()
     admitted = config.epsilon
@@ -233,7 +221,7 @@ def release(
         prompt = replace(prompt, in_prompt=config.shots)
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model, task.size)
-    return Release(calibration, sizes, stated, ledger, bounds, prompt, answers, more, state, charged_to)
+    return Release(calibration, sizes, *stated, ledger, bounds, prompt, answers, more, state, charged_to)
 
 
 class Declared(NamedTuple):
@@ -268,7 +256,7 @@ def expected_release(
     Raises UsageError, DataError and PluginError as `release` does before it charges.
     """
     sizes = declare(mechanism, task, config, queries).sizes
-    calibration, _ = _calibrated(mechanism, sizes, config, lambda _: nullcontext())
+    calibration, *_ = _calibrated(mechanism, sizes, config, lambda _: nullcontext())
     return new_release(mechanism, task, model, config, calibration, sizes)
 
 
@@ -289,7 +277,10 @@ def new_release(
     return NewRelease(calibration.event, proved.upper, config.delta, what)
 
 
-def _calibrated(mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase) -> tuple[Calibration, Stated]:
+def _calibrated(
+    mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase
+) -> tuple[Calibration, float | None, float | None]:
+    """With the claimed epsilon, and that of one query."""
     epsilon, delta = config.epsilon, config.accounted_delta
     with phase("calibrate"), named_failure(mechanism):
         found = calibrate_mechanism(mechanism, sizes, epsilon, delta, config.mode)
@@ -298,7 +289,8 @@ def _calibrated(mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase
     if config.secure:
         require_share(found.event, epsilon)
     with phase("account"), named_failure(mechanism):
-        return found, Stated.of(mechanism, found, sizes)
+        claimed = claimed_epsilon(mechanism, found, sizes)
+        return found, claimed, per_query_epsilon(mechanism, found.knob, sizes, found.delta)
 
 
 def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:

@@ -153,12 +153,12 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
     slack = slack_of(event, made.calibration.delta, made.bounds.upper)
     return Privacy(
         epsilon_target=config.epsilon,
-        epsilon_claimed=made.stated.claimed,
+        epsilon_claimed=made.claimed,
         epsilon_proved=made.bounds.upper,
         delta=config.delta,
         knob=_knob_value(mechanism, made.calibration),
         queries=made.sizes.queries,
-        epsilon_per_query=made.stated.per_query,
+        epsilon_per_query=made.per_query,
         slack=slack,
         mode=config.mode,
         ledger=[LedgerRow(**row) for row in made.ledger.to_json()],

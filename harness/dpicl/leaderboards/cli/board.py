@@ -165,7 +165,7 @@ def _results(
     """(every result of the suite, its cells of every model and source of records that has some)."""
     store = Store(folder, suite.name)
     results, damaged = store.load_all()
-    report_damaged(damaged, moved=False)
+    report_damaged(damaged)
     current = [result for result in results if result.suite.hash == suite.hash]
     models = sorted({result.cell.model for result in current})
     cells: list[Cell] = []

@@ -57,7 +57,7 @@ def publish_wandb(
     found: list[Result] = []
     for name in suites:
         whole, damaged = Store(folder, name).load_all()
-        output.report_damaged(damaged, moved=False)
+        output.report_damaged(damaged)
         found += whole
     if not found:
         raise ResultError(f"There is no result under {folder}; run `dpicl run quick`, or name another folder.")
