@@ -113,13 +113,3 @@ def test_the_plan_counts_a_collection_once(dpicl, run, tmp_path):
     plan = dpicl("plan", tmp_path / "answers.yaml", "--results", tmp_path / "elsewhere", "--json").json
     tokens = [cell["tokens"] for cell in plan["cells"]]
     assert tokens[0] > 0 and tokens[1:] == [0, 0, 0]
-
-
-def test_shots_of_one_task_may_differ(dpicl, tmp_path):
-    path = tmp_path / "shots.yaml"
-    text = SUITE.format(mechanism="voting", task="agnews, trec", more="", source="synthetic")
-    path.write_text(text + "task_shots: {trec: 6}\n", encoding="utf-8")
-    assert dpicl("plan", path, "--json").code == 0
-    path.write_text(text + "task_shots: {trek: 6}\n", encoding="utf-8")
-    wrong = dpicl("plan", path, "--json")
-    assert wrong.code == 2 and "Did you mean 'trec'" in wrong.err

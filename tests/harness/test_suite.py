@@ -136,19 +136,9 @@ def test_headroom_needs_both_ends_and_seeds_of_its_own(tmp_path, old, new, named
         read(tmp_path, HEADROOM.replace(old, new))
 
 
-def test_command_line_lists_take_the_place_of_the_suites_own(tmp_path):
-    cells = cells_of(read(tmp_path), tasks=["trec"], epsilons=[3.0], seeds=[5], mechanisms=["tang", "prism"])
-    assert {(c.task, c.epsilon, c.seed) for c in cells} == {("trec", 3.0, 5)}
-    assert {cell.mechanism for cell in cells} == {"tang", "prism"}
-
-
 def test_a_model_that_only_a_flag_names_has_the_tasks_of_the_first_that_a_row_lists(tmp_path):
     suite = read(tmp_path, TEXT.replace("{slots: 7}", "{slots: 7}\n    tasks: {sim: [trec]}"))
     assert {cell.task for cell in cells_of(suite, models=["embedded"]) if cell.mechanism == "tang"} == {"trec"}
-
-
-def test_an_epsilon_given_as_inf_is_infinity(tmp_path):
-    assert math.inf in read(tmp_path, TEXT.replace("[1, 8]", "[1, .inf]")).epsilons
 
 
 @pytest.mark.parametrize("text", ["1e-5", "0.00001", "1/100000", "'1e-5'"])

@@ -16,10 +16,7 @@ from dpicl.engines.local import make_engine
 from dpicl.engines.session import run_missing
 from dpicl.mechanism.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.plan.selection import Selection, selection_of
-from dpicl.plan.suite import make_suite
-
-#: The name of the suite of cells that `evaluate` runs; its folder below `results`.
-SUITE = "python"
+from dpicl.plan.suite import suite_of_program
 
 
 @p.checked
@@ -65,22 +62,18 @@ def evaluate(
             " file of its own, or leave `results` out."
         )
     files = list(dict.fromkeys([*files, *(each.plugin for each in given if each.plugin is not None)]))
-    suite = make_suite(
-        {
-            "name": SUITE,
-            "version": 1,
-            "source": source,
-            "models": p.as_list(model),
-            "seeds": seeds,
-            "epsilons": p.as_list(epsilon),
-            "delta": delta,
-            "shots": shots,
-            "test_records": test_records,
-            "train_records": train_records,
-            "queries": queries,
-            "tasks": p.as_list(task),
-            "mechanisms": entries,
-        }
+    suite = suite_of_program(
+        source=source,
+        models=p.as_list(model),
+        seeds=seeds,
+        epsilons=p.as_list(epsilon),
+        delta=delta,
+        shots=shots,
+        test_records=test_records,
+        train_records=train_records,
+        queries=queries,
+        tasks=p.as_list(task),
+        mechanisms=entries,
     )
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as folder:
         return run_selection(selection_of(suite, Path(folder), files), engine, workers, progress)

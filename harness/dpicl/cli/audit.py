@@ -31,12 +31,9 @@ from dpicl.engines.progress import count_progress
 from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, sized_options
 from dpicl.plan.selection import Selection, select, selection_of
-from dpicl.plan.suite import Changes, load_suite, make_suite
+from dpicl.plan.suite import Changes, load_suite, suite_of_program
 from dpicl.run.workbench import Workbench
 from dpicl.tables.document import notes
-
-#: The suite of cells that one mechanism makes up.
-_SUITE = "python"
 
 
 def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
@@ -124,20 +121,18 @@ def audit(
     own = {**owner.options, **p.options_of(owner.name, options)}
     delta, model, source, seed = delta or 1e-5, model or "embedded", source or "auto", seed or 0
     if exact:
-        row = {
-            "name": _SUITE,
-            "version": 1,
-            "source": source,
-            "models": [model],
-            "seeds": [seed],
-            "epsilons": epsilons,
-            "delta": delta,
-            "test_records": test_records or 100,
-            "tasks": [task],
-            "mechanisms": [{"name": owner.name, "options": own}],
-        }
+        row = suite_of_program(
+            source=source,
+            models=[model],
+            seeds=[seed],
+            epsilons=epsilons,
+            delta=delta,
+            test_records=test_records or 100,
+            tasks=[task],
+            mechanisms=[{"name": owner.name, "options": own}],
+        )
         files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
-        return _exact(selection_of(make_suite(row), folder, files), adversary, kept)
+        return _exact(selection_of(row, folder, files), adversary, kept)
     every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, own)
     job = AuditJob(
         build(owner.cls, every),

@@ -255,6 +255,11 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     return suite
 
 
+def suite_of_program(**given: Any) -> Suite:
+    """The suite, called python, of cells that a program or one command asks for. Raises UsageError as `load_suite`."""
+    return make_suite({"name": "python", "version": 1, **given})
+
+
 def _misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     """What no key says wrong by itself: what is listed twice, more than there is, or missing in another list."""
     yield from _repetitions(suite)
