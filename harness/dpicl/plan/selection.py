@@ -45,26 +45,20 @@ class Selection:
         return shlex.join(["dpicl", *name.split(), self.asked, *words])
 
 
-def select(
-    suite: str,
-    results: Path,
-    plugins: Sequence[Path] = (),
-    changes: Changes = AS_IT_IS,
-) -> Selection:
+def select(suite: str, results: Path, plugins: Sequence[Path] = (), changes: Changes = AS_IT_IS) -> Selection:
     """Reads the suite of that name or path and expands it. Raises UsageError for anything that is not known or does not
     fit."""
-    known = load_mechanisms(plugins)
-    return selection_of(apply_changes(load_suite(find_suite(suite)), changes, known), results, plugins, changes, suite)
+    return selection_of(load_suite(find_suite(suite)), results, plugins, changes, suite)
 
 
 def selection_of(
     suite: Suite, results: Path, plugins: Sequence[Path] = (), changes: Changes = AS_IT_IS, asked: str = ""
 ) -> Selection:
-    """The cells of a suite, which is changed so already, and the store of its results. Raises UsageError as `select`
-    does."""
+    """The cells of a suite and the store of its results. Raises UsageError as `select` does."""
     mechanisms = load_mechanisms(plugins)
-    cells = expand(suite, mechanisms, changes.options)
-    return Selection(asked or suite.name, suite, mechanisms, cells, Store(results, suite.name), tuple(plugins), changes)
+    made = apply_changes(suite, changes, mechanisms)
+    cells = expand(made, mechanisms, changes.options)
+    return Selection(asked or suite.name, made, mechanisms, cells, Store(results, suite.name), tuple(plugins), changes)
 
 
 def shard(cells: Sequence[Cell], number: int, of: int) -> list[Cell]:
