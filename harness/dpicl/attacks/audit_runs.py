@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -36,7 +36,7 @@ from dpicl.attacks.exact_worlds import of_rank
 from dpicl.attacks.lower_bounds import Score, lower_bound, runs_are_scores
 from dpicl.attacks.observers import Recording
 from dpicl.attacks.results import AttackResult, Attempt, LowerBound
-from dpicl.attacks.views import completions, first_words, free_text, spelled_out, with_records, yes_or_no
+from dpicl.attacks.views import completions, first_words, free_text, spelled_out, yes_or_no
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
@@ -193,10 +193,6 @@ class AuditRuns:
         """The mechanism's, for tasks of texts."""
         return load_embeddings(getattr(self.job.mechanism, "embedding", "embedded"))
 
-    def public_task(self) -> PublicTask:
-        """The task as it is, without records."""
-        return with_records(self.job.task, self.private).public_view()
-
     def canary(self, knob: float) -> Canary:
         """One for all epsilons; knob: of the first."""
         if self._canary is None:
@@ -220,9 +216,7 @@ class AuditRuns:
         if not first.releases:
             raise UsageError(f"{job.mechanism.name} makes no noisy release, so there is nothing to audit.")
         self._reader = first.reader
-        said = [
-            [self._released(side, calibration, run) for run in self._counted(side, report)] for side in (True, False)
-        ]
+        said = [self._released(side, calibration, report) for side in (True, False)]
         texts = list(dict.fromkeys(text for side in said for run in side for text in run))
         scores = range(len(texts)) if canary.score is None else canary.score(texts)
         values = dict(zip(texts, scores, strict=True))
@@ -266,18 +260,15 @@ class AuditRuns:
             outputs=lambda: self._outputs,
         )
 
-    def _released(self, present: bool, calibration: Calibration, run: int) -> list[str]:
-        """What one run releases, at every draw of the noise."""
+    def _released(self, present: bool, calibration: Calibration, report: Report) -> list[list[str]]:
+        """What every run on one side releases, at every draw of the noise."""
         draws = range(1 if self.job.mechanism.releases_texts else DRAWS)
-        made = (self.execution(present, calibration, run, draw).run() for draw in draws)
-        return ["\n".join(each.prompt.texts if each.answers is None else each.answers.values()) for each in made]
-
-    def _counted(self, present: bool, report: Report) -> Iterator[int]:
-        """The numbers of the runs on one side, with a report after each."""
-        number = self.job.runs
-        for run in range(number):
-            yield run
-            report(run + 1, number, f"runs {'with' if present else 'without'} the canary")
+        found = []
+        for run in range(self.job.runs):
+            made = [self.execution(present, calibration, run, draw).run() for draw in draws]
+            found.append(["\n".join(m.prompt.texts if m.answers is None else m.answers.values()) for m in made])
+            report(run + 1, self.job.runs, f"runs {'with' if present else 'without'} the canary")
+        return found
 
 
 class CoupledSampling:
@@ -381,13 +372,13 @@ def _contradiction(runs: AuditRuns) -> Canary:
     if labels:
         label = labels[((labels.index(label) if label in labels else 0) + 1) % len(labels)]
     note = f"one preparation from {count(len(runs.private), 'record')}, every one of which may be in it"
-    return Canary(Record(text, label), runs.public_task(), note, (Query("canary", text),))
+    return Canary(Record(text, label), runs.job.task.public_view(), note, (Query("canary", text),))
 
 
 def _copied(runs: AuditRuns, knob: float) -> Canary:
     """Of one demonstration: a text that the mechanism could release but hardly would, of the public tokens of a rank.
     What is looked for is how much of its tokens stands in the released text, in one piece: 0 to 1."""
-    task, encode = runs.public_task(), runs.model.encode
+    task, encode = runs.job.task.public_view(), runs.model.encode
 
     def written(rank: int) -> str:
         with observing(Recording(of_rank(rank))):
