@@ -58,9 +58,9 @@ def ran(monkeypatch, results) -> list[str]:
     return ids
 
 
-def collect(engine: Any, cells: list[Cell], job: Job, **flags: bool) -> list[Done]:
+def collect(engine: Any, cells: list[Cell], job: Job) -> list[Done]:
     events: list[CellProgress | Done] = []
-    engine.run(cells, job, events.append, **flags)
+    engine.run(cells, job, events.append)
     return [event for event in events if isinstance(event, Done)]
 
 
@@ -74,13 +74,12 @@ def test_a_finished_cell_is_not_done_again(job, results, ran):
     assert len(Store(job.results, "quick").load_all()[0]) == 4
 
 
-def test_a_cell_that_another_run_has_is_left_and_waited_for_only_when_asked(job, results, ran):
+def test_a_cell_that_another_run_has_is_left(job, results, ran):
     cells = [result.cell for result in results]
     store = Store(job.results, "quick")
     with store.lock(cells[1].id):
         statuses = [done.status for done in collect(Inline(), cells, job)]
     assert statuses == ["done", "busy", "done", "done"]
-    assert [done.status for done in collect(Inline(), [cells[1]], job, wait_for_locks=True)] == ["done"]
 
 
 def test_an_error_ends_its_cell_alone(job, results, monkeypatch):

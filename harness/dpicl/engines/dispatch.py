@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
@@ -47,8 +46,8 @@ class Pool(Protocol):
 class Dispatcher:
     """One run of cells. running: job -> its cell, and the cell's lock."""
 
-    def __init__(self, pool: Pool, cells: Sequence[Cell], job: Job, report: Report, wait_for_locks: bool) -> None:
-        self.pool, self.report, self.wait_for_locks = pool, report, wait_for_locks
+    def __init__(self, pool: Pool, cells: Sequence[Cell], job: Job, report: Report) -> None:
+        self.pool, self.report = pool, report
         self.recorder = Recorder(job)
         self.waiting = deque(cells)
         self.running: dict[Any, tuple[Cell, ExitStack]] = {}
@@ -61,10 +60,7 @@ class Dispatcher:
                 for _ in range(len(self.waiting)):
                     if len(self.running) < self.pool.size:
                         self._submit(self.waiting.popleft())
-                if not self.running:  # another run has the cells that are left
-                    time.sleep(POLL_SECONDS)
-                    continue
-                for job in self.pool.wait(self.running):
+                for job in self.pool.wait(self.running) if self.running else ():
                     cell, lock = self.running.pop(job)
                     with lock:
                         self._collect(job, cell)
@@ -79,8 +75,6 @@ class Dispatcher:
             over = lock.enter_context(self.recorder.taken(cell))
             if over is None:
                 self.running[self.pool.submit(cell)] = cell, lock.pop_all()
-            elif over.status == "busy" and self.wait_for_locks:
-                self.waiting.append(cell)
             else:
                 self.report(over)
 

@@ -23,16 +23,16 @@ ENGINES = ("inline", "local", "ray")
 class Engine(Protocol):
     """Runs cells in any order and reports each of them once with `Done`."""
 
-    def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None: ...
+    def run(self, cells: Sequence[Cell], job: Job, report: Report) -> None: ...
 
 
 class Inline:
     """All cells in this process, one after the other."""
 
-    def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
+    def run(self, cells: Sequence[Cell], job: Job, report: Report) -> None:
         worker, recorder = Worker(job), Recorder(job)
         for cell in cells:
-            with recorder.taken(cell, wait_for_locks) as over:
+            with recorder.taken(cell) as over:
                 done = over or recorder.keep(worker.compute(cell, report))
             report(done)
 
@@ -43,12 +43,12 @@ class Local:
 
     workers: int
 
-    def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
+    def run(self, cells: Sequence[Cell], job: Job, report: Report) -> None:
         if not cells:
             return
         size = min(self.workers, len(cells))
         pool = Processes(size, replace(job, threads=max(1, cores() // size)), report)
-        Dispatcher(pool, cells, job, report, wait_for_locks).run()
+        Dispatcher(pool, cells, job, report).run()
 
 
 def make_engine(

@@ -45,9 +45,9 @@ class Ray:
     cpus: int | None = None
     gpus: int | None = None
 
-    def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
+    def run(self, cells: Sequence[Cell], job: Job, report: Report) -> None:
         with connected(self.address) as ray:
-            Dispatcher(_RayTasks(ray, self, job), cells, job, report, wait_for_locks).run()
+            Dispatcher(_RayTasks(ray, self, job), cells, job, report).run()
 
 
 class _RayTasks:

@@ -77,11 +77,14 @@ def _run(
 
         with stopped_by_term():
             engine.run(ordered, job, report)
-            if busy := [done.cell for done in finished if done.status == "busy"]:
+            while busy := [done.cell for done in finished if done.status == "busy"]:
                 if progress:
                     message(f"Waiting for {count(len(busy), 'cell')} that another run is doing.")
-                engine.run(busy, job, report, wait_for_locks=True)
-    return [done for done in finished if done.status != "busy"]
+                finished = [done for done in finished if done.status != "busy"]
+                with selection.store.lock(busy[0].id, wait=True):
+                    pass
+                engine.run(busy, job, report)
+    return finished
 
 
 def _require_there(cells: Sequence[Cell]) -> None:

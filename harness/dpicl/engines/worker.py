@@ -107,9 +107,9 @@ class Recorder:
         self.store, self.records = Store(job.results, job.suite.name), Fingerprints()
 
     @contextmanager
-    def taken(self, cell: Cell, wait: bool = False) -> Iterator[Done | None]:
+    def taken(self, cell: Cell) -> Iterator[Done | None]:
         """Holds a cell that is to be run; yields how it ended where there is nothing to do or another run has it."""
-        with self.store.lock(cell.id, wait=wait) as mine:
+        with self.store.lock(cell.id) as mine:
             yield self._present(cell) if mine else Done(cell, "busy")
 
     def keep(self, outcome: Outcome, node: str = "") -> Done:
