@@ -44,11 +44,9 @@ def copied_spans(released: Sequence[str], records: Sequence[str], span: int = SP
     """Texts with ``span`` or more consecutive words of a record. Words are runs of letters, digits
     and _, compared with their case.
 
-    Raises UsageError without released texts or for a span below 1.
+    Raises UsageError without released texts.
     """
     _check(released)
-    if span < 1:
-        raise UsageError(f"A copied span has at least 1 word, not {span}.")
     texts, matcher = [_WORD.findall(text) for text in released], SequenceMatcher(autojunk=False)
     copying: set[int] = set()
     copied_records = longest = 0
@@ -69,14 +67,12 @@ def overlaps(released: Sequence[str], records: Sequence[str], threshold: float =
 
     The length of the longest common subsequence is at most the number of shared tokens, so only pairs that share enough
     are scored. Precision is the part of the released text, so a text of few words reaches it by chance. Raises
-    UsageError without released texts or for a threshold outside [0, 1).
+    UsageError without released texts.
     """
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenizers import DefaultTokenizer
 
     _check(released)
-    if not 0 <= threshold < 1:
-        raise UsageError(f"The overlap threshold must be at least 0 and below 1, not {threshold}.")
     scorer, stems = RougeScorer(["rougeL"], use_stemmer=True), DefaultTokenizer(use_stemmer=True).tokenize
     bags = [Counter(stems(text)) for text in released]
     copying: set[int] = set()

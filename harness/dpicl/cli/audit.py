@@ -96,7 +96,7 @@ def audit(
     confidence: of the bound (default: 0.95).
     """
     of_suite = {"suite": suite, "other-records": other_records, "queries": queries, "copies": copies}
-    sampled = {"question": question, "runs": runs, "records": records, "confidence": confidence}
+    sampled: dict[str, Any] = {"question": question, "runs": runs, "records": records, "confidence": confidence}
     of_row = {"delta": delta, "model": model, "source": source, "seed": seed, "option": options or None}
     if exact:
         _refuse(sampled, "An exact audit has no runs, and the row's own records and queries; leave {} out.")
@@ -134,32 +134,10 @@ def audit(
         files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
         return _exact(selection_of(row, folder, files), adversary, kept)
     every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, own)
-    job = AuditJob(
-        build(owner.cls, every),
-        Task.load(task, source, limit_test=1),
-        model,
-        every,
-        owner.registered.plugin_hash,
-        question or "inquiry",
-        runs or 200,
-        records,
-        confidence or 0.95,
-        delta,
-        seed,
-    )
-    job.check()
-    bench = Workbench({owner.name: owner.registered})
-
-    @cache
-    def runs_of() -> (
-        AuditRuns
-    ):  # with one canary for all target epsilons; the model is read where an audit is not there
-        return AuditRuns(job, bench.model(model), bench.outputs())
-
-    def found(one: float) -> AttackResult:
-        return kept.find(job.at(one), job.task, "audit", lambda report: runs_of().audit(one, report))
-
-    return Audits([found(one) for one in epsilons])
+    sampled = {name: value for name, value in sampled.items() if value is not None} | {"delta": delta, "seed": seed}
+    whole = Task.load(task, source, limit_test=1)
+    job = AuditJob(build(owner.cls, every), whole, model, every, owner.registered.plugin_hash, **sampled)
+    return _sampled(job, epsilons, Workbench({owner.name: owner.registered}), kept)
 
 
 def _rows_of(
@@ -207,6 +185,20 @@ class _Kept:
             if self.folder is not None:
                 self.say(str(store.write(self.folder, found)))
         return found
+
+
+def _sampled(job: AuditJob, epsilons: list[float], bench: Workbench, kept: _Kept) -> Audits:
+    """With one canary for all target epsilons; the model is read where an audit is not there."""
+    job.check()
+
+    @cache
+    def runs() -> AuditRuns:
+        return AuditRuns(job, bench.model(job.model), bench.outputs())
+
+    def found(epsilon: float) -> AttackResult:
+        return kept.find(job.at(epsilon), job.task, "audit", lambda report: runs().audit(epsilon, report))
+
+    return Audits([found(epsilon) for epsilon in epsilons])
 
 
 def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:

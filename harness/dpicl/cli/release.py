@@ -224,8 +224,8 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
         "answers": "prepares nothing: it pays for each query, and needs --data",
         "demonstrations": f"releases demonstrations, and no state. {OF_A_PROMPT.removesuffix('.')}",
     }
-    given = _given_of(mechanism or _maker_of(read_state(file), own), own, unfit)
     found = read_state(file)
+    given = _given_of(mechanism or _maker_of(found, own), own, unfit)
     task = public_task(found)
     resolved = resolve_options(given.cls, task.name, {**given.options, **p.options_of(given.name, own.get("options"))})
     built = cast(PreparedMechanism, build(given.cls, resolved))

@@ -93,9 +93,8 @@ def test_overlap_agrees_with_rouge_score_on_all_pairs(threshold):
 # --- both
 
 
-@pytest.mark.parametrize(("measure", "senseless"), [(copied_spans, [0]), (overlaps, [-0.1, 1.0, float("nan")])])
-def test_both_need_texts_and_limits_that_make_sense_and_do_without_records(measure, senseless):
-    for words in (([], ["record"]), *((["a"], ["a"], limit) for limit in senseless)):
-        with pytest.raises(UsageError):
-            measure(*words)
+@pytest.mark.parametrize("measure", [copied_spans, overlaps])
+def test_both_need_texts_and_do_without_records(measure):
+    with pytest.raises(UsageError):
+        measure([], ["record"])
     assert measure(["text"], []) == Copies(0, 0)
