@@ -26,9 +26,13 @@ from dpicl.mechanism.bases import Mechanism
 LATER = "later"
 
 
-@lru_cache(maxsize=256)
-def option_types(cls: type[Pluggable]) -> Mapping[str, Any]:
+def option_types(cls: type[Pluggable]) -> dict[str, Any]:
     """Option name -> annotated type of every option (dataclass field) of a mechanism or an attack."""
+    return dict(_option_types(cls))
+
+
+@lru_cache(maxsize=256)
+def _option_types(cls: type[Pluggable]) -> Mapping[str, Any]:
     if not dataclasses.is_dataclass(cls):
         return {}
     try:

@@ -180,7 +180,7 @@ def release(
         report = silent  # how far a release is may depend on the records
         config.require_small_delta(task.size)
     shots, asked, sizes = declare(mechanism, task, config, queries)
-    calibration, *stated = _calibrated(mechanism, sizes, config, phase)
+    calibration, claimed, per_query = _calibrated(mechanism, sizes, config, phase)
     sampling = sampling_of(mechanism, randomness)
     charged_to: tuple[str, ...] = ()
     admitted = config.epsilon
@@ -221,7 +221,7 @@ def release(
         prompt = replace(prompt, in_prompt=config.shots)
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model, task.size)
-    return Release(calibration, sizes, *stated, ledger, bounds, prompt, answers, more, state, charged_to)
+    return Release(calibration, sizes, claimed, per_query, ledger, bounds, prompt, answers, more, state, charged_to)
 
 
 class Declared(NamedTuple):
