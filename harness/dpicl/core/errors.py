@@ -74,8 +74,9 @@ def one_line(error: BaseException, most: int = _LONGEST) -> str:
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     """A UsageError for an unknown name, with the closest known one and all of them."""
     known = sorted(choices)
-    begun = [choice for choice in known if choice.startswith(name)] if len(name.strip("-")) > 1 else []
-    close = begun[:1] or difflib.get_close_matches(name, known, n=1, cutoff=0.65 if len(name) < 5 else 0.75)
+    begun = sorted((choice for choice in known if choice.startswith(name)), key=len)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.65 if len(name) < 5 else 0.75)
+    close = begun[:1] if len(name.strip("-")) > 1 and begun else near
     hint = f" Did you mean '{close[0]}'?" if close else ""
     own = " One of your own comes with `--plugin FILE_OR_FOLDER`." if kind in _PLUGGABLE and not hint else ""
     return UsageError(f"Unknown {kind} '{name}'.{hint}{own} Known: {', '.join(known) or 'none'}.")

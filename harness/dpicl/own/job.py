@@ -12,7 +12,7 @@ from dpicl import models
 from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import rounded_up
-from dpicl.core.vocabulary import Query
+from dpicl.core.vocabulary import Query, is_simulated
 from dpicl.data.in_memory import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism
@@ -20,7 +20,7 @@ from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.own.budget import ChargeTo, charge, check_charge, warn_of_uncounted
-from dpicl.own.card import card, card_json, card_markdown
+from dpicl.own.card import SIMULATED, card, card_json, card_markdown
 from dpicl.own.records import OwnRecords, load_own, read_public
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
@@ -120,12 +120,14 @@ class ReleaseJob:
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, self.config, self.queries)
             check_charge(task.train, expected, self.payer)
+        if is_simulated(self.model) and secure and not self.measure_only:
+            self.tell(f"{SIMULATED} What it releases is charged all the same.")
         self.tell(f"loading the model {self.model}")
         model = models.load(self.model, dtype="float32" if secure else None)
         manifest = manifest_of(task, model, secure, self.given.registered.plugin_hash)
         if known is not None:
             self.tell("measuring the utility on public records")
-            utility = measure(self.mechanism, task, known, model, self.config, self.queries)
+            utility = measure(self.mechanism, task, known, model, self.config, self.queries, self.tell)
             if not self.measure_only:  # which answers with it
                 self.tell(utility.sentence)
 

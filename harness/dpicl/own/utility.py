@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import DataError
-from dpicl.core.messages import names_text
+from dpicl.core.messages import duration, names_text
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Demonstration, Query, Record, ReleasedPrompt
 from dpicl.data.splits import deduplicate
@@ -73,11 +75,12 @@ def measure(
     model: LanguageModel,
     config: ReleaseConfig,
     queries: Sequence[Query] = (),
+    tell: Callable[[str], None] = lambda said: None,
 ) -> Utility:
     """Releases from one half of public records as it will be done from the private ones, and scores on the other half.
 
     task: with the declared sizes; its private records are not looked at. queries: those that will be answered; as many
-    test records are, so that an answer costs the same.
+    test records are, so that an answer costs the same. tell: is told each score and what is left.
     Raises DataError for fewer than four records, and what a release raises.
     """
     order = streams(config.seed).stream("public test").permutation(len(records))
@@ -91,10 +94,13 @@ def measure(
 
     classes = [find_mechanism(name, load_mechanisms(())) for name in CONTROLS]
     controls = [build(cls, resolve_options(cls, task.name, {})) for cls in classes]
-    found = {}
-    for one in (mechanism, *(control for control in controls if not skip_reason(control, stand_in.public_view()))):
+    compared = [mechanism, *(control for control in controls if not skip_reason(control, stand_in.public_view()))]
+    found, begun = {}, time.monotonic()
+    for number, one in enumerate(compared, start=1):
         made = release(one, stand_in, model, own)
         found[one.name] = _outcomes(stand_in, model, made.prompt, made.answers)
+        taken, score = duration(time.monotonic() - begun), fmean(found[one.name])
+        tell(f"measured {one.name}, {number} of {len(compared)}: {score:.3f}; {taken} so far")
     if task.kind != "json":
         found[RECORDS] = _outcomes(stand_in, model, ReleasedPrompt(None, _spread(train, config.shots)), None)
     rows = []
