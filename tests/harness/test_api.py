@@ -101,7 +101,7 @@ def test_a_plugin_file_is_a_mechanism(tmp_path):
         ({"options": [1]}, "dictionary"),
         ({"plugins": 3}, "path"),
         ({"results": 3}, "path"),
-        ({"taks": "agnews"}, "unexpected keyword"),
+        ({"taks": "agnews"}, "Did you mean 'task'"),
         ({"seeds": 0}, "seeds"),
         ({"delta": 2}, "delta"),
         ({"options": {"slot": 3}}, "slots"),

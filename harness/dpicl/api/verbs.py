@@ -164,7 +164,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         own = parameters(function)
         try:
             if strange := [name for name in kwargs if name not in own]:
-                raise UsageError(f"{function.__name__}: unexpected keyword: {unknown('argument', strange[0], own)}")
+                raise UsageError(f"{function.__name__}: {unknown('argument', strange[0], own)}")
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             given = dict(bound.arguments)

@@ -36,11 +36,11 @@ Positive = Annotated[int, Field(ge=1, lt=WHOLE)]
 
 
 def parse_number(text: str) -> float:
-    """A decimal, or a fraction such as 20/30000; 'inf' is infinity, 'nan' no number.
+    """A decimal, or a fraction such as 20/30000; 'inf' or '∞' is infinity, 'nan' no number.
 
     Raises ValueError for anything else, also for what is too large: nothing becomes infinite by its size.
     """
-    above, slash, below = text.partition("/")
+    above, slash, below = text.replace("∞", "inf").partition("/")
     parts = [float(part) for part in ((above, below) if slash else (above,))]
     if slash and (not parts[1] or not all(map(math.isfinite, parts))):
         raise ValueError("no number")

@@ -97,7 +97,8 @@ def load_own(
     with concealed(secure, unreadable):
         records = read_records(data, spec).checked()
     if not records:
-        raise DataError(f"{data} holds no record, so there is nothing to release from; `dpicl data {data}` says more.")
+        said = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
+        raise DataError(f"{data} holds no record, so there is nothing to release from{said}.")
     return Task.of_records(config, records, sizes, known)
 
 
