@@ -11,7 +11,7 @@ import pytest
 import dpicl as package
 from dpicl import models
 from dpicl.core.cell import large_delta
-from dpicl.core.errors import DpiclError
+from dpicl.core.errors import DpiclError, UsageError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.task import Task
 from dpicl.models import simulated
@@ -237,6 +237,18 @@ def test_a_key_of_one_record_is_no_name_of_a_column(dpicl, desk):
     (desk / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     answer = release(dpicl, data="a.jsonl")
     assert answer.code == 2 and "text, team" in answer.err and "swordfish" not in answer.err
+
+
+def test_columns_and_labels_of_any_name(dpicl, desk):
+    rows = [f"a text {number},{label}" for number in range(20) for label in LABELS]
+    (desk / "odd.csv").write_text("\n".join(["Text,My  label", *rows]))
+    fields = ("--text-field", "Text", "--label-field", "My  label")
+    assert dpicl("data", "odd.csv", *fields, "--labels", ",".join(LABELS)).code == 0
+    assert release(dpicl, *fields, data="odd.csv").code == 0
+    with pytest.raises(UsageError, match="characters together"):
+        written_config([f"{'x' * 150} {number}" for number in range(200)], "text")
+    with pytest.raises(UsageError, match="one line"):
+        written_config(["a\udcff", "b"], "text")
 
 
 def test_seeded_noise_is_not_sold_as_private(dpicl, desk):

@@ -45,6 +45,21 @@ def released(mechanism, task, config=CONFIG, queries=None, cache=None):
     return release(mechanism, task, models.load("sim"), config, queries, outputs=lambda: outputs)
 
 
+def test_nothing_that_a_mechanism_is_given_leads_to_the_records_of_its_execution(agnews, monkeypatch):
+    def look(mechanism, private, context):
+        held = [
+            vars(context),
+            *(cell.cell_contents for one in (context.embed, context.progress) for cell in one.__closure__),
+        ]
+        assert not any(isinstance(one, Execution) for one in (*held, *vars(context).values()))
+        assert not any(hasattr(one, "__self__") for one in (context.embed, context.progress))
+        raise UsageError("looked")
+
+    monkeypatch.setattr(Tang, "release", look)
+    with pytest.raises(UsageError, match="looked"):
+        released(Tang(slots=4), agnews)
+
+
 @pytest.mark.parametrize("partition", SCHEMES)
 def test_the_ledger_holds_what_was_declared_and_costs_at_most_the_target(agnews, partition):
     mechanism = Parrot(slots=8, examples_per_slot=2, partition=partition)

@@ -57,6 +57,19 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
         assert len(list(csv.DictReader(file))) == 6
 
 
+def test_a_site_is_written_as_a_whole_or_not_at_all(dpicl, results_folder, tmp_path):
+    site = tmp_path / "site"
+    own = ("board", "quick", "--source", "local", "--results", results_folder, "--no-submissions", "--html", site)
+    assert dpicl(*own).code == 0
+    (site / "quick" / "rows" / "old.html").write_text('<meta name="generator" content="dpicl board">')
+    (site / "attacks" / "index.html").write_text("<p>somebody's own")
+    before = {path: path.read_bytes() for path in site.rglob("*.*")}
+    refuse(dpicl(*own), "was not written by dpicl")
+    assert {path: path.read_bytes() for path in site.rglob("*.*")} == before
+    (site / "attacks" / "index.html").unlink()
+    assert dpicl(*own).code == 0 and not (site / "quick" / "rows" / "old.html").exists()
+
+
 def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_folder, tmp_path):
     site, url, repository = tmp_path / "site", "https://example.org/board", "https://example.org/code"
     hosted = ("--html", site, "--url", f"{url}/", "--repository", repository)

@@ -148,7 +148,7 @@ class LocalKeys(_Keys):
 
     missing: Text = ""
     text: Text = ""
-    label: Line = ""
+    label: Text = ""
     labels: dict[str, str] = {}
     reader: Dotted = ""
     train: FilePath = ""
@@ -158,6 +158,8 @@ class LocalKeys(_Keys):
     def _whole(self) -> LocalKeys:
         if not self.missing and (not self.label or bool(self.text) is bool(self.reader)):
             raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
+        if self.reader:
+            _one_line(self.label)
         if self.test and not self.train:
             raise ValueError("names `test` and no `train`; name both, or put both under $DPICL_DATA")
         return self

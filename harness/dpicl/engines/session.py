@@ -81,8 +81,9 @@ def _run(
                 if progress:
                     message(f"Waiting for {count(len(busy), 'cell')} that another run is doing.")
                 finished = [done for done in finished if done.status != "busy"]
-                with selection.store.lock(busy[0].id, wait=True):
-                    pass
+                for cell in busy:
+                    with selection.store.lock(cell.id, wait=True):
+                        pass
                 engine.run(busy, job, report)
     return finished
 

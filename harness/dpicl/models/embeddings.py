@@ -150,8 +150,8 @@ class _SentenceTransformer(EmbeddingModel):
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
         import torch
 
-        threads = torch.get_num_threads()
         with self._one_at_a_time, self._products():
+            threads = torch.get_num_threads()
             torch.set_num_threads(1 if len(texts) == 1 else threads)  # waiting takes longer than one text
             try:
                 return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))

@@ -271,7 +271,8 @@ class LlamaCpp(Dialect):
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
         own = {"n_predict": body["max_tokens"], "cache_prompt": prompt.salt is not None, "stream": False}
         sent = {"prompt": list(prompt.tokens), **own, **body}
-        return Call("/completion", lambda content: read(_LlamaCompletion.model_validate_json(content)), sent)
+        whole = body.get("n_probs", 0) >= self.vocab_size
+        return Call("/completion", lambda content: read(_LlamaCompletion.model_validate_json(content)), sent, whole)
 
 
 class VLLM(Dialect):
@@ -309,7 +310,8 @@ class VLLM(Dialect):
             "cache_salt": prompt.salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,
         }
-        return Call("/v1/completions", lambda content: read(_Completion.model_validate_json(content)), sent)
+        whole = body.get("logprobs") == -1
+        return Call("/v1/completions", lambda content: read(_Completion.model_validate_json(content)), sent, whole)
 
 
 #: How each kind of server is asked.

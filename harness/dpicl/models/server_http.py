@@ -27,8 +27,8 @@ from dpicl.core.errors import ModelError
 from dpicl.core.together import Service, ServiceRequest, wait_for
 from dpicl.models.server_settings import ServerSettings
 
-#: Bytes of an answer; the largest list the whole of a vocabulary, at 100 bytes a token.
-LARGEST = 100_000_000
+#: Bytes of an answer: most, and those that list the whole of a vocabulary, at 100 bytes a token.
+SMALL, LARGEST = 4_000_000, 100_000_000
 #: Seconds before a request is repeated: the first and the longest; no server may ask for more.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 #: Answers after which the same request may succeed later, besides those of 500 and above.
@@ -54,11 +54,12 @@ class _Failed(Exception):
 @dataclass(frozen=True)
 class Call:
     """One request. read: makes something of the answer, a ValueError where it is not as it should be. body: None for
-    GET."""
+    GET. whole: whether the answer lists the whole of a vocabulary."""
 
     path: str
     read: Callable[[bytes], Any]
     body: Mapping[str, Any] | None = None
+    whole: bool = False
 
 
 @dataclass(eq=False)
@@ -164,7 +165,7 @@ class Connection(Service):
             body = bytearray()
             async for part in response.aiter_raw():  # a small answer that is compressed could be a large one
                 body += part
-                if len(body) > LARGEST:
+                if len(body) > (LARGEST if call.whole else SMALL):
                     raise ValueError("too large")
             after = response.headers.get("retry-after", "")
             return response.status_code, float(after) if after.isdecimal() and len(after) < 6 else 0.0, bytes(body)

@@ -61,8 +61,9 @@ class ReleaseJob:
     @cached_property
     def sizes(self) -> dict[str, int] | None:
         """Declared n of every class ('' for a task without classes). Raises UsageError for what does not fit."""
+        classes = self.own.config().classes
         try:
-            return sizes_of(self.size, self.own.config().classes)
+            return sizes_of(self.size, classes)
         except ValueError as error:
             said = f"The declared sizes do not fit the labels: {error} (--size N or --size LABEL=N)."
             raise UsageError(said) from None

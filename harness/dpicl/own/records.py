@@ -25,6 +25,9 @@ from dpicl.data.tables import UnreadableContent, fields_of, open_table, require_
 from dpicl.data.task import Task
 from dpicl.data.task_file import LocalKeys, SourceSpec, TaskFile
 
+#: Characters of all labels together, which the instruction lists.
+_LONGEST_LIST = 15_000
+
 
 @dataclass(frozen=True)
 class OwnRecords:
@@ -61,6 +64,8 @@ class OwnRecords:
         if local.reader:
             if self.text_field or self.label_field:
                 raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
+        elif local.missing:
+            raise DataError(f"{self.task} has no records of a file: {local.missing} Choose another task, or --labels.")
         elif self.task is None:
             text, label = fields_of(path, self.text_field, self.label_field)
             local = LocalKeys(text=text, label=label, labels=dict(self.labels))
@@ -161,13 +166,19 @@ def query_of(name: str, text: str) -> Query:
 def written_config(labels: Sequence[str], text_is: str) -> TaskFile:
     """The task file of a classification with these labels. Raises UsageError for words that no prompt can hold."""
     for label in labels:
-        if not label or label != " ".join(label.split()) or len(label) > 200:
+        readable = label == label.encode("utf-8", "replace").decode()
+        if not label or label != " ".join(label.split()) or len(label) > 200 or not readable:
             raise UsageError(f"The label '{label[:60]}' must be words in one line, with single spaces.")
     if not 2 <= len(labels) <= 1000 or len(set(labels)) < len(labels):
         raise UsageError("A classification needs at least two labels, at most 1,000, each of them once.")
     if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
         raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
     listed = f"{', '.join(labels[:-1])} or {labels[-1]}"
+    if len(listed) > _LONGEST_LIST:
+        raise UsageError(
+            f"The labels have {len(listed):,} characters together, and an instruction lists them; give at most"
+            f" {_LONGEST_LIST:,}."
+        )
     words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
     written = _filled(read(Path(__file__).with_name("task.yaml.txt"), functions=True).data, words)
     return TaskFile.model_validate({**written, "doc_to_choice": list(labels)})

@@ -168,8 +168,10 @@ class Execution:
 
     @property
     def _context(self) -> Context:
+        report, shots = self.report, len(self.shots)  # what is handed out leads to no record
+
         def progress(done: int) -> None:
-            self.report(done, len(self.shots), "demonstrations")
+            report(done, shots, "demonstrations")
 
         knobs = dict(self.knobs)
         return Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
@@ -177,9 +179,11 @@ class Execution:
     def _checked(self, given: object) -> ReleasedPrompt:
         return self.checked(self.mechanism, given, self.shots, self.model)
 
-    def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
+    @property
+    def embed(self) -> Callable[[Sequence[str], str], np.ndarray]:
         """See `Context`."""
-        return embed_texts(texts, name, self.outputs(), self.model.identity.name, self.task.name)
+        outputs, model, task = self.outputs, self.model, self.task.name
+        return lambda texts, name: embed_texts(texts, name, outputs(), model.identity.name, task)
 
     def sampler(self, mechanism: AnswerMechanism) -> Callable[[str], Sample]:
         """A query's text -> its sample, all of them charged. Raises BudgetExceeded where the ledger has too little."""

@@ -18,6 +18,7 @@ from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.field_types import Number
+from dpicl.core.files import put_whole
 from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites, slug
 from dpicl.leaderboards.cli.board import view
@@ -25,7 +26,6 @@ from dpicl.leaderboards.compare.reading import read_side
 from dpicl.leaderboards.compare.releases import Comparison, Settings
 from dpicl.leaderboards.compare.releases import compare as compare_sides
 from dpicl.leaderboards.compare.rows import RowComparison, compare_named, parse_name
-from dpicl.leaderboards.render.page import write_file
 from dpicl.results.store import Store
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
@@ -108,7 +108,10 @@ def compare(
         file = Path(str(markdown))
         if not file.parent.is_dir():  # a folder that is misspelt is not made
             raise ResultError(f"There is no folder {file.parent}; choose another file with --markdown.")
-        write_file(file, found.markdown())
+        try:
+            put_whole(file, found.markdown())
+        except OSError as error:
+            raise ResultError(f"Cannot write {file}: {error.strerror}; choose another file with --markdown.") from error
     return found
 
 

@@ -169,7 +169,7 @@ class Tracks:
             Column("row", "mechanism", lambda line: line.row),
             Column("epsilon", "ε", lambda line: line.epsilon, epsilon_text),
             *(
-                Column(f"release {one.number}", str(one.number), methodcaller("at", one.number))
+                Column(f"release {one.number}", str(one.number), methodcaller("at", one.number), help=one.title)
                 for one in self.releases
             ),
         ]

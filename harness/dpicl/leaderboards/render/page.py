@@ -91,7 +91,7 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
             if old.relative_to(folder).as_posix() not in files and _is_ours(old):
                 old.unlink()
     except OSError as error:
-        raise _unwritable(Path(error.filename), error) from error
+        raise _unwritable(Path(error.filename or folder), error) from error
     return folder / "index.html"
 
 
