@@ -108,11 +108,12 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
 
 def _fixed_draw(results: Sequence[Result]) -> bool:
     """Whether seeds share what should be drawn anew: by the option `sampling_seed`, or since the texts of public ones
-    are the same for whatever label two seeds have some. A label as its own text is no draw."""
+    are the same for whatever label two seeds have some. A label as its own text is no draw, nor is the likeliest text.
+    """
     if any(one.cell.options.get("sampling_seed") is not None for one in results):
         return True
     texts: dict[str, list[frozenset[str]]] = defaultdict(list)
-    for one in (one for one in results if one.privacy.epsilon_proved == 0):
+    for one in (one for one in results if one.privacy.epsilon_proved == 0 and not one.cell.options.get("greedy")):
         for label in {released.label for released in one.released if released.text != released.label}:
             texts[label].append(frozenset(each.text for each in one.released if each.label == label))
     repeated = [own for own in texts.values() if len(own) > 1]
