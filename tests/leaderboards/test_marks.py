@@ -146,10 +146,11 @@ def test_a_row_whose_seeds_share_one_sampling_draw_is_marked_and_in_no_rank_set(
 def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
     own = [make_result("tang", 0.6, seed=seed) for seed in range(4)]
     drawn = [make_result("public_demonstrations", 0.5, epsilon=0.0, seed=seed) for seed in range(4)]
-    greedy = [one.model_copy(update={"released": drawn[0].released}) for one in drawn]
+    frozen = [one.model_copy(update={"released": drawn[0].released}) for one in drawn]
+    likeliest = [options(one, greedy=True) for one in frozen]  # the same whatever is drawn
     labels = [one.model_copy(update={"text": one.label}) for one in drawn[0].released]
     repeated = [one.model_copy(update={"released": labels}) for one in drawn]  # a constant, and no draw
-    for control, compared in ((drawn, True), (greedy, False), (repeated, True)):
+    for control, compared in ((drawn, True), (frozen, False), (likeliest, True), (repeated, True)):
         section = build_board([*own, *control]).sections[0]
         row = next(row for row in section.tables[0].rows if row.label == "tang")
         assert (row.against_public is not None) is compared
