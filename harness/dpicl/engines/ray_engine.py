@@ -124,12 +124,12 @@ def connected(address: str | None) -> Iterator[Any]:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **how)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UsageError(f"Ray cannot be used: {one_line(error, 500)}") from error
-    try:
-        with redirect_stdout(sys.stderr):  # what Ray says of its nodes is not the answer of a command
+    with redirect_stdout(sys.stderr):  # what Ray says of its nodes, to its end, is not the answer of a command
+        try:
             yield ray
-    finally:
-        with undisturbed():
-            ray.shutdown()
+        finally:
+            with undisturbed():
+                ray.shutdown()
 
 
 def import_ray() -> Any:
