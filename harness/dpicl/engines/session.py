@@ -38,9 +38,13 @@ def run_missing(
     selection.store.set_aside(damaged)
     if damaged and progress:
         message(describe_damaged(damaged, moved=True))
-    found = find_presence(selection.cells, known, Fingerprints())
+    records = Fingerprints()
+    found = find_presence(selection.cells, known, records)
     missing = _to_do(selection, found, rerun_stale, advice)
-    return found.there, _run(selection, missing, known, engine, progress) if missing else []
+    if not missing:
+        return found.there, []
+    _require_there(missing, records)
+    return found.there, _run(selection, missing, known, engine, progress)
 
 
 def _to_do(selection: Selection, found: Presence, rerun_stale: bool, advice: str) -> list[Cell]:
@@ -63,7 +67,6 @@ def _run(
     selection: Selection, missing: Sequence[Cell], known: Sequence[Result], engine: Engine, progress: bool
 ) -> list[Done]:
     """known: results that costs are estimated from."""
-    _require_there(missing)
     job = Job(selection.reference, selection.store.results, selection.plugins)
     ordered = Costs(known, selection.mechanisms).in_order(missing)
     finished: list[Done] = []
@@ -88,10 +91,9 @@ def _run(
     return finished
 
 
-def _require_there(cells: Sequence[Cell]) -> None:
+def _require_there(cells: Sequence[Cell], records: Fingerprints) -> None:
     """Raises DpiclError where a model or the records of a cell cannot be had: once, and before the first cell."""
     for name in dict.fromkeys(cell.model for cell in cells):
         models.require_there(name)
-    records = Fingerprints()
     for cell in {(c.task, c.source, c.train_records, c.test_records): c for c in cells}.values():
         records.at_hand(cell)
