@@ -35,6 +35,12 @@ mechanisms:
 """
 
 
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `auto` means depends on a folder of data."""
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+
+
 def read(tmp_path: Path, text: str = TEXT) -> Suite:
     path = tmp_path / "suite.yaml"
     path.write_text(text)
