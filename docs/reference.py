@@ -42,8 +42,8 @@ SHOWN = {
     },
     "python.md": {
         "dpicl": (
-            "evaluate, check, audit, attack, tune, calibrate, account, release, answer, budget, board, compare, track,"
-            " plot, DemonstrationMechanism, AnswerMechanism, PreparedMechanism, Knob, Sizes, PublicTask, GaussianSum,"
+            "evaluate, check, audit, attack, tune, calibrate, account, release, answer, budget, board, compare, plot,"
+            " DemonstrationMechanism, AnswerMechanism, PreparedMechanism, Knob, Sizes, PublicTask, GaussianSum,"
             " BoundedRangeChoice, NearestToMean, NoisySum, NoisyTopK, VoteHistogram, LimitedDomain, AboveThreshold,"
             " PrivateSet, LanguageModel, RereadingModel, Attack, AttackSetup"
         ),

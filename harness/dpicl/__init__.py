@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from dpicl.leaderboards.cli.board import board
     from dpicl.leaderboards.cli.compare import compare
     from dpicl.leaderboards.cli.plot import plot
-    from dpicl.leaderboards.cli.track import track
     from dpicl.mechanism.bases import (
         AnswerContext,
         AnswerMechanism,
@@ -114,7 +113,7 @@ _PLACES = {
     "dpicl.privacy.limited_domain": "LimitedDomain",
     "dpicl.privacy.top_k": "NoisyTopK",
     "dpicl.privacy.vote_histogram": "VoteHistogram",
-    **{f"dpicl.leaderboards.cli.{name}": name for name in ("board", "compare", "plot", "track")},
+    **{f"dpicl.leaderboards.cli.{name}": name for name in ("board", "compare", "plot")},
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 

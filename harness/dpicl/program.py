@@ -34,7 +34,6 @@ tune | cli.tune | choose the options that papers tuned, for all rows of a suite 
 board | boards.board | show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' every attack and audit
 plot | boards.plot | draw privacy against utility for a paper: a panel for each task, a line for each mechanism
 compare | boards.compare | two rows of a board: which is better and how sure; two result folders: a gate for regressions
-track | boards.track | show scores across releases of a model and commits of the code
 publish wandb | boards.publish:publish_wandb | one W&B run for each row and task, and one for each board
 submit | boards.submit | check a submission to the board: files, records, epsilon, history; or begin one
 release | cli.release | make one release from private records of your own: demonstrations, and a privacy card

@@ -64,7 +64,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
         page.write({"index.html": "new"}, tmp_path / "file" / "site")
 
 
-@pytest.mark.parametrize("name", ["index.html", "track.html", "results.parquet"])
+@pytest.mark.parametrize("name", ["index.html", "row.html", "results.parquet"])
 def test_a_file_of_somebody_else_is_not_replaced(tmp_path, name):
     (tmp_path / name).write_text("<p>my homepage")
     with pytest.raises(ResultError, match=f"{name} was not written by dpicl and stays as it is"):

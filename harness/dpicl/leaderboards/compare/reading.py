@@ -1,4 +1,4 @@
-"""Results under a path: one side of a comparison, or what a track joins; and which results of two sides are partners.
+"""Results under a path, one side of a comparison; and which results of two sides are partners.
 
 Files of attacks are left out; a file that cannot be read stops the comparison, since a missing cell may be the one that
 got worse.
@@ -88,20 +88,10 @@ def choose(
 
 
 def read_side(name: str, path: Path) -> Side:
-    """The results of a file or folder. Raises ResultError for a path without results, and for a damaged result."""
-    results, foreign = read_results(path)
-    if not results:
-        raise ResultError(
-            f"There is no result file under {path}; give a result file, or a folder that `dpicl run` wrote."
-        )
-    return Side(name, str(path), tuple(results), tuple(foreign))
-
-
-def read_results(path: Path) -> tuple[list[Result], list[Path]]:
-    """(results under a path at any depth, JSON files there that are no results). Changes nothing on disk.
+    """The results of a file, or of a folder at any depth. Changes nothing on disk.
 
     Folders `quarantine` and names with a leading dot are not looked into, as the store does. Raises ResultError for a
-    path that is not there and for a result file that is damaged or holds numbers that make no sense.
+    path that is not there or has no result, and for a result file that is damaged or holds numbers that make no sense.
     """
     if not path.exists():
         raise ResultError(f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote.")
@@ -117,7 +107,11 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
             if not found.reason.startswith("foreign"):
                 raise ResultError(f"{file} cannot be compared: {found.reason}; {_AGAIN}.")
             foreign.append(file)
-    return results, foreign
+    if not results:
+        raise ResultError(
+            f"There is no result file under {path}; give a result file, or a folder that `dpicl run` wrote."
+        )
+    return Side(name, str(path), tuple(results), tuple(foreign))
 
 
 def _evidence(text: str) -> dict[str, Any] | None:

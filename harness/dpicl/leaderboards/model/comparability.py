@@ -1,8 +1,8 @@
 """Which results may be compared: every condition by its name, and the conditions that each purpose requires.
 
 Results share a section of a board where their `Group` is equal, a table where `TASK` is, a row where `ROW` is; two
-sides of `dpicl compare`, and points of a track, must agree in `PAIR`, a submission with the results of record in
-`REFERENCE`, an attack with the row that it is about in what `attack_identity` lists.
+sides of `dpicl compare` must agree in `PAIR`, a submission with the results of record in `REFERENCE`, an attack with
+the row that it is about in what `attack_identity` lists.
 """
 
 from __future__ import annotations
