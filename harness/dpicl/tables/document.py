@@ -1,7 +1,7 @@
 """What every view is made of: tables, words and figures. A renderer takes these and nothing else.
 
-Texts may be hostile: a renderer writes control and direction characters out (`visible`), and HTML, Markdown and CSV
-escape what would be markup or a formula there.
+Texts may be hostile: a renderer writes control and direction characters out (`visible`), and HTML and CSV escape
+what would be markup or a formula there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from markupsafe import Markup
 
 from dpicl.core.printable import visible
 
-#: Longest text of a cell, and of a note, in Markdown.
-_LONGEST_CELL, _LONGEST_NOTE = 120, 600
 #: What a column of numbers holds: a number with a unit, or none.
 _NUMBER = re.compile(r"[<≤]?[-−+]?[\d.,]+(e[-+]?\d+)?( ?[%\w]{1,3})?|[-–∞?]|inf|")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -90,14 +88,6 @@ class Table:
         writer.writerow([_csv_cell(column.key) for column in self.columns])
         writer.writerows([_csv_cell(value) for value in line.values] for line in self.lines)
         return out.getvalue()
-
-    def to_markdown(self) -> str:
-        """As GitHub-flavoured Markdown. The columns that name a line are code, in which nothing is markup."""
-        lines = []
-        for line in self.lines:
-            cells = [code(text) if i < self.keep else escaped(text) for i, text in enumerate(self.texts(line))]
-            lines.append([*cells[:-1], f"**{cells[-1]}**" if line.kind == "flagged" else cells[-1]])
-        return markdown_table([column.name for column in self.columns], lines)
 
 
 def make_table(
@@ -205,52 +195,6 @@ def folded_notes(texts: Sequence[str]) -> list[Block]:
     if len(texts) <= 2:
         return [*notes(texts)]
     return [*notes(texts[:1]), Part(tuple(notes(texts[1:])), f"{len(texts) - 1} more notes on these results")]
-
-
-def to_markdown(blocks: Iterable[Block]) -> str:
-    """Blocks as GitHub-flavoured Markdown; figures are left out."""
-    return "\n\n".join(part for block in blocks for part in _markdown(block)) + "\n"
-
-
-def _markdown(block: Block) -> Iterable[str]:
-    match block:
-        case Heading():
-            yield f"{'#' * (block.level + 1)} {escaped(block.text)}"
-        case Words():
-            text = "".join(one if isinstance(one, str) else one.text for one in block.parts)
-            yield f"{'- ' if block.kind == 'note' else ''}{escaped(text)}"
-        case Facts():
-            yield "\n".join(f"- {escaped(name)}: {code(str(value))}" for name, value in block.items.items())
-        case Table():
-            yield block.to_markdown()
-        case Part():
-            own = [part for one in block.blocks for part in _markdown(one)]
-            summary = f"<details><summary>{escaped(block.summary)}</summary>"
-            yield from [summary, *own, "</details>"] if block.summary else own
-
-
-def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table of GitHub-flavoured Markdown. Cells are escaped already."""
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def code(name: str) -> str:
-    """A name in Markdown, in which no markup, link, mention or table cell begins."""
-    return f"<code>{escaped(visible(name, _LONGEST_CELL))}</code>"
-
-
-def escaped(text: str) -> str:
-    """The text with entities for every character of Markdown, HTML, links and tables.
-
-    A comment behind @ and # keeps GitHub from reading a mention or an issue where names stand outside of <code>.
-    """
-
-    def entity(match: re.Match[str]) -> str:
-        return f"&#{ord(match[0])};" + ("<!-- -->" if match[0] in "@#" else "")
-
-    text = re.sub(r"[&<>|`*_\[\]\\~@#$\"'{}]|:(?=/)", entity, visible(text, _LONGEST_NOTE))
-    return re.sub(r"(?i)(www)\.", r"\1&#46;", text)
 
 
 def _csv_cell(value: Any) -> str:

@@ -1,16 +1,15 @@
-"""`dpicl compare` from the outside: exit codes, JSON, Markdown, and files that are damaged or hostile."""
+"""`dpicl compare` from the outside: exit codes, JSON, and files that are damaged or hostile."""
 
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 from dpicl.results.schema import to_text
 from tests.harness.comparison.sides import ones, scored, with_manifest, with_proved, written
 
-HOSTILE = "evil|`a`](http://x)<script>alert(1)</script>@everyone #1\u202e\x1b[2J\nwww.x.example"
+HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 
 
 @pytest.fixture
@@ -69,7 +68,6 @@ def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
     assert answer.code == 1
     assert answer.out.startswith("GATE FAILS: 1 row missing; 1 cell compared (1 tested)")
     assert "Missing in candidate: tang on agnews at ε = 1, seed 0–1." in " ".join(answer.out.split())
-    assert "Missing in candidate: tang on agnews" in gate("row", "--markdown", "-").out
     answer = gate("seed")
     assert answer.code == 1
     lines = " ".join(answer.out.split())
@@ -111,43 +109,18 @@ def test_the_json_is_one_document(dpicl, folders):
     assert second["interval"][0] < -0.2 < second["interval"][1]
 
 
-def test_markdown_goes_to_a_file_beside_the_terminal_or_alone_to_stdout(dpicl, folders, tmp_path):
-    base, _, lost = folders
-    file = tmp_path / "comment.md"
-    answer = dpicl("compare", base, lost, "--markdown", file)
-    assert answer.out.startswith("GATE FAILS: 1 regression")
-    text = file.read_text(encoding="utf-8")
-    assert text.startswith("### GATE FAILS: 1 regression; 2 cells")
-    assert dpicl("compare", base, lost, "--markdown", "-").out == text
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    tables = [rows.index(row) for row in rows if set(row) <= set("|- ")]
-    assert len(tables) == 2
-    assert "| **regression** |" in text
-    assert dpicl("compare", base, lost, "--json", "--markdown", "-").code == 2
-    answer = dpicl("compare", base, lost, "--markdown", tmp_path / "no" / "folder.md")
-    assert (answer.code, answer.out) == (2, "")
-    assert "There is no folder" in answer.err and not (tmp_path / "no").exists()
+def test_hostile_names_do_not_break_the_terminal(dpicl, tmp_path):
+    def folder(name):
+        about = {"label": HOSTILE, "suite": HOSTILE}
+        right, seed = (40, 7) if name == "a" else (20, 8)
+        results = [scored(ones(right, 40), epsilon=epsilon, **about) for epsilon in (1.0, 2.0)]
+        extra = scored(ones(right, 40), seed=seed, **about)
+        return written(tmp_path / name, [with_manifest(one, model={"name": HOSTILE}) for one in (*results, extra)])
 
-
-def test_hostile_names_break_neither_the_terminal_nor_markdown(dpicl, tmp_path):
-    def folder(name, label, right):
-        results = [scored(ones(right, 40), label=label, suite=label, epsilon=epsilon) for epsilon in (1.0, 2.0)]
-        extra = scored(ones(right, 40), label=label, suite=label, seed=7 if name == "a" else 8)
-        named = [with_manifest(one, model={"name": label}) for one in (*results, extra)]
-        return written(tmp_path / label[:4] / name, named)
-
-    plain = dpicl("compare", folder("a", "plain", 40), folder("b", "plain", 20), "--markdown", "-").out
-    answer = dpicl("compare", folder("a", HOSTILE, 40), folder("b", HOSTILE, 20), "--markdown", "-")
-    assert answer.code == 0
-    assert answer.out.count("\n") == plain.count("\n")
-    assert [line.count("|") for line in answer.out.splitlines()] == [line.count("|") for line in plain.splitlines()]
-    for bad in ("\u202e", "\x1b", "<script", "`a`", "](", "http://", "@everyone", "www.x"):
-        assert bad not in answer.out
-    tags = set(re.findall(r"<[^>]*>", answer.out))
-    assert tags <= {"<code>", "</code>", "<details>", "</details>", "<summary>", "</summary>", "<!-- -->"}
-    shown = dpicl("compare", tmp_path / "evil" / "a", tmp_path / "evil" / "b").out
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown
+    answer = dpicl("compare", folder("a"), folder("b"))
+    assert answer.code == 0 and "evil" in answer.out
+    assert [line[:10] for line in answer.out.splitlines() if line.startswith("GATE")] == ["GATE FAILS"]
+    assert "\x1b" not in answer.out and "\u202e" not in answer.out
 
 
 def damaged(folder, content):

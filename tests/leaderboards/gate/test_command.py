@@ -49,11 +49,11 @@ def test_a_submission_among_all_of_them_is_compared_with_the_others(world: World
         assert check["status"] == "failed" and "5 of its cells are those of team_" in check["why"]
 
 
-def test_what_strangers_wrote_is_no_markdown(world: World, dpicl):
-    world.card("tuning: none", f'tuning: none\n"```\\n{HOSTILE}": 1')
-    text = dpicl(*words(world, "--markdown")).out
-    assert text.startswith("```text\nteam_a/vote is refused: card") and "Unknown key" in text
-    assert text.count("```") == 2 and text.endswith("```\n") and "\u202e" not in text
+def test_what_strangers_wrote_is_shown_in_the_line_of_its_check(world: World, dpicl):
+    world.card("tuning: none", f'tuning: none\n"\\n{HOSTILE}": 1')
+    answer = dpicl(*words(world))
+    assert "team_a/vote is refused: card" in answer.out and "Unknown key" in answer.out
+    assert "\u202e" not in answer.out and "\x1b" not in answer.out
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,6 @@ def test_what_strangers_wrote_is_no_markdown(world: World, dpicl):
         ([".", "--by", "me"], "add --record"),
         ([".", "--rerun-seed", "1"], "add --rerun N"),
         ([".", "--all", "--new", "a/b"], "--new"),
-        ([".", "--json", "--markdown"], "not both"),
         ([".", "--base", "no-such-revision"], "give --base a"),
         ([".", "--suite", "nowhere.yaml"], "nowhere.yaml"),
         (["--new", "A/b"], "is no TEAM/METHOD"),

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from dpicl.core.cell import Cell
 from dpicl.core.json_text import plain
 from dpicl.core.printable import visible
-from dpicl.leaderboards.cli.submit import findings_text, markdown_text
+from dpicl.leaderboards.cli.submit import findings_text
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
@@ -61,7 +61,7 @@ def examined(world: World, suites: Any) -> str:
     assert "team_b/vote" in [one.name for one in found]
     assert len(found) + len(notes) == 2
     examination = world.examine()
-    said = [*notes, findings_text(examination.findings), examination.ending, markdown_text([examination])]
+    said = [*notes, findings_text(examination.findings), examination.ending]
     said.append(json.dumps(plain(examination.as_json()), ensure_ascii=False))
     if not notes:
         board = build_board(Store(world.results, "tiny").load_all()[0], submissions=found)

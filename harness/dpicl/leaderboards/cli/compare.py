@@ -14,11 +14,9 @@ from pydantic import Field
 
 from dpicl.api import parameters as p
 from dpicl.api.verbs import parameters
-from dpicl.cli import call
 from dpicl.cli.output import Answer
-from dpicl.core.errors import ResultError, UsageError, require_known
+from dpicl.core.errors import UsageError, require_known
 from dpicl.core.field_types import Number
-from dpicl.core.files import put_whole
 from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites, slug
 from dpicl.leaderboards.cli.board import view
@@ -30,17 +28,15 @@ from dpicl.results.store import Store
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
-_STDOUT = "-"
 _OF_ROWS = ("suite", "results", "plugins", "source", "test_records", "model")
-_OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "metric", "markdown", "mechanism")
+_OF_RELEASES = ("fail_on_regression", "allow_missing", "alpha", "min_effect", "metric", "mechanism")
 
 
 def _answer(found: RowComparison | Comparison, given: Mapping[str, Any]) -> Answer:
     if isinstance(found, RowComparison):
         return Answer(found.document(), found.blocks())
     failed = bool(given.get("fail_on_regression")) and found.regressed
-    shown = [found.markdown()] if given.get("markdown") == _STDOUT else found.blocks()
-    return Answer(found.document(), shown, REGRESSED if failed else 0)
+    return Answer(found.document(), found.blocks(), REGRESSED if failed else 0)
 
 
 @p.verb(
@@ -60,7 +56,6 @@ def compare(
     min_effect: Annotated[Number, Field(ge=0, lt=1), p.Flag(metavar="X")] = 0.01,
     metric: Annotated[str | None, p.Flag(metavar="M")] = None,
     mechanism: p.Rows = (),
-    markdown: Annotated[str | None, p.Flag(metavar="FILE")] = None,
     **given: Unpack[p.OfResults],
 ) -> RowComparison | Comparison:
     """Two rows of a board: which is better on each task, by how much, and how sure that is. Or two releases of a model.
@@ -76,7 +71,6 @@ def compare(
     alpha: family-wise error over all cells (default: 0.05).
     min_effect: smallest change that counts (default: 0.01).
     metric: metric to compare (default: the main metric of each task).
-    markdown: also write it as Markdown; '-' prints that instead.
     """
     own = locals()
     said = {**own, **given}
@@ -88,8 +82,6 @@ def compare(
     for name in flags:
         if p.as_list(said.get(name) or ()) not in ([], [known[name].default]):
             raise UsageError(f"{known[name].written} is a flag {whose}, and {what} are compared here; leave it out.")
-    if markdown == _STDOUT and "--json" in call.COMMAND.get():
-        raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
     if rows:
         asked = str(suite) if suite is not None else _suite_with(base, candidate, p.folder_of(given))
         made = view(asked, given)  # type: ignore[arg-type]
@@ -104,14 +96,6 @@ def compare(
                 f"dpicl: left out {count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
                 f" for example {side.foreign[0]}."
             )
-    if markdown not in (None, _STDOUT):
-        file = Path(str(markdown))
-        if not file.parent.is_dir():  # a folder that is misspelt is not made
-            raise ResultError(f"There is no folder {file.parent}; choose another file with --markdown.")
-        try:
-            put_whole(file, found.markdown())
-        except OSError as error:
-            raise ResultError(f"Cannot write {file}: {error.strerror}; choose another file with --markdown.") from error
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dpicl.api.parameters import Flag, Natural, OnePath, Paths, Results, Seed, as_list, verb
-from dpicl.cli import apart, call
+from dpicl.cli import apart
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
@@ -52,13 +52,10 @@ class Submitted:
 def _answer(found: Submitted, given: Mapping[str, Any]) -> Answer:
     documents = [one.as_json() for one in found.examinations]
     document = {"ok": found.ok, "submissions": documents, "whole": [asdict(one) for one in found.findings]}
-    return Answer(document, _shown(found, bool(given.get("markdown"))), 0 if found.ok else 1)
+    return Answer(document, _shown(found), 0 if found.ok else 1)
 
 
-def _shown(found: Submitted, markdown: bool) -> Iterator[Block | str]:
-    if markdown:
-        yield markdown_text(found.examinations, found.findings)
-        return
+def _shown(found: Submitted) -> Iterator[Block | str]:
     for one in found.examinations:
         yield f"{one.case.contents.name}\n{findings_text(one.findings)}\n"
         if one.rows:
@@ -81,18 +78,6 @@ def findings_text(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def markdown_text(examinations: Sequence[Examination], extra: Sequence[Finding] = ()) -> str:
-    """The whole report as Markdown: what strangers wrote stands in blocks of code, and is shown as it is."""
-    blocks = []
-    for one in examinations:
-        table = one.table()
-        rows = [[column.name for column in table.columns], *map(table.texts, table.lines)] if table.lines else []
-        lines = [one.ending, "", findings_text(one.findings), "", *(visible(" | ".join(row)) for row in rows)]
-        blocks.append("\n".join(lines).rstrip())
-    blocks += [f"the whole\n\n{findings_text(extra)}"] if extra else []
-    return "".join(f"```text\n{block.replace('`', chr(39))}\n```\n" for block in blocks)
-
-
 @verb(
     "dpicl submit leaderboards/submissions/example/vote --run-code --rerun 2",
     answer=_answer,
@@ -112,7 +97,6 @@ def submit(
     rerun_seed: Seed | None = None,
     record: bool = False,
     by: Annotated[str | None, Flag(metavar="NAME")] = None,
-    markdown: bool = False,
 ) -> Submitted | Answer:
     """The gate of submissions: files, records, epsilon, history; or the beginning of a new one.
 
@@ -131,7 +115,6 @@ def submit(
     rerun_seed: draw the cells of an earlier re-run again.
     record: write what the re-run found to reproduced.json.
     by: with --record: who ran it again.
-    markdown: the report as Markdown.
     """
     place = None if folder is None else Path(folder)
     if new:
@@ -144,7 +127,6 @@ def submit(
         "A record says who ran the cells again; add --by NAME.": record and not by,
         "--by says who made a record; add --record.": by and not record,
         "--rerun-seed repeats the draw of a re-run; add --rerun N.": rerun_seed is not None and not rerun,
-        "Give either --json or --markdown, not both.": markdown and "--json" in call.COMMAND.get(),
         f"There is no folder {base}; give --base a folder with an earlier copy.": base and not Path(base).is_dir(),
     }
     if problem := next((sentence for sentence, is_so in refused.items() if is_so), ""):

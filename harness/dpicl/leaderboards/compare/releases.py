@@ -28,7 +28,7 @@ from dpicl.leaderboards.compare.reading import MADE_WITH, Key, Pair, Side, Unmat
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.text import gathered, p_number, seeds_text
 from dpicl.results.schema import Result
-from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes, to_markdown
+from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes
 from dpicl.tables.shown import Shown
 
 if TYPE_CHECKING:
@@ -196,10 +196,6 @@ class Comparison(Shown):
             summary = f"{count(len(rest), 'cell')} without a change that counts"
             blocks.append(Part((_cells_table(rest),), summary))
         return [*blocks, *notes(_notes(self))]
-
-    def markdown(self) -> str:
-        """The same as GitHub-flavoured Markdown."""
-        return to_markdown(self.blocks())
 
     def to_frame(self) -> pd.DataFrame:
         """One row a cell."""
