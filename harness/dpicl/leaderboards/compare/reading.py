@@ -20,7 +20,7 @@ from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.messages import count, epsilon_text, named
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
-from dpicl.leaderboards.model.rows import outcomes_of
+from dpicl.leaderboards.model.rows import outcomes_of, score_of
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import QUARANTINE, read_file
 
@@ -28,7 +28,7 @@ _AGAIN = "move it away or make it again with `dpicl run`"
 #: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
 _EVIDENCE = "attack"
 
-#: What the results of a side were made with; a model of a side has one name, one set of weights and one dtype.
+#: What the results of a side were made with.
 MADE_WITH: Mapping[str, Callable[[Result], str]] = {
     "model": lambda r: r.cell.model,
     "model name": lambda r: r.manifest.model.name,
@@ -39,6 +39,14 @@ MADE_WITH: Mapping[str, Callable[[Result], str]] = {
     "Python": lambda r: r.manifest.python,
     "plug-in files": lambda r: r.cell.plugin or "",
     "suite": lambda r: f"{r.suite.name}, version {r.suite.version}",
+}
+#: What a side, which is one release, has one of.
+_SINGLE: Mapping[str, Callable[[Result], str]] = {
+    "suites": lambda r: r.suite.name,
+    "models": lambda r: r.cell.model,
+    "models under one name": lambda r: r.manifest.model.name,
+    "weights under one name": weights,
+    "dtypes": lambda r: r.manifest.dtype,
 }
 
 
@@ -94,7 +102,10 @@ def read_side(name: str, path: Path) -> Side:
     path that is not there or has no result, and for a result file that is damaged or holds numbers that make no sense.
     """
     if not path.exists():
-        raise ResultError(f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote.")
+        raise ResultError(
+            f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote, or for two rows"
+            " of a board its --suite."
+        )
     results, foreign = [], []
     for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
         parts = file.relative_to(path).parts
@@ -122,22 +133,19 @@ def _evidence(text: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """A cell of the comparison. suite, model: '' where each side holds one, whatever its name. mode: of accounting.
-    development: whether it is of the seeds that headroom is measured on."""
+    """A cell of the comparison. mode: of accounting. development: whether it is of the seeds that headroom is measured
+    on."""
 
     task: str
     label: str
     epsilon: float
     mode: str
-    suite: str = ""
-    model: str = ""
     development: bool = False
 
     @property
     def row(self) -> str:
         """The label, and what else tells it from other rows of a side: 'zero_shot (development)'."""
-        more = [*filter(None, (self.suite, self.model)), *(["development"] if self.development else [])]
-        return self.label + (f" ({', '.join(more)})" if more else "")
+        return self.label + (" (development)" if self.development else "")
 
     def to_json(self) -> dict[str, Any]:
         return {"mechanism" if name == "label" else name: value for name, value in vars(self).items()}
@@ -162,40 +170,32 @@ class Unmatched:
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell on both sides: results of the seeds that both have, in the same order. gains: float64[S, D] of the metric,
-    or why it cannot be tested."""
+    """A cell on both sides: results of the seeds that both have, in the same order."""
 
     key: Key
-    metric: str
     base: tuple[Result, ...]
     candidate: tuple[Result, ...]
 
     @property
-    def means(self) -> tuple[float | None, float | None]:
-        """Of a score or an aggregate over the seeds; None where a seed does not have it."""
-        return _mean(self.base, self.metric), _mean(self.candidate, self.metric)
+    def metric(self) -> str:
+        return self.base[0].main_metric
 
     @property
-    def gains(self) -> np.ndarray | str:
-        lacking = [name for name, mean in zip(("base", "candidate"), self.means, strict=True) if mean is None]
-        if lacking:
-            return f"{self.metric} is missing on {' and '.join(lacking)}"
-        if any(self.metric not in result.documents for result in (*self.base, *self.candidate)):
-            return "no mean over documents, so there is nothing to pair"
-        before, after = (
-            np.array([outcomes_of(one, self.metric)[1] for one in side]) for side in (self.base, self.candidate)
-        )
-        if before.shape[1] < 2:
-            return "one document is too few"
+    def means(self) -> tuple[float, float]:
+        """Of the scores of base and candidate over the seeds."""
+        base, candidate = (fmean(map(score_of, side)) for side in (self.base, self.candidate))
+        return base, candidate
+
+    @property
+    def gains(self) -> np.ndarray:
+        """float64[S, D]: candidate - base, or the reverse where less is better."""
+        before, after = (np.array([outcomes_of(one)[1] for one in side]) for side in (self.base, self.candidate))
         return before - after if self.base[0].lower_is_better(self.metric) else after - before
 
 
-def paired(base: Side, candidate: Side, metric: str | None) -> tuple[list[Pair], list[Unmatched]]:
+def paired(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]]:
     """(cells to compare, results without a partner)."""
-    sides = (base, candidate)
-    suites = any(len({one.suite.name for one in side.results}) > 1 for side in sides)
-    models = any(len({one.cell.model for one in side.results}) > 1 for side in sides)
-    ours, theirs = (_by_seed(side, suites, models) for side in sides)
+    ours, theirs = map(_by_seed, (base, candidate))
     pairs, unmatched = [], []
     for key in sorted({*ours, *theirs}):
         here, there = ours.get(key, {}), theirs.get(key, {})
@@ -204,34 +204,30 @@ def paired(base: Side, candidate: Side, metric: str | None) -> tuple[list[Pair],
                 unmatched.append(Unmatched(name, key, tuple(lone), not other))
         if common := sorted(here.keys() & there.keys()):
             before, after = (tuple(side[seed] for seed in common) for side in (here, there))
-            pairs.append(Pair(key, metric or before[0].main_metric, before, after))
+            pairs.append(Pair(key, before, after))
     if not pairs:
         raise UsageError(
             f"{base.path} and {candidate.path} have no task, mechanism row, epsilon and seed in common (base:"
             f" {_first_rows(base)}; candidate: {_first_rows(candidate)}); run the same suite on both sides."
         )
-    _check_conditions(pairs, metric)
+    _check_conditions(pairs)
     return pairs, unmatched
 
 
-def _by_seed(side: Side, suites: bool, models: bool) -> dict[Key, dict[int, Result]]:
-    """Key -> seed -> result. suites, models: whether a side has several. Raises UsageError where a side has a model
-    with several names, weights or dtypes, or a seed twice."""
-    for model in sorted({result.cell.model for result in side.results}):
-        own = [result for result in side.results if result.cell.model == model]
-        for name, kinds in (("model name", "models"), ("weights", "weights"), ("dtype", "dtypes")):
-            values = sorted({MADE_WITH[name](result) for result in own})
-            if len(values) > 1:
-                raise UsageError(
-                    f"{side.path} holds results of {len(values)} {kinds} ({named(visible(one, 60) for one in values)})"
-                    " under one name, and a side of a comparison is one release; give the folder of one of them as"
-                    f" {side.name.upper()}."
-                )
+def _by_seed(side: Side) -> dict[Key, dict[int, Result]]:
+    """Key -> seed -> result. Raises UsageError where a side has several suites, models, weights or dtypes, or a seed
+    twice."""
+    for kinds, value in _SINGLE.items():
+        values = sorted({value(result) for result in side.results})
+        if len(values) > 1:
+            raise UsageError(
+                f"{side.path} holds results of {len(values)} {kinds} ({named(visible(one, 60) for one in values)}), and"
+                f" a side of a comparison is one release; give the folder of one of them as {side.name.upper()}."
+            )
     found: dict[Key, dict[int, Result]] = defaultdict(dict)
     for result in side.results:
-        cell, suite = result.cell, result.suite.name if suites else ""
-        model = cell.model if models else ""
-        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.mode, suite, model, cell.development)]
+        cell = result.cell
+        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.mode, cell.development)]
         if first := seeds.get(cell.seed):
             raise UsageError(
                 f"{side.path} holds {cell} twice (of {first.created} and {result.created}); give a folder that"
@@ -241,13 +237,13 @@ def _by_seed(side: Side, suites: bool, models: bool) -> dict[Key, dict[int, Resu
     return found
 
 
-def _check_conditions(pairs: Sequence[Pair], metric: str | None) -> None:
+def _check_conditions(pairs: Sequence[Pair]) -> None:
     """Every result of a cell, on either side and at every seed, must have been made like the base's first one."""
     refused = [
         (pair, other, found)
         for pair in pairs
         for other in (*pair.base, *pair.candidate)
-        if (found := differing(pair.base[0], other, PAIR, metric))
+        if (found := differing(pair.base[0], other, PAIR))
     ]
     if not refused:
         return
@@ -255,7 +251,7 @@ def _check_conditions(pairs: Sequence[Pair], metric: str | None) -> None:
     where = "two seeds of the base" if other in pair.base else "base and candidate"
     others = len({one.key for one, *_ in refused}) - 1
     more = f"; {others} more cells differ too" if others else ""
-    here, there = (value_of(result, condition, metric) for result in (pair.base[0], other))
+    here, there = (value_of(result, condition) for result in (pair.base[0], other))
     values = f"{_short(here)} against {_short(there)}"
     if condition == "test records" and isinstance(here, tuple) and isinstance(there, tuple):
         values = f"{len(here)} against {count(len(there), 'document')}, {len({*here} & {*there})} shared"
@@ -269,11 +265,6 @@ def _first_rows(side: Side) -> str:
     cells = (result.cell for result in side.results)
     rows = {f"{visible(one.label, 60)} on {visible(one.task, 60)} at ε = {one.epsilon:g}" for one in cells}
     return named(sorted(rows), 2)
-
-
-def _mean(results: Sequence[Result], metric: str) -> float | None:
-    values = [one.scores[metric].value if metric in one.scores else one.aggregates.get(metric) for one in results]
-    return None if None in values else fmean(value for value in values if value is not None)
 
 
 def _short(value: object) -> str:

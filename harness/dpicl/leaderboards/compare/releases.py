@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import MOST_NAMED, count, epsilon_text, named, names_text, score_text
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
@@ -58,12 +57,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Settings:
-    """alpha: family-wise error. min_effect: smallest change that counts. metric: None: each cell's main metric.
-    allow_missing: whether the candidate may lack what the base has."""
+    """alpha: family-wise error. min_effect: smallest change that counts. allow_missing: whether the candidate may lack
+    what the base has."""
 
     alpha: float = 0.05
     min_effect: float = 0.01
-    metric: str | None = None
     allow_missing: bool = False
 
     def verdict(self, test: PairedTest) -> Verdict:
@@ -82,11 +80,10 @@ DEFAULTS = Settings()
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """One cell. base, candidate: mean scores, None without the metric. difference: the gain, negative for a loss.
+    """One cell. base, candidate: mean scores. difference: the gain, negative for a loss.
 
     test: None where the cell is not tested, and `note` says why. proved: largest proved epsilon of base and of
-    candidate. privacy: what is wrong with the latter, or "". missing: whether the base has a score or outcomes for the
-    metric that the candidate lacks.
+    candidate. privacy: what is wrong with the latter, or "".
     """
 
     key: Key
@@ -94,15 +91,14 @@ class CellVerdict:
     less_is_better: bool
     seeds: tuple[int, ...]
     documents: int
-    base: float | None
-    candidate: float | None
-    difference: float | None
+    base: float
+    candidate: float
+    difference: float
     test: PairedTest | None
     verdict: Verdict
     note: str
     proved: tuple[float, float]
     privacy: str
-    missing: bool = False
 
     @property
     def fails(self) -> bool:
@@ -120,7 +116,6 @@ class CellVerdict:
             "p_adjusted": test and test.adjusted,
             "excluded": test and test.excluded,
             "detectable_drop": test and test.detectable,
-            "metric_missing": self.missing,
             "proved_epsilon": {"base": self.proved[0], "candidate": self.proved[1]},
         }
 
@@ -232,8 +227,8 @@ class Comparison(Shown):
 
     @property
     def incomplete(self) -> bool:
-        """Whether the candidate lacks a row, a seed or the metric of a cell that the base has, and must not."""
-        return not self.settings.allow_missing and bool(self.missing or any(cell.missing for cell in self.cells))
+        """Whether the candidate lacks a row or a seed that the base has, and must not."""
+        return not self.settings.allow_missing and bool(self.missing)
 
     @property
     def regressed(self) -> bool:
@@ -246,40 +241,31 @@ def compare(
 ) -> Comparison:
     """Compares two sides. wanted: which results, as of `choose`.
 
-    Raises UsageError for a model with several weights, a seed that is there twice, sides with nothing in common,
-    results made under different conditions, and an unknown metric.
+    Raises UsageError for a side with several suites, models or weights, a seed that is there twice, sides with nothing
+    in common, and results made under different conditions.
     """
     base, candidate = (
         replace(side, results=choose(side.results, f"{side.name} {side.path}", **wanted)).newest()  # type: ignore[arg-type]
         for side in (base, candidate)
     )
-    pairs, unmatched = paired(base, candidate, settings.metric)
-    _check_metric(pairs, settings.metric)
+    pairs, unmatched = paired(base, candidate)
     gains = [pair.gains for pair in pairs]
-    tests = iter(paired_tests([one for one in gains if isinstance(one, np.ndarray)], settings.alpha))
+    tests = iter(paired_tests([one for one in gains if one.shape[1] > 1], settings.alpha))
     cells = tuple(
-        _cell(pair, own, None if isinstance(own, str) else next(tests), settings)
+        _cell(pair, own, next(tests) if own.shape[1] > 1 else None, settings)
         for pair, own in zip(pairs, gains, strict=True)
     )
     sides = ([one for pair in pairs for one in pair.base], [one for pair in pairs for one in pair.candidate])
     return Comparison(base, candidate, settings, _changes(*sides), cells, tuple(unmatched))
 
 
-def _check_metric(pairs: Sequence[Pair], metric: str | None) -> None:
-    if metric is None or any(None not in pair.means for pair in pairs):
-        return
-    results = [result for pair in pairs for result in (*pair.base, *pair.candidate)]
-    require_known("metric", [metric], {name for result in results for name in (*result.scores, *result.aggregates)})
-    raise UsageError(f"No cell has the metric '{metric}' on both sides; leave --metric out, or run it on both.")
-
-
-def _cell(pair: Pair, gains: np.ndarray | str, test: PairedTest | None, settings: Settings) -> CellVerdict:
+def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Settings) -> CellVerdict:
     before, after = pair.means
     less = pair.base[0].lower_is_better(pair.metric)
     verdict: Verdict = "not tested" if test is None else settings.verdict(test)
-    if isinstance(gains, np.ndarray) and not gains.any():
+    if not gains.any():
         verdict = "identical"
-    notes = [gains] if isinstance(gains, str) else []
+    notes = [] if test else ["one document is too few to test"]
     if test and settings.shows(test) and verdict in ("equivalent", "inconclusive"):
         notes.append(f"a change is shown, and it is smaller than {settings.min_effect:g}")
     target = pair.key.epsilon
@@ -289,22 +275,20 @@ def _cell(pair: Pair, gains: np.ndarray | str, test: PairedTest | None, settings
         notes.append(f"proved ε {smallest} at target {epsilon_text(target)}: the noise of the two sides is not matched")
     largest, candidate = map(max, proved)
     too_large = candidate > max(target, largest) * _SLACK  # above the target only where the base's is
-    had, has = (all(pair.metric in one.documents for one in side) for side in (pair.base, pair.candidate))
     return CellVerdict(
         key=pair.key,
         metric=pair.metric,
         less_is_better=less,
         seeds=tuple(one.cell.seed for one in pair.base),
-        documents=0 if isinstance(gains, str) else gains.shape[1],
+        documents=gains.shape[1],
         base=before,
         candidate=after,
-        difference=None if before is None or after is None else (before - after if less else after - before),
+        difference=before - after if less else after - before,
         test=test,
         verdict=verdict,
         note="; ".join(notes),
         proved=(largest, candidate),
         privacy="proved ε is above the target of both sides" if too_large else "",
-        missing=(before is not None and after is None) or (had and not has),
     )
 
 
@@ -356,8 +340,7 @@ def _without_partner(comparison: Comparison) -> Iterator[str]:
     def lone(one: Unmatched) -> str:
         return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
 
-    lacking = [f"{cell.metric} of {cell.key}" for cell in comparison.cells if cell.missing]
-    lacking += [lone(one) for one in comparison.missing]
+    lacking = [lone(one) for one in comparison.missing]
     extra = [lone(one) for one in comparison.unmatched if one.side == "candidate"]
     for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
         if found:
@@ -370,7 +353,7 @@ def _without_partner(comparison: Comparison) -> Iterator[str]:
 def _title(comparison: Comparison) -> str:
     """The verdict of the gate first, and why: 'GATE FAILS: 8 rows missing; 2 cells compared (2 tested)'."""
     gone = {one.key for one in comparison.missing if one.whole}
-    partly = {one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing}
+    partly = {one.key for one in comparison.missing}
     lacking = [f"{count(len(gone), 'row')} missing"] if gone else []
     lacking += [f"{count(len(partly - gone), 'row')} incomplete"] if partly - gone else []
     worse, better = comparison.count("regression"), comparison.count("improvement")

@@ -49,6 +49,8 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "prompts": lambda r: r.manifest.prompts_hash,
     "number of shots": lambda r: r.cell.shots,
     "metric": lambda r: r.main_metric,
+    "direction of the metric": lambda r: r.lower_is_better(r.main_metric),
+    "test records": lambda r: in_order(tuple(r.documents[r.main_metric].ids))[0],
     "set of metrics": lambda r: tuple(_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
     "directions of the metrics": lambda r: tuple(filter(r.lower_is_better, _shared(r, (*r.scores, *r.aggregates)))),
     "test records of every metric": lambda r: tuple((m, *sorted(r.documents[m].ids)) for m in _shared(r, r.documents)),
@@ -63,11 +65,6 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
     "batch invariance": lambda r: r.manifest.model.batch_invariant is True,
-}
-#: The same for conditions on the metric that is looked at.
-_OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
-    "direction of the metric": lambda r, metric: r.lower_is_better(metric),
-    "test records": lambda r, metric: in_order(tuple((r.documents.get(metric) or r.documents[r.main_metric]).ids))[0],
 }
 
 TASK = (
@@ -145,10 +142,8 @@ def group_of(result: Result, asked: str | None = None) -> Group:
     )
 
 
-def value_of(result: Result, name: str, metric: str | None = None) -> Hashable:
-    """What a result has for a condition. metric: the one that is looked at; None: the main metric."""
-    if name in _OF_METRIC:
-        return _OF_METRIC[name](result, metric or result.main_metric)
+def value_of(result: Result, name: str) -> Hashable:
+    """What a result has for a condition."""
     return _CONDITIONS[name](result)
 
 
@@ -156,9 +151,9 @@ def values_of(result: Result, names: Iterable[str]) -> tuple[Hashable, ...]:
     return tuple(value_of(result, name) for name in names)
 
 
-def differing(one: Result, other: Result, names: Iterable[str], metric: str | None = None) -> list[str]:
+def differing(one: Result, other: Result, names: Iterable[str]) -> list[str]:
     """The conditions among these in which two results differ, in the given order."""
-    return [name for name in names if value_of(one, name, metric) != value_of(other, name, metric)]
+    return [name for name in names if value_of(one, name) != value_of(other, name)]
 
 
 def attack_identity(result: AttackResult) -> dict[str, Hashable]:

@@ -225,9 +225,9 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
     )
 
 
-def outcomes_of(result: Result, metric: str | None = None) -> tuple[tuple[str, ...], list[float]]:
-    """Ids and outcomes of a metric (None: the main metric), in the order of the ids."""
-    documents = result.documents[metric or result.main_metric]
+def outcomes_of(result: Result) -> tuple[tuple[str, ...], list[float]]:
+    """Ids and outcomes of the main metric, in the order of the ids."""
+    documents = result.documents[result.main_metric]
     ids, ordered = in_order(tuple(documents.ids))
     return ids, ordered(documents.outcomes)
 
