@@ -42,8 +42,6 @@ def test_a_score_that_moved_or_is_gone_is_refused_and_let_in_with_a_new_version(
     move_score(world)
     status, why = world.status("history", base=before)
     assert status == "failed" and "moved its score by" in why and "raise `version`" in why
-    (row,) = world.examine(base=before).as_json()["rows"]
-    assert row["change"] != 0
     world.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
     assert world.status("history", base=before)[0] == "ok"
     world.files[0].unlink()

@@ -5,6 +5,7 @@ It reads files. Submitted code runs only with `--run-code`, after a line that sa
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,9 +25,8 @@ from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import ROOT, Examination, examine, known_suites, places_check
 from dpicl.leaderboards.gate.history import removed_check
-from dpicl.plan.suite import Suite
+from dpicl.plan.suite import Suite, load_suite
 from dpicl.results import manifest
-from dpicl.tables.document import Block
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
@@ -39,10 +39,12 @@ _MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
 
 @dataclass(frozen=True)
 class Submitted:
-    """What the gate found. findings: about all submissions together. ok: whether nothing failed."""
+    """What the gate found. findings: about all submissions together. boards: the commands that show the rows of those
+    that pass. ok: whether nothing failed."""
 
     examinations: list[Examination]
     findings: list[Finding]
+    boards: list[str]
 
     @property
     def ok(self) -> bool:
@@ -51,20 +53,19 @@ class Submitted:
 
 def _answer(found: Submitted, given: Mapping[str, Any]) -> Answer:
     documents = [one.as_json() for one in found.examinations]
-    document = {"ok": found.ok, "submissions": documents, "whole": [asdict(one) for one in found.findings]}
+    whole = [asdict(one) for one in found.findings]
+    document = {"ok": found.ok, "submissions": documents, "whole": whole, "next": found.boards}
     return Answer(document, _shown(found), 0 if found.ok else 1)
 
 
-def _shown(found: Submitted) -> Iterator[Block | str]:
+def _shown(found: Submitted) -> Iterator[str]:
     for one in found.examinations:
-        yield f"{one.case.contents.name}\n{findings_text(one.findings)}\n"
-        if one.rows:
-            yield one.table()
-        yield one.ending
+        yield f"{one.case.contents.name}\n{findings_text(one.findings)}\n\n{one.ending}"
     if found.findings:
         yield f"the whole\n{findings_text(found.findings)}"
     if not found.examinations:
         yield "There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`."
+    yield from (f"Next: {command}" for command in found.boards)
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
@@ -154,7 +155,17 @@ def submit(
     extra = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
     if record:
         _record(found, str(by))
-    return Submitted(found, extra)
+    files = {load_suite(path).name: str(path) for path in as_list(suite)}
+    boards = [_board(one.case, files) for one in found if one.good]
+    return Submitted(found, extra, list(dict.fromkeys(boards)))
+
+
+def _board(case: Case, files: Mapping[str, str]) -> str:
+    """The command that shows the rows of a submission among the others. files: of suites that do not ship, by name."""
+    suite, root = str(case.contents.suite), case.contents.folder.parent.parent
+    results = ["--results", str(case.record)] if case.record != Path(DEFAULT_RESULTS) else []
+    place = os.path.relpath(root) if root.is_relative_to(Path.cwd()) else str(root)
+    return shlex.join(["dpicl", "board", files.get(suite, suite), "--full", "--submissions", place, *results])
 
 
 def _folders(folder: Path | None, every: bool) -> list[Path]:

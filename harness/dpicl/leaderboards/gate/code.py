@@ -256,7 +256,9 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
     identical = sum(one.identical for one in cells)
     number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
-    return Outcome(problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", [again])
+    scores = ", ".join(f"{one.reported.cell}: {score_of(one.reported):.3f} → {one.score:.3f}" for one in cells)
+    notes = [f"Reported → now: {scores}.", again]
+    return Outcome(problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", notes)
 
 
 def reproduced_check(case: Case) -> Outcome:

@@ -1,11 +1,8 @@
 """The files of a submission, read without trust and without running anything.
 
 What may be read becomes a card, results and records of re-runs, or a sentence that says why it does not. A submission
-has few kinds of files in few places; every other file, folder, link or device is a problem, and entries, sizes and
-depth are limited, so that no folder keeps the gate busy:
-
-    <team>/<method>/submission.yaml, README.md, reproduced.json, <method>.py
-    <team>/<method>/results/<suite>/<model>/<row>/<task>/<cell id>.json
+has few files in few places (docs/submit.md); every other file, folder, link or device is a problem, and entries, sizes
+and depth are limited, so that no folder keeps the gate busy.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice, starmap
 from pathlib import Path
 from traceback import extract_tb
 
@@ -36,19 +32,21 @@ from dpicl.leaderboards.gate.card import (
 )
 from dpicl.leaderboards.model.submissions import Card, Reproduction, Submission
 from dpicl.results.schema import Result, from_text
-from dpicl.results.store import QUARANTINE, Store
+from dpicl.results.store import Store
 
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE, LARGEST, MOST_FILES = 200_000, 2_000_000, 2000
-KINDS = (".yaml", ".json", ".py", ".md")
-_DEPTH = 6  # results/<suite>/<model>/<row>/<task>/<file>
 _MOST_ENTRIES = 4 * MOST_FILES
 _MOST_PROBLEMS = 50
-_LOCKS_PLACE = re.compile(r"results/[^/]+/\.locks")  # `dpicl run` leaves this folder behind; git ignores it
-#: Kind of a file of locks -> bytes that it may have.
-_LOCK_FILES = {".gitignore": 2, ".lock": 0}
-_UNREADABLE = os.stat_result((0,) * 10)
-_PART = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
+_PART = r"/[A-Za-z0-9_=+-](?:[A-Za-z0-9._=+-]{0,98}[A-Za-z0-9_=+-])?"
+_LOCKS = rf"results{_PART}/\.locks"  # `dpicl run` leaves this folder behind; git ignores it
+_FOLDER = re.compile(rf"results(?:{_PART}){{0,4}}|{_LOCKS}")  # results/<suite>/<model>/<row>/<task>
+_FILE = re.compile(
+    rf"{re.escape(CARD)}|{re.escape(README)}|{re.escape(REPRODUCED)}|[A-Za-z_][A-Za-z0-9_]*\.py"
+    rf"|results(?:{_PART}){{4}}/[0-9a-f]{{16}}\.json"
+)
+_LOCK = re.compile(rf"{_LOCKS}/(?:\.gitignore|[0-9a-f]{{16}}\.lock)")
+_LARGEST_LOCK = 2
 
 
 @dataclass(frozen=True)
@@ -158,13 +156,20 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
             return [f"{place.name} is a link; send the folder itself."], {}
     problems: list[str] = []
     sizes: dict[str, int] = {}
-    for number, (name, info, problem) in enumerate(_walk(folder)):
+    for number, (name, info) in enumerate(_entries(folder)):
         if number >= _MOST_ENTRIES:
             problems.insert(0, f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.")
             break
-        if problem:
-            problems.append(problem)
-        elif not stat.S_ISDIR(info.st_mode):
+        if not _belongs(name, info):
+            problems.append(
+                f"{name} is no file of a submission (docs/submit.md lists them), or no plain one of at most"
+                f" {LARGEST_FILE:,} bytes that is not executable; remove it."
+            )
+        elif name.endswith(".py") and shadows(Path(name).stem, folder):
+            problems.append(
+                f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
+            )
+        elif _FILE.fullmatch(name):
             sizes[name] = info.st_size
     total = sum(sizes.values())
     if too_much := len(sizes) > MOST_FILES or total > LARGEST:
@@ -181,60 +186,25 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
     return problems, files
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result, str]]:
-    """(path below the folder, with slashes; what it is; why it may not be there) of every entry; a refused folder is
-    not entered."""
-    waiting = [folder]
-    while waiting:
-        for path, info in _entries(waiting.pop()):
-            name, is_folder = path.relative_to(folder).as_posix(), stat.S_ISDIR(info.st_mode)
-            if is_folder and _LOCKS_PLACE.fullmatch(name) and all(starmap(_is_lock, _entries(path))):
-                continue
-            yield name, info, (problem := _refused(folder, name, info))
-            if is_folder and not problem:
-                waiting.append(path)
-
-
-def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
-    """What is in one folder, sorted, up to what a submission may have; an unreadable folder has one such entry."""
+def _entries(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """(path below the folder, with slashes; what it is) of every entry, one by one; only the folders of a submission
+    are entered, and no link. One that cannot be read has an entry that is no file."""
     try:
-        with os.scandir(folder) as found:
-            first = islice(found, _MOST_ENTRIES + 1)
-            return sorted((Path(folder, one.name), one.stat(follow_symlinks=False)) for one in first)
+        with os.scandir(folder / below) as found:
+            for one in found:
+                name, info = below + one.name, one.stat(follow_symlinks=False)
+                yield name, info
+                if stat.S_ISDIR(info.st_mode) and _belongs(name, info):
+                    yield from _entries(folder, f"{name}/")
     except OSError:
-        return [(folder / "(contents)", _UNREADABLE)]
+        yield f"{below}(contents)", os.stat_result((0,) * 10)
 
 
-def _is_lock(path: Path, info: os.stat_result) -> bool:
-    return stat.S_ISREG(info.st_mode) and info.st_size <= _LOCK_FILES.get(path.suffix or path.name, -1)
-
-
-def _refused(folder: Path, name: str, info: os.stat_result) -> str:
-    """Why a file or folder may not be in a submission, or ""."""
-    parts, suffix = name.split("/"), Path(name).suffix
-    top = parts[0] == "results"
-    if stat.S_ISLNK(info.st_mode):
-        return f"{name} is a link; send the file itself."
-    if parts[-1] in QUARANTINE:
-        return f"{name} holds results that `dpicl run` put into quarantine; remove the folder."
-    if parts[-1].startswith("."):
-        return f"{name} is hidden; remove it."
-    if not all(map(_PART.fullmatch, parts)) or any(map(is_reserved, parts)) or name.endswith("."):
-        return f"{name} has a name that not every system can have; use letters, digits and . _ = + - in it."
+def _belongs(name: str, info: os.stat_result) -> bool:
+    """Whether a submission may have this file or folder; a link or a device it may not, nor a name of a device."""
+    if any(map(is_reserved, name.split("/"))):
+        return False
     if stat.S_ISDIR(info.st_mode):
-        return "" if top and len(parts) < _DEPTH else f"{name} is no folder of a submission; remove it."
-    if not stat.S_ISREG(info.st_mode):
-        return f"{name} is no plain file, or cannot be read; remove it."
-    if info.st_mode & 0o111:
-        return f"{name} is marked as executable; take the mark off with `chmod -x`."
-    if info.st_size > LARGEST_FILE:
-        return f"{name} has {info.st_size:,} bytes; {LARGEST_FILE:,} is the most for one file."
-    if suffix not in KINDS:
-        return f"{name} is none of the kinds {', '.join(KINDS)}; remove it."
-    if top:
-        return "" if len(parts) == _DEPTH and suffix == ".json" else f"{name} is not where a result is; remove it."
-    if len(parts) > 1 or (suffix != ".py" and name not in (CARD, REPRODUCED, README)):
-        return f"{name} belongs to no submission; remove it, docs/submit.md lists the files."
-    if suffix == ".py" and shadows(Path(name).stem, folder):
-        return f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
-    return ""
+        return _FOLDER.fullmatch(name) is not None
+    most = LARGEST_FILE if _FILE.fullmatch(name) else _LARGEST_LOCK if _LOCK.fullmatch(name) else -1
+    return stat.S_ISREG(info.st_mode) and not info.st_mode & 0o111 and info.st_size <= most

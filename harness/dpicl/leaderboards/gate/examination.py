@@ -6,28 +6,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from operator import attrgetter
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from dpicl.core.errors import DpiclError
-from dpicl.core.messages import count, score_text
+from dpicl.core.messages import count
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
 from dpicl.core.printable import visible
-from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, settings
 from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
 from dpicl.leaderboards.gate.code import RerunCell
 from dpicl.leaderboards.gate.contents import fault, read_contents
-from dpicl.leaderboards.model.board import Section, build_board
-from dpicl.leaderboards.model.rows import Row, score_of
-from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.submissions import PLACEHOLDER, Reproduction, Submission
-from dpicl.leaderboards.render.columns import record, row_columns
+from dpicl.leaderboards.model.submissions import PLACEHOLDER, Submission
 from dpicl.plan.suite import Suite, load_suite
-from dpicl.tables.document import Column, Table, make_table
 
 #: The submissions that ship with the project.
 ROOT = (CLONE or PACKAGE) / "leaderboards" / "submissions"
@@ -106,7 +98,6 @@ CHECKS = (
     Check("ledger", code.events_check, needs_results=True, needs_suite=True),
     Check("conformance", code.conformance_check, needs_results=True, needs_suite=True),
 )
-_CHEAP = {one.name for one in CHECKS if one.cheap}
 
 
 def run_checks(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
@@ -125,11 +116,10 @@ def run_checks(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding
 
 @dataclass(frozen=True)
 class Examination:
-    """What the gate found. rows: as the board would show them. seed: of the sample of re-run cells."""
+    """What the gate found. seed: of the sample of re-run cells."""
 
     case: Case
     findings: tuple[Finding, ...]
-    rows: tuple[tuple[Section, TaskTable, Row], ...] = ()
     reruns: tuple[RerunCell, ...] = ()
     seed: int | None = None
 
@@ -148,66 +138,15 @@ class Examination:
             return f"{self.case.contents.name} is refused: {failed}."
         return f"{self.case.contents.name} passes{f'; not checked: {left}' if left else ''}."
 
-    def change(self, row: Row) -> float | None:
-        """Of its mean score since the earlier copy; None where it is new."""
-        before = self.case.before.results.values() if self.case.before else ()
-        earlier = {one.cell_id: score_of(one) for one in before}
-        then = [earlier[one.cell_id] for one in row.results if one.cell_id in earlier]
-        return row.score - fmean(then) if then else None
-
-    def reproduced(self, row: Row) -> list[Reproduction]:
-        """Its cells that somebody else ran again, or that were run again now."""
-        ids = {result.cell_id for result in row.results}
-        now = (one.reproduction("this run") for one in self.reruns if one.reported.cell_id in ids)
-        return [*{one.cell_id: one for one in (*row.reproduced, *now)}.values()]
-
     def as_json(self) -> dict[str, Any]:
-        """Names, sentences and numbers; no text of the results. Rows have the keys of board.csv."""
-        rows = []
-        for section, table, row in self.rows:
-            own = record(section, table, row)
-            plain = {key: visible(value, 200) if isinstance(value, str) else value for key, value in own.items()}
-            reproduced = [asdict(one) for one in self.reproduced(row)]
-            rows.append({**plain, "change": self.change(row), "reproduced": reproduced})
+        """Names and sentences; no text of the results."""
         return {
             "submission": self.case.contents.name,
             "ok": self.good,
             "plugin": self.case.contents.plugin_hash,
             "checks": [asdict(finding) for finding in self.findings],
-            "rows": rows,
             "rerun_seed": self.seed,
         }
-
-    def table(self) -> Table:
-        """Its rows in the columns of the board, and what a reviewer asks for besides."""
-
-        def reproduced(row: Row) -> str | None:
-            texts = (
-                f"seed {one.seed}: {score_text(one.reported)} → {score_text(one.reproduced)}"
-                f"{' (identical)' if one.identical else ''}"
-                for one in self.reproduced(row)
-            )
-            return ", ".join(texts) or None
-
-        name, *columns = row_columns()
-        ours = (
-            Column("task", "task", attrgetter("task")),
-            name,
-            Column("model", "model", lambda row: model_name(row.results[0].cell.model)),
-            *columns,
-            Column("marks", "marks", lambda row: "; ".join(mark.name for mark in row.marks) or None, optional=True),
-            Column("change", "change", self.change, "{:+.3f}".format, optional=True),
-            Column("reported", "paper", attrgetter("reported"), score_text, optional=True),
-            Column("reproduced", "reported → reproduced", reproduced, wide=True, optional=True),
-        )
-        return make_table("", ours, [row for _, _, row in self.rows], keep=2)
-
-
-def submitted_rows(case: Case) -> list[tuple[Section, TaskTable, Row]]:
-    """The rows of a submission, where the board would show them."""
-    board = build_board(case.reference, submissions=[case.contents.submission()])
-    places = ((section, table) for section in board.sections for table in section.tables)
-    return [(*place, row) for place in places for row in place[1].all_rows if row.submission is not None]
 
 
 def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
@@ -221,13 +160,12 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
             what = f"{contents.plugin.name}, sha256 {contents.plugin_hash}"
             case.announce(f"{contents.name}: running {what}. This is no sandbox.")
         findings = [*run_checks(case)]
-        failed = {finding.check for finding in findings if finding.status == "failed"}
         cells: list[RerunCell] = []
         if again:
-            finding, seed, cells = _rerun(case, again, seed, bool(failed))
+            failed = any(finding.status == "failed" for finding in findings)
+            finding, seed, cells = _rerun(case, again, seed, failed)
             findings.append(finding)
-        rows = [] if failed & _CHEAP else submitted_rows(case)
-        return Examination(case, tuple(findings), tuple(rows), tuple(cells), seed)
+        return Examination(case, tuple(findings), tuple(cells), seed)
     except Exception as error:  # one submission never stops the others
         return Examination(case, (Finding("gate", "failed", fault(error)),))
 
