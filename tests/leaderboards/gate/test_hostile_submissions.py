@@ -16,7 +16,7 @@ import pytest
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.case import Finding
 from dpicl.leaderboards.gate.contents import LARGEST_FILE, MOST_FILES, read_contents
-from tests.leaderboards.gate.conftest import World
+from tests.leaderboards.gate.conftest import World, move_cell
 
 CONTROL = "\x1b[2J\x07"
 
@@ -68,6 +68,12 @@ def deep_folders(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
 
 
+def moved_home(folder: Path) -> None:
+    """A damaged result that lies where its content then says, under the id that it then has."""
+    path = sorted(folder.glob("results/*/*/*/*/*.json"))[0]
+    move_cell(path, label=f"a{CONTROL}/../b", epsilon=5e-324, options={CONTROL: ["<script>"]})
+
+
 HOSTILE: dict[str, Callable[[Path], None]] = {
     "a surrogate in the card": card('contact: "a\\ud800b"'),
     "half a character in the card": raw("submission.yaml", b"team: \xed\xa0\x80\n"),
@@ -84,6 +90,7 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
     "a deep result": first_result(b"[" * 100_000),
     "deep options": first_result(b'{"schema_version": 1, "cell": ' + b'{"a":' * 30_000),
     "a version of any length": first_result(b'{"schema_version": 1' + b"0" * 60_000 + b"}"),
+    "a damaged result where it says that it belongs": moved_home,
     "a surrogate in a record of a re-run": raw("reproduced.json", b'{"schema_version": 1, "cells": ["\\ud800"]}'),
     "a deep record of a re-run": raw("reproduced.json", b'{"cells": ' + b"[" * 90_000),
     "10 MB": raw("README.md", b"x" * 10_000_000),
