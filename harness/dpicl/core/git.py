@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 
-from dpicl.core.errors import DpiclError
 from dpicl.core.paths import CLONE, PACKAGE
 
 #: The checkout that this code runs from, where it runs from one.
 CHECKOUT = CLONE or PACKAGE
 #: Seconds that one call may take.
-SECONDS = 60.0
+SECONDS = 10.0
 
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -28,17 +27,14 @@ _ENVIRONMENT = {
 }
 
 
-class GitError(DpiclError):
-    """git is missing, or does not answer."""
-
-
 def has_repository() -> bool:
     """Whether this code runs from a checkout, rather than from an installed package."""
     return (CHECKOUT / ".git").exists()
 
 
-def git(*words: str, seconds: float = SECONDS) -> bytes:
-    """The standard output of one git command on the project's repository. Raises GitError."""
+def git(*words: str) -> bytes | None:
+    """The standard output of one git command on the project's repository; None without git, and where it fails or does
+    not end."""
     place = [f"--git-dir={CHECKOUT / '.git'}", f"--work-tree={CHECKOUT}", "--no-pager"]
     # without relative folders: the working folder may be one that was sent
     path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)))
@@ -49,14 +45,9 @@ def git(*words: str, seconds: float = SECONDS) -> bytes:
             env={**_ENVIRONMENT, "PATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=seconds,
-            check=False,
+            timeout=SECONDS,
+            check=True,
         )
-    except subprocess.TimeoutExpired:
-        raise GitError(f"git {words[0]} did not end within {seconds:g} s; look at the repository by hand.") from None
-    except OSError as error:
-        raise GitError(f"git cannot be started ({error.strerror}); install it, or fix that.") from error
-    if done.returncode:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
-        raise GitError(f"git {words[0]} fails on the project's repository: {said or 'no message'}; fix that.")
+    except (OSError, subprocess.SubprocessError):
+        return None
     return done.stdout

@@ -31,8 +31,6 @@ PACKAGES = (
     "transformers",
 )
 
-_GIT_SECONDS = 10.0
-
 
 @lru_cache(maxsize=1)
 def package_versions() -> Mapping[str, str]:
@@ -49,12 +47,11 @@ def commit() -> tuple[str | None, bool | None]:
     """
     if not git.has_repository():
         return None, None
-    try:
-        head = git.git("rev-parse", "HEAD", seconds=_GIT_SECONDS).decode("ascii").strip()
-        words = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--", ".", ":!results")
-        return head, bool(git.git("status", *words, seconds=_GIT_SECONDS).strip())
-    except git.GitError:
+    words = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--", ".", ":!results")
+    head, changes = git.git("rev-parse", "HEAD"), git.git("status", *words)
+    if head is None or changes is None:
         return None, None
+    return head.decode("ascii").strip(), bool(changes.strip())
 
 
 def cores() -> int:

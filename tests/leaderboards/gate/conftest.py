@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dpicl.core import git as project_git
 from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import CHECKS, Examination, examine, known_suites, run_checks
@@ -127,10 +125,7 @@ def first_world(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPICL_CACHE", str(session_cache))
         patch.delenv("DPICL_DATA", raising=False)
-        git(root, "init", "-q", "-b", "main")
-        git(root, "commit", "-q", "--allow-empty", "-m", "the code that ran")
-        commit = git(root, "rev-parse", "HEAD")
-        patch.setattr(manifest, "commit", lambda: (commit, False))
+        patch.setattr(manifest, "commit", lambda: ("0123456789" * 4, False))
         run_into(world.results, world.suite, ("zero_shot", "real_demonstrations"), [])
         run_into(world.folder / "results", world.suite, ("vote",), [world.folder / "vote.py"])
     return world
@@ -138,9 +133,8 @@ def first_world(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -
 
 @pytest.fixture
 def world(first_world: World, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A copy that a test may break; outside of any checkout."""
+    """A copy that a test may break."""
     monkeypatch.delenv("DPICL_DATA", raising=False)
-    monkeypatch.setattr(project_git, "CHECKOUT", tmp_path / "site-packages")
     shutil.copytree(first_world.root.parent, tmp_path / "w")
     return World(tmp_path / "w" / "tiny.yaml", tmp_path / "w" / "results", tmp_path / "w" / "submissions")
 
@@ -192,22 +186,6 @@ def short_ledger(world: World) -> None:
         halve(data["privacy"]["event"])
 
     world.edit(cut)
-
-
-def git(folder: Path, *words: str) -> str:
-    names = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *names, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-@pytest.fixture
-def committed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The world in a commit of the project's repository, after the one that ran."""
-    top = world.root.parent
-    monkeypatch.setattr(project_git, "CHECKOUT", top)
-    git(top, "add", "-A")
-    git(top, "commit", "-q", "-m", "first")
-    return world
 
 
 STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.fork", "socket.connect")

@@ -6,13 +6,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dpicl.core import git as project_git
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.examination import ROOT, find_submissions
 from dpicl.leaderboards.gate.ledgers import bounds_of
@@ -29,7 +27,6 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
     status = {finding.check: finding.status for finding in found.findings}
     assert {check for check, one in status.items() if one == "not checked"} == {
         "history",
-        "commit",
         "ledger",
         "conformance",
     }
@@ -213,6 +210,7 @@ BROKEN = {
     "options by seed": (moved(True, options=lambda cell: {**cell.options, "slots": 9}), "suite", "2 sets of options"),
     "future": (edited(first=True, created="2999-01-01T00:00:00+00:00"), "consistency", "in the future"),
     "uncommitted": (edited("manifest", dirty=True), "consistency", "uncommitted"),
+    "no commit": (edited("manifest", commit="0123abc"), "consistency", "names no commit"),
     "unknown changes": (edited("manifest", dirty=None), "consistency", "no commit is known"),
     "no texts": (edited(released=[]), "consistency", "counts 2 released texts and holds none"),
     "nothing released": (edited(released=[], released_count=0), "consistency", "released nothing"),
@@ -282,30 +280,6 @@ def test_records_that_are_not_here_are_not_checked_and_said_so(world: World):
     world.suite.write_text(world.suite.read_text().replace("synthetic", "local"))
     status, why = world.status("private records")
     assert status == "not checked" and "DPICL_DATA is not set" in why
-
-
-def test_commits_that_the_checkout_lacks_or_that_are_younger_than_their_results_are_refused(committed: World):
-    assert committed.status("commit")[0] == "ok"
-    record_again(committed)  # by a commit of nobody
-    status, why = committed.status("commit")
-    assert status == "failed" and "reproduced.json: its commit aaaaaaaaaa is not in this repository" in why
-    (committed.folder / "reproduced.json").unlink()
-    committed.edit(lambda data: data.update(created="2020-01-01T00:00:00+00:00"), committed.files[:1])
-    assert "was created before its commit" in committed.status("commit")[1]
-    committed.edit(lambda data: data["manifest"].update(commit="0" * 40))
-    status, why = committed.status("commit")
-    assert status == "failed" and "(and 4 more): its commit 0000000000 is not in this repository" in why
-    (before := committed.root.parent / "before").mkdir()
-    shutil.copytree(committed.root, before, dirs_exist_ok=True)  # it came with a commit that was squashed since
-    assert committed.status("commit", base=before)[0] == "ok"
-
-
-def test_a_shallow_checkout_cannot_say_which_commits_there_are(committed: World, monkeypatch: pytest.MonkeyPatch):
-    shallow = committed.root.parent / "shallow"
-    subprocess.run(["git", "clone", "-q", "--depth", "1", committed.root.parent.as_uri(), shallow], check=True)
-    monkeypatch.setattr(project_git, "CHECKOUT", shallow)
-    status, why = committed.status("commit")
-    assert status == "not checked" and "git fetch --unshallow" in why
 
 
 def test_a_copy_with_its_records_in_another_order_is_a_duplicate(world: World):

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,11 @@ import pytest
 from dpicl.leaderboards.gate.code import conformance_check
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import load_submissions
-from tests.leaderboards.gate.conftest import World, git
+from tests.leaderboards.gate.conftest import World
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", folder, *words], check=True)
 
 
 def dot_git(folder: Path) -> None:

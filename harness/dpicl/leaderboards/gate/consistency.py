@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from dpicl.core import git
 from dpicl.core.errors import DpiclError
 from dpicl.data.task import Task
-from dpicl.leaderboards.gate.card import REPRODUCED
-from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
+from dpicl.leaderboards.gate.case import Case, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.results.schema import Result
 
@@ -75,41 +73,6 @@ def missing_texts(result: Result) -> str:
         if replace(Task.without_records(result.cell.task), source=result.cell.source).restricted:
             return ""
     return f"it counts {count} released texts and holds none; {RESEND}"
-
-
-def commit_check(case: Case) -> Outcome:
-    """Whether the checkout has the commits that results and records of re-runs name, and no result is older than its
-    commit. git is asked about the project's own repository alone."""
-    if case.is_frozen:
-        return Outcome([], "nothing was changed, and its commits were looked up when it came")
-    named = [(name, one.manifest.commit or "", one.created) for name, one in case.results.items()]
-    named += [(REPRODUCED, one.commit or "", one.created) for one in case.contents.reproduced]
-    asked = sorted({commit for _, commit, _ in named if _COMMIT.fullmatch(commit)})
-    if not git.has_repository():
-        raise NotChecked("this is no checkout of the project, so nobody can say which commits there are")
-    try:
-        answer = git.git("rev-list", "--no-walk", "--ignore-missing", "--timestamp", *asked).decode("ascii").split()
-        shallow = git.git("rev-parse", "--is-shallow-repository").strip() == b"true"
-    except git.GitError as error:
-        raise NotChecked(str(error)) from error
-    times = {commit: int(seconds) for seconds, commit in zip(answer[::2], answer[1::2], strict=True)}
-    if shallow and not times.keys() >= set(asked):
-        raise NotChecked("this checkout is shallow; `git fetch --unshallow` brings the commits")
-    problems = by_sentence((name, _commit_problem(commit, created, times)) for name, commit, created in named)
-    return Outcome(problems, f"{len(times)} commits are in this repository, and older than what they made")
-
-
-def _commit_problem(commit: str, created: str, times: Mapping[str, int]) -> str:
-    if commit not in times:
-        return (
-            f"its commit {commit[:10]} is not in this repository; fetch the branch that has it, or run it again from a"
-            " commit of the project."
-        )
-    try:
-        late = (datetime.fromisoformat(created) + CLOCK).timestamp() < times[commit]
-    except ValueError:
-        return ""  # `reproduced_check` says so
-    return f"it was created before its commit {commit[:10]} was made; {RESEND}" if late else ""
 
 
 def duplicates_check(case: Case) -> Outcome:

@@ -90,7 +90,6 @@ CHECKS = (
     Check("seeds", settings.seeds_check, needs_results=True),
     Check("epsilon", ledgers.epsilon_check, cheap=True, needs_results=True),
     Check("consistency", consistency.consistency_check, cheap=True, needs_results=True),
-    Check("commit", consistency.commit_check, needs_results=True),
     Check("duplicates", consistency.duplicates_check, needs_results=True),
     Check("reproduced", code.reproduced_check, cheap=True),
     Check("history", history.history_check),
