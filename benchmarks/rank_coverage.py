@@ -92,7 +92,7 @@ def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> di
     wrong, width, found, same = 0, 0.0, 0.0, 0.0
     upper = np.triu(np.ones(gaps.shape, dtype=bool), 1)
     for _ in range(tables):
-        sets = rank_sets([table(generator, scene, rows, seeds, binary)])
+        sets = rank_sets(table(generator, scene, rows, seeds, binary))
         equivalent = sets.equivalent
         wrong += bool((sets.better & ~above).any() or (equivalent & (np.abs(gaps) >= MARGIN - 1e-9)).any())
         width += float((sets.high - sets.low + 1).mean())

@@ -103,7 +103,7 @@ def test_parts_make_the_suite_in_one_folder_and_copied_together(dpicl, sim_suite
     assert len(whole) == 8
     assert outcomes(tmp_path / "one") == outcomes(tmp_path / "all") == whole
     boards = [dpicl("board", sim_suite, "--results", tmp_path / name, "--json").json for name in ("whole", "all")]
-    rankings = [[section["rankings"] for section in board["sections"]] for board in boards]
-    assert rankings[0] == rankings[1] and rankings[0]
+    answers = [[section["answers"] for section in board["sections"]] for board in boards]
+    assert answers[0] == answers[1] and answers[0]
     done = dpicl("run", sim_suite, "--results", tmp_path / "all", "--json").json["counts"]
     assert done == {"done": 0, "present": 8, "skipped": 0, "failed": 0}

@@ -123,7 +123,6 @@ def full_board(text: str = "plain") -> Board:
         *(make_result("tang", 0.6, seed=seed, claimed=0.5) for seed in (0, 1)),
         make_result("tang", 0.7, epsilon=8.0, **released),
         make_result("esa", 0.6, answers=[(text, text), ("test-1", "World")], queries=2, per_query=0.3),
-        make_result("tang", 0.9, mode="paper", proved=3.0),
         make_result("prism", 0.5, epsilon=math.inf),
         *ends(task=text),
         make_result("pta", 0.6, task=text, label=text, **released),

@@ -76,8 +76,7 @@ def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
 )
 def test_names_stand_for_rows(board, one, other, tasks, epsilons, expected):
     found = compare_named(board, "quick", one, other, tasks, epsilons)
-    assert [(pair.where.task, pair.one.epsilon, pair.other.epsilon) for pair in found.pairs] == expected
-    assert bool(found.means) == (not tasks)
+    assert [(pair.table.task, pair.one.epsilon, pair.other.epsilon) for pair in found.pairs] == expected
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
     )
     answer = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place)
     assert answer.code == 0 and "inconclusive" in answer.out
-    heads = [line.split() for line in answer.out.splitlines() if line.startswith(" where ")]
+    heads = [line.split() for line in answer.out.splitlines() if line.startswith(" task ")]
     assert any({"tang@2", "prism_short@2"} <= set(head) for head in heads) and not any("rows" in head for head in heads)
     document = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place, "--json").json
     assert document["rows"] == ["tang@2", "prism_short@2"]
@@ -154,7 +153,7 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
     assert [row.label for row in table.in_order] == ["zero_shot", "tang", "real_demonstrations"]
     whole = next(row for row in board.sections[0].tables[1].rows if row.label == "tang" and row.epsilon == 1)
     assert table.rows == (whole,)
-    assert [answer.tasks for answer in part.sections[0].answers] == [("agnews", "trec"), ("trec",)]
+    assert [answer.task for answer in part.sections[0].answers] == ["trec"]
     assert chosen(board) is board
     for wrong in ({"tasks": ["tree"]}, {"labels": ["tong"]}, {"epsilons": [3.0]}):
         with pytest.raises(UsageError):
@@ -162,13 +161,12 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
 
 
 def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(board):
-    means, agnews, _ = board.sections[0].answers[:3]
-    assert [answer.epsilon for answer in board.sections[0].answers] == [1.0] * 3 + [8.0] * 3
-    assert means.tasks == ("agnews", "trec") and means.best[0].label == "tang"
+    agnews, trec = board.sections[0].answers[:2]
+    assert [answer.epsilon for answer in board.sections[0].answers] == [1.0] * 2 + [8.0] * 2
     assert (agnews.where, agnews.verdict) == ("agnews", "better than all 2 others")
     assert agnews.texts == ("tang (0.800)", "–")
-    assert {one.to_beat.label for one in (means, agnews)} == {"public_demonstrations"}
-    assert (means.beating, agnews.beating) == (("tang", "pta"), ("tang",))
+    assert {one.to_beat.label for one in (agnews, trec)} == {"public_demonstrations"}
+    assert agnews.beating == ("tang",)
     high = [one for one in results() if "_demonstrations" not in one.cell.mechanism]
     high += [
         shuffled(make_result("public_demonstrations", 0.95, epsilon=0.0, seed=seed, documents=200), seed)
@@ -193,30 +191,6 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
         for one in build_board(found).sections[0].tables[0].rows
     ]
     table = replace(build_board(found).sections[0].tables[0], rows=tuple(marked))
-    (answer,) = answers([table], [])
+    (answer,) = answers([table])
     assert answer.texts == ("tang (0.700) and prism (0.690)", "embedding_centroids (0.900)")
     assert answer.verdict == "2 of 3 tied"
-
-
-def test_so_it_does_over_several_tasks():
-    scores = {"embedding_centroids": 0.88, "tang": 0.7, "prism": 0.69, "voting": 0.4}
-    found = [
-        shuffled(one, f"{task} {seed} {one.cell.label}")
-        for task in ("agnews", "trec")
-        for seed in range(4)
-        for one in (
-            *ends(task, 0.3, 0.9, seed=seed, documents=200),
-            *(make_result(name, score, task=task, seed=seed, documents=200) for name, score in scores.items()),
-        )
-    ]
-    (ranking,) = (one for one in build_board(found).sections[0].rankings if len(one.tasks) == 2)
-    standings = [
-        replace(one, signs=BY_EMBEDDINGS.sign) if one.label == "embedding_centroids" else one
-        for one in ranking.standings
-    ]
-    tables = build_board(found).sections[0].tables
-    answer = answers(tables, [replace(ranking, standings=tuple(standings))])[0]
-    assert answer.tasks == ("agnews", "trec")
-    assert (answer.texts[0], answer.verdict) == ("tang (67%) and prism (65%)", "2 of 3 tied")
-    assert [one.label for one in answer.controls] == ["embedding_centroids"]
-    assert [one.label for one in answers(tables, [ranking])[0].best] == ["embedding_centroids"]

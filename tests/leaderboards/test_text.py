@@ -6,7 +6,7 @@ import pytest
 
 from dpicl.attacks.table import measure_name, trials_text
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text, names_text, queries_words
-from dpicl.leaderboards.model.metrics import metric_name, task_kind
+from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.text import interval_text, seeds_text
 from dpicl.leaderboards.render.row_view import describe
 from tests.leaderboards.attack_factory import make_attack, rule
@@ -22,7 +22,6 @@ SHOWN = {
     seeds_text: {(2, 0, 1, 5): "0–2, 5", (3,): "3"},
     names_text: {(): "", ("a",): "a", ("a", "b"): "a and b", ("a", "b", "c"): "a, b and c"},
     metric_name: {"rougeL": "ROUGE-L", "my_own": "my_own"},
-    task_kind: {"similarity": "text", "my_own": "my_own"},
     measure_name: {"auc": "AUC", "tpr_at_fpr_0.01": "TPR at 1% FPR", "tpr_at_fpr_0.001": "TPR at 0.1% FPR"}
     | {"advantage": "advantage", "rouge_overlap": "ROUGE overlap"},
 }

@@ -1,7 +1,7 @@
 """The audited ε of a row: the largest lower bound that attacks on it prove, and whether it refutes the proved ε.
 
 Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A flag takes a row
-out of the ranking, so it is corrected: with k attacks on a row each must exceed the proved ε at confidence 1 - 0.05/k
+out of the ranks, so it is corrected: with k attacks on a row each must exceed the proved ε at confidence 1 - 0.05/k
 (Bonferroni). Our k attacks then flag a row (of one task) whose proof holds with probability 5% at most. Attacks of
 others (`External`) are a family of their own, with another 5%, so none of them weakens ours.
 

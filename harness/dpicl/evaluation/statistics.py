@@ -66,7 +66,7 @@ NO_PRIOR = Prior()
 class Differences:
     """Mean differences of pairs; every field is an array of one shape, or a number.
 
-    seeds: S that both rows have. mean: of the difference over seeds, documents and tasks. spread: variance of its means
+    seeds: S that both rows have. mean: of the difference over seeds and documents. spread: variance of its means
     from seed to seed, moderated. luck: the part of it that documents would average out, V_r/D. fixed: what documents
     add to the variance of the mean, MS_d/(S D), 0 where they are no sample. degrees: of freedom behind ``spread``.
     known: degrees of freedom behind ``fixed``. documents: D. unit: what one document may move the mean by, times
@@ -171,7 +171,7 @@ def analyse(differences: np.ndarray) -> Differences:
     """The analysis of one pair's differences[S, D]. Raises UsageError for fewer than two documents."""
     if differences.shape[1] < 2:
         raise UsageError("A paired difference needs at least two documents; run more test records.")
-    return _analysed([differences[:, :, None]], np.ones((len(differences), 1), dtype=bool)).moderated(NO_PRIOR).at(0)
+    return _analysed(differences[:, :, None], np.ones((len(differences), 1), dtype=bool)).moderated(NO_PRIOR).at(0)
 
 
 def prior_of(tables: Sequence[Differences]) -> Prior:
@@ -199,42 +199,34 @@ def prior_of(tables: Sequence[Differences]) -> Prior:
     return Prior(ratio, degrees)
 
 
-def _analysed(tasks: Sequence[np.ndarray], there: np.ndarray, unit: float = 1.0) -> Differences:
-    """Of q pairs, not moderated. tasks: of each task differences[S, D, q], anything where not ``there``[S, q]."""
+def _analysed(differences: np.ndarray, there: np.ndarray, unit: float = 1.0) -> Differences:
+    """Of q pairs, not moderated. differences[S, D, q]: anything where not ``there``[S, q]."""
     seeds = there.sum(axis=0)
     some = np.maximum(seeds, 1)
-    by_seed = np.zeros(there.shape)
-    luck, fixed = np.zeros(len(seeds)), np.zeros(len(seeds))
-    effects = []
-    for each in tasks:
-        own = np.where(there[:, None, :], each, 0.0)
-        documents = own.shape[1]
-        means, by_document = np.where(there, own.mean(axis=1), 0.0), own.sum(axis=0) / some
-        mean = means.sum(axis=0) / some
-        by_seed += means / len(tasks)
-        effects.append((by_document - mean) / documents)
-        of_documents = some * ((by_document - mean) ** 2).sum(axis=0)
-        of_seeds = documents * (np.where(there, means - mean, 0.0) ** 2).sum(axis=0)
-        total = (own**2).sum(axis=(0, 1)) - some * documents * mean**2
-        rest = np.maximum(total - of_documents - of_seeds, 0.0)
-        rest[rest < 1e-12 * total] = 0.0  # rounding
-        luck += rest / np.maximum((some - 1) * (documents - 1), 1) / documents / len(tasks) ** 2
-        fixed += of_documents / (documents - 1) / (some * documents) / len(tasks) ** 2
-    mean = by_seed.sum(axis=0) / some
-    spread = (np.where(there, by_seed - mean, 0.0) ** 2).sum(axis=0) / np.maximum(some - 1, 1)
+    own = np.where(there[:, None, :], differences, 0.0)
+    documents = own.shape[1]
+    means, by_document = np.where(there, own.mean(axis=1), 0.0), own.sum(axis=0) / some
+    mean = means.sum(axis=0) / some
+    by_seed = np.where(there, means - mean, 0.0) ** 2
+    of_documents = some * ((by_document - mean) ** 2).sum(axis=0)
+    total = (own**2).sum(axis=(0, 1)) - some * documents * mean**2
+    rest = np.maximum(total - of_documents - documents * by_seed.sum(axis=0), 0.0)
+    rest[rest < 1e-12 * total] = 0.0  # rounding
+    luck = rest / np.maximum((some - 1) * (documents - 1), 1) / documents
+    fixed = of_documents / (documents - 1) / (some * documents)
+    spread = by_seed.sum(axis=0) / np.maximum(some - 1, 1)
     degrees = np.maximum(some - 1.0, 1.0)
-    least = min(each.shape[1] for each in tasks)
-    count, reach = np.full(len(seeds), float(least)), np.full(len(seeds), unit / len(tasks))
-    return Differences(seeds, mean, spread, luck, fixed, degrees, _degrees(effects), count, reach)
+    count, reach = np.full(len(seeds), float(documents)), np.full(len(seeds), unit)
+    known = _degrees((by_document - mean) / documents)
+    return Differences(seeds, mean, spread, luck, fixed, degrees, known, count, reach)
 
 
-def _degrees(effects: Sequence[np.ndarray]) -> np.ndarray:
+def _degrees(effects: np.ndarray) -> np.ndarray:
     """float64[q]: degrees of freedom of a variance that is estimated from effects[D, q] of documents, by their kurtosis
     (Box 1953): D - 1 where they are normal, about twice the number of documents that differ where few do."""
-    every = np.concatenate(effects)
-    second, fourth = (every**2).mean(axis=0), (every**4).mean(axis=0)
+    second, fourth = (effects**2).mean(axis=0), (effects**4).mean(axis=0)
     kurtosis = np.where(second > TINY, fourth / np.maximum(second, TINY) ** 2, 3.0)
-    found: np.ndarray = np.clip(2 * len(every) / np.maximum(kurtosis - 1, 1e-9), 1.0, len(every) - len(effects))
+    found: np.ndarray = np.clip(2 * len(effects) / np.maximum(kurtosis - 1, 1e-9), 1.0, len(effects) - 1)
     return found
 
 
@@ -412,7 +404,7 @@ class RankSets:
 
 
 def rank_sets(
-    outcomes: Sequence[np.ndarray],
+    outcomes: np.ndarray,
     *,
     lower_is_better: bool = False,
     margin: float = MARGIN,
@@ -421,25 +413,21 @@ def rank_sets(
 ) -> RankSets:
     """The pairs of p rows by their mean score.
 
-    outcomes: of each task float64[S, D, p]: seeds, the documents of the task, rows; NaN for all documents of a seed
-        that a row lacks, the same in every task. With several tasks the score is the mean over tasks, tasks as fixed.
+    outcomes: float64[S, D, p]: seeds, documents, rows; NaN for all documents of a seed that a row lacks.
     reach: the largest difference that two mean scores can have. names: of the rows; none: their numbers.
-    Raises UsageError without a row or a task, with fewer than two documents, where tasks differ in seeds or rows, and
-    where a row lacks a part of a seed.
+    Raises UsageError without a row, with fewer than two documents, and where a row lacks a part of a seed.
     """
     there = _checked(outcomes)
     rows = there.shape[1]
     sign = -1.0 if lower_is_better else 1.0
-    tasks = [sign * np.where(there[:, None, :], own, 0.0) for own in outcomes]
-    shared = [own.sum(axis=2, keepdims=True) / np.maximum(there.sum(axis=1), 1)[:, None, None] for own in tasks]
-    own = [one - mean for one, mean in zip(tasks, shared, strict=True)]
+    own = sign * np.where(there[:, None, :], outcomes, 0.0)
+    own = own - own.sum(axis=2, keepdims=True) / np.maximum(there.sum(axis=1), 1)[:, None, None]
     prior = prior_of([_analysed(own, there).moderated(NO_PRIOR)])
-    unit = float(max(np.nanmax(own) - np.nanmin(own) for own in outcomes))
+    unit = float(np.nanmax(outcomes) - np.nanmin(outcomes))
     found = {each.name: np.ones((rows, rows)) for each in fields(Differences)}
     for one in range(rows):
         after = slice(one + 1, rows)
-        both = [own[:, :, [one]] - own[:, :, after] for own in tasks]
-        pairs = _analysed(both, there[:, [one]] & there[:, after], unit).moderated(prior)
+        pairs = _analysed(own[:, :, [one]] - own[:, :, after], there[:, [one]] & there[:, after], unit).moderated(prior)
         for name, whole in found.items():
             whole[one, after] = getattr(pairs, name)
             whole[after, one] = -whole[one, after] if name == "mean" else whole[one, after]
@@ -449,15 +437,14 @@ def rank_sets(
     return RankSets(tuple(names) or tuple(range(rows)), pairs, comparable, margin, reach=reach)
 
 
-def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
+def _checked(outcomes: np.ndarray) -> np.ndarray:
     """bool[S, p]: which row has which seed."""
-    shapes = {(own.shape[0], own.shape[2]) for own in outcomes if own.ndim == 3 and own.size}
-    if len(shapes) != 1 or any(own.ndim != 3 or not own.size or own.shape[1] < 2 for own in outcomes):
-        raise UsageError("Rank sets need outcomes [seeds, documents, rows] of the same seeds and rows in every task.")
-    lacking = [np.isnan(own) for own in outcomes]
-    whole = lacking[0].all(axis=1)
-    if any((own.any(axis=1) != whole).any() or (own.all(axis=1) != whole).any() for own in lacking):
-        raise UsageError("A row has all outcomes of a seed or none; it lacks some documents or tasks of a seed.")
+    if outcomes.ndim != 3 or not outcomes.size or outcomes.shape[1] < 2:
+        raise UsageError("Rank sets need outcomes [seeds, documents, rows] of at least two documents.")
+    lacking = np.isnan(outcomes)
+    whole: np.ndarray = lacking.all(axis=1)
+    if (lacking.any(axis=1) != whole).any():
+        raise UsageError("A row has all outcomes of a seed or none; it lacks some documents of a seed.")
     return ~whole
 
 

@@ -57,7 +57,7 @@ class BoardView(Shown):
         import pandas as pd
 
         places = ((section, table) for section in self.board.sections for table in section.tables)
-        return pd.DataFrame([record(section, table, row) for section, table in places for row in table.all_rows])
+        return pd.DataFrame([record(section, table, row) for section, table in places for row in table.in_order])
 
     def blocks(self) -> list[Block]:
         return board_blocks(self.board)

@@ -8,7 +8,7 @@ baselines are compared with every ε.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import product
 from operator import attrgetter
@@ -19,13 +19,13 @@ from dpicl.core.field_types import parse_number
 from dpicl.core.messages import epsilon_text, named, names_text, score_text, signed_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
-from dpicl.leaderboards.model.standings import Ranking, TaskTable
+from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import p_number
 from dpicl.tables.document import Block, Column, make_table
 from dpicl.tables.shown import Shown
@@ -54,19 +54,18 @@ class RowName:
         return row.label == self.label and self.epsilon in (None, row.epsilon)
 
     def on(self, table: TaskTable, epsilons: Collection[float]) -> list[Row]:
-        """Its proved rows on a task, or where there is none those of the authors' own accounting."""
-        own = [row for row in table.in_order if self.fits(row)] or [row for row in table.paper if self.fits(row)]
-        free = self.epsilon is None and epsilons
-        return [row for row in own if not free or row.epsilon in epsilons or row.at_an_end]
+        """Its rows on a task."""
+        free = self.epsilon is not None or not epsilons
+        own = (row for row in table.in_order if self.fits(row))
+        return [row for row in own if free or row.epsilon in epsilons or row.at_an_end]
 
 
 @dataclass(frozen=True)
 class RowPair:
-    """Two rows of one task, by score, or over the tasks of a ranking, by mean recovery. found: the first one's number
-    minus the other's; None where they cannot be compared."""
+    """Two rows of one task. found: the first one's score minus the other's; None where they cannot be compared."""
 
     group: Group
-    where: TaskTable | Ranking
+    table: TaskTable
     one: Row
     other: Row
     found: Difference | None
@@ -82,17 +81,9 @@ class RowPair:
         one, other = (name_of(row_name(row), row.queries) for row in (self.one, self.other))
         return one, other
 
-    @property
-    def task(self) -> TaskTable | None:
-        """The table of its task; None over several."""
-        return self.where if isinstance(self.where, TaskTable) else None
-
     def to_json(self) -> dict[str, Any]:
         """Both rows, and the difference of their scores."""
-        if isinstance(self.where, Ranking):
-            where = {"ranking": self.where.title, "tasks": list(self.where.tasks)}
-            return where | dict(zip(("first", "second"), self.names, strict=True)) | _difference_json(self.found)
-        table = self.where
+        table = self.table
         return {
             "task": table.task,
             "metric": table.metric,
@@ -109,20 +100,18 @@ class RowPair:
 
 @dataclass(frozen=True, repr=False)
 class RowComparison(Shown):
-    """Everything that two names stand for. suite: as the user wrote it. one, other: the names. pairs: of a task each.
-    means: over tasks."""
+    """Everything that two names stand for. suite: as the user wrote it. one, other: the names. pairs: of a task
+    each."""
 
     suite: str
     one: str
     other: str
     pairs: tuple[RowPair, ...]
-    means: tuple[RowPair, ...]
 
     def blocks(self) -> list[Block]:
-        """A line for the mean over tasks where there is one, then one a task."""
-        pairs = [*self.means, *self.pairs]
+        """A line a task."""
         several = len({pair.group for pair in self.pairs}) > 1
-        compared = {pair.names for pair in pairs}
+        compared = {pair.names for pair in self.pairs}
         heads = next(iter(compared)) if len(compared) == 1 else None  # two rows: their names, once
         first, second = heads or ("first", "second")
 
@@ -130,15 +119,13 @@ class RowComparison(Shown):
             return f"{model_name(pair.group.model)}, {pair.group.source}" if several else None
 
         columns = (
-            Column(
-                "where", "where", lambda p: p.task.task if p.task else f"mean recovery over {len(p.where.tasks)} tasks"
-            ),
+            Column("task", "task", attrgetter("table.task")),
             Column("rows", "rows", lambda pair: None if heads else ", ".join(pair.names), optional=True),
             *difference_columns(lambda pair: (pair.found, *pair.names)),
-            Column("first", first, lambda pair: pair.task and pair.one.score, score_text),
-            Column("second", second, lambda pair: pair.task and pair.other.score, score_text),
+            Column("first", first, attrgetter("one.score"), score_text),
+            Column("second", second, attrgetter("other.score"), score_text),
             Column("seeds", "seeds", lambda pair: len(pair.seeds)),
-            Column("documents", "records", lambda pair: pair.task and pair.task.documents),
+            Column("documents", "records", attrgetter("table.documents")),
             Column("section", "model, records", section, wide=True, optional=True),
         )
         fixed = {
@@ -149,7 +136,7 @@ class RowComparison(Shown):
         }
         notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
         title, keep = f"{self.one} and {self.other}", 1 if heads else 2
-        return [make_table(title, columns, pairs, keep=keep, notes=(*notes, _READING))]
+        return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each pair of rows: their difference, its interval, adjusted p, verdict."""
@@ -163,8 +150,7 @@ class RowComparison(Shown):
 
     def document(self) -> Any:
         """What --json prints."""
-        pairs, means = ([pair.to_json() for pair in own] for own in (self.pairs, self.means))
-        return {"suite": self.suite, "rows": [self.one, self.other], "pairs": pairs, "means": means}
+        return {"suite": self.suite, "rows": [self.one, self.other], "pairs": [pair.to_json() for pair in self.pairs]}
 
 
 def row_name(row: Row) -> str:
@@ -189,7 +175,7 @@ def parse_name(text: str, labels: Sequence[str]) -> RowName:
 def compare_named(
     board: Board, suite: str, one: str, other: str, tasks: Sequence[str] = (), epsilons: Sequence[float] = ()
 ) -> RowComparison:
-    """Both rows on every task that has them; over the tasks as well where no task was chosen.
+    """Both rows on every task that has them.
 
     Raises UsageError for a row, a task or an ε that the board does not have, with the closest names, and for rows that
     stand nowhere together.
@@ -212,8 +198,7 @@ def compare_named(
                 pairs.append(RowPair(section.group, table, a, b, differences.difference(a, b)))
     if not pairs:
         raise UsageError(_nowhere(first, second, rows))
-    means = [] if tasks else [pair for section in board.sections for pair in _over_tasks(section, pairs)]
-    return RowComparison(suite, one, other, tuple(pairs), tuple(means))
+    return RowComparison(suite, one, other, tuple(pairs))
 
 
 def _known(text: str, rows: Sequence[Row], epsilons: Sequence[float]) -> RowName:
@@ -236,17 +221,6 @@ def _known(text: str, rows: Sequence[Row], epsilons: Sequence[float]) -> RowName
         has = ", ".join(f"{name.label}@{epsilon_text(epsilon)}" for epsilon in there)
         raise UsageError(f"There is no {title_of(name.label, missing[0])} on this board; it has {has}.")
     return name
-
-
-def _over_tasks(section: Section, pairs: Sequence[RowPair]) -> Iterator[RowPair]:
-    """The same by mean recovery, for what a ranking over several tasks has resampled together."""
-    own = {(p.one.label, p.one.epsilon, p.other.label, p.other.epsilon): p for p in pairs if p.group == section.group}
-    several = [ranking for ranking in section.rankings if len(ranking.tasks) > 1 and len(section.tables) > 1]
-    for ranking, pair in product(several, own.values()):
-        one, other = ((row.label, row.epsilon) for row in (pair.one, pair.other))
-        if "paper" not in (pair.one.mode, pair.other.mode):
-            for family in (each for each in ranking.families if {one, other} <= each.places.keys()):
-                yield RowPair(pair.group, ranking, pair.one, pair.other, family.difference(one, other))
 
 
 def _nowhere(first: RowName, second: RowName, rows: Sequence[Row]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from dpicl.core.messages import capitalized, epsilon_text, named, names_text, qu
 from dpicl.evaluation.statistics import RankSets
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Level, Ranking, Standing, TaskTable
+from dpicl.leaderboards.model.standings import TaskTable
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0
@@ -24,7 +24,7 @@ _ALONE = "the only row"
 
 @dataclass(frozen=True)
 class Best:
-    """A row. name: the label, with Q. number: its score, or its mean recovery, in words."""
+    """A row. name: the label, with Q. number: its score, in words."""
 
     label: str
     number: str
@@ -36,7 +36,7 @@ class Best:
 
 @dataclass(frozen=True)
 class BoardAnswer:
-    """Who is best at an ε. where: a task, or the tasks of a ranking, and Q where several are ranked. tasks: these.
+    """Who is best on a task at an ε. where: the task, and Q where several are ranked.
 
     best: the rows that prompt a language model and that none of these is better than, the highest first; verdict: what
     is said of them, or 'no headroom' where nobody is ranked. controls: those at ε = 0, or without a language model,
@@ -46,8 +46,8 @@ class BoardAnswer:
     """
 
     epsilon: float
+    task: str
     where: str
-    tasks: tuple[str, ...]
     best: tuple[Best, ...]
     verdict: str
     controls: tuple[Best, ...] = ()
@@ -110,33 +110,22 @@ def _listed(rows: Sequence[Best], last: str = "and") -> str:
     return f"{names_text([one.label for one in rows], last)} ({rows[0].number} to {rows[-1].number})"
 
 
-def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[BoardAnswer, ...]:
-    """At every ε with ranked rows: over several tasks first, then on every task. ε = 1, or the one nearest to it, comes
-    first, then the others, rising."""
-    places: list[TaskTable | Ranking] = [*(one for one in rankings if len(one.tasks) > 1), *tables]
-    return tuple(answer for epsilon in levels(tables) for place in places for answer in _at(place, epsilon))
+def answers(tables: Sequence[TaskTable]) -> tuple[BoardAnswer, ...]:
+    """On every task at every ε with ranked rows. ε = 1, or the one nearest to it, comes first, then the others,
+    rising."""
+    return tuple(answer for epsilon in levels(tables) for table in tables for answer in _at(table, epsilon))
 
 
-def _at(place: TaskTable | Ranking, epsilon: float) -> Iterator[BoardAnswer]:
+def _at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     """An answer for each Q of which rows are ranked, or one that says that nobody is."""
-    own: Mapping[Level, Sequence[Row | Standing]] = {
-        level: rows for level, rows in place.levels.items() if level[0] == epsilon
-    }
-    if isinstance(place, TaskTable) and place.ranks_nobody:
+    own = {queries: rows for (level, queries), rows in table.levels.items() if level == epsilon}
+    if table.ranks_nobody:
         if own:
-            yield BoardAnswer(epsilon, place.task, (place.task,), (), "no headroom")
+            yield BoardAnswer(epsilon, table.task, table.task, (), "no headroom")
         return
-    for (_, queries), rows in own.items():
-        where, tasks = (place.task, (place.task,)) if isinstance(place, TaskTable) else (place.scope, place.tasks)
-        where += f", {names_text(map(queries_words, queries))}" if len(own) > 1 else ""
-        where += "" if isinstance(place, TaskTable) else ", by mean recovery"
-        yield _answer(place, epsilon, where, tasks, rows)
-
-
-def overall(answers: Sequence[BoardAnswer]) -> list[BoardAnswer]:
-    """What is said of a board in brief: at each ε over several tasks where it can, else on every task."""
-    several = {one.epsilon for one in answers if len(one.tasks) > 1}
-    return [one for one in answers if len(one.tasks) > 1 or one.epsilon not in several]
+    for queries, rows in own.items():
+        where = f"{table.task}, {queries_words(queries)}" if len(own) > 1 else table.task
+        yield _answer(table, epsilon, where, rows)
 
 
 def levels(tables: Sequence[TaskTable]) -> list[float]:
@@ -149,44 +138,41 @@ def levels(tables: Sequence[TaskTable]) -> list[float]:
     return [first, *(epsilon for epsilon in found if epsilon != first)]
 
 
-def _answer(
-    place: TaskTable | Ranking, epsilon: float, where: str, tasks: tuple[str, ...], rows: Sequence[Row | Standing]
-) -> BoardAnswer:
+def _answer(table: TaskTable, epsilon: float, where: str, rows: Sequence[Row]) -> BoardAnswer:
     """The answer for the rows of one level: where a language model is prompted by some of them, these are ranked, and
     the others are controls."""
-    told = [row for row in rows if any(_is_comparable(family, row) for family in place.families)] or rows
+    told = [row for row in rows if any(_is_comparable(family, row) for family in table.families)] or rows
     prompting = [row for row in told if row.prompts] or told
-    family = next((one for one in place.families if {row.key for row in prompting} <= one.places.keys()), None)
+    family = next((one for one in table.families if {row.key for row in prompting} <= one.places.keys()), None)
     best = sorted(_unbeaten(family, prompting), key=lambda row: -row.worth)
-    others = [*place.controls, *(row for row in told if row not in prompting)]
+    others = [*table.controls, *(row for row in told if row not in prompting)]
     as_good = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
     verdict = _verdict(family, best, len(prompting))
-    without: Sequence[Row | Standing] = place.without_records
-    control = max(without, key=lambda one: one.worth, default=None)
-    beside, beating = place.beside_ends.get(epsilon), None
+    control = max(table.without_records, key=lambda one: one.worth, default=None)
+    beside, beating = table.beside_ends.get(epsilon), None
     if control is not None and beside is not None:
         below = beside.places[control.key]
         above_it = [row for row in prompting if beside.better[beside.places[row.key], below]]
         beating = tuple(row.label for row in sorted(above_it, key=lambda row: -row.worth))
     return BoardAnswer(
         epsilon=epsilon,
+        task=table.task,
         where=where,
-        tasks=tasks,
         best=tuple(map(_best, best)),
         verdict=verdict,
         controls=tuple(map(_best, as_good)),
         to_beat=None if control is None else _best(control),
         beating=beating,
-        not_compared=tuple(_best(one) for one in place.not_compared if control is None or one.worth >= control.worth),
+        not_compared=tuple(_best(one) for one in table.not_compared if control is None or one.worth >= control.worth),
     )
 
 
-def _is_comparable(family: RankSets, row: Row | Standing) -> bool:
+def _is_comparable(family: RankSets, row: Row) -> bool:
     """Whether it shares enough seeds with some other one."""
     return row.key in family.places and bool(family.comparable[family.places[row.key]].any())
 
 
-def _unbeaten(family: RankSets | None, rows: Sequence[Row | Standing]) -> Sequence[Row | Standing]:
+def _unbeaten(family: RankSets | None, rows: Sequence[Row]) -> Sequence[Row]:
     """Those that none of the others is better than; all of them where there are no two to compare."""
     if family is None or len(rows) < 2:
         return rows
@@ -194,7 +180,7 @@ def _unbeaten(family: RankSets | None, rows: Sequence[Row | Standing]) -> Sequen
     return [row for row, at in zip(rows, places, strict=True) if not family.better[places, at].any()]
 
 
-def _verdict(family: RankSets | None, best: Sequence[Row | Standing], of: int) -> str:
+def _verdict(family: RankSets | None, best: Sequence[Row], of: int) -> str:
     """What is said of the best rows of so many."""
     if len(best) == 1:
         return _ALONE if of == 1 else f"better than all {of - 1} others"
@@ -206,5 +192,5 @@ def _verdict(family: RankSets | None, best: Sequence[Row | Standing], of: int) -
     return f"{len(best)} of {of} {'equivalent' if equivalent else 'tied'}"
 
 
-def _best(one: Row | Standing) -> Best:
+def _best(one: Row) -> Best:
     return Best(one.label, one.number, one.name)

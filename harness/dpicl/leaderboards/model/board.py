@@ -19,9 +19,9 @@ from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_rows, left_out
-from dpicl.leaderboards.model.ranks import rank_rows, rank_standings
-from dpicl.leaderboards.model.rows import Rank, Row
-from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable, rankings, task_table
+from dpicl.leaderboards.model.ranks import rank_rows
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
 from dpicl.leaderboards.model.text import gathered
 from dpicl.plan.headroom import measure_headroom
@@ -30,7 +30,7 @@ from dpicl.results.schema import Result
 
 @dataclass(frozen=True)
 class Section:
-    """Results that may be compared: their tables, the rankings over several tasks, what the reader must know.
+    """Results that may be compared: their tables, and what the reader must know.
 
     answers: who is best, at the ε that a reader asks for first, then at the others. measured: tables without rows, of
     the tasks of which headroom alone was measured.
@@ -38,7 +38,6 @@ class Section:
 
     group: Group
     tables: tuple[TaskTable, ...]
-    rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
     answers: tuple[BoardAnswer, ...] = field(repr=False)
     measured: tuple[TaskTable, ...] = ()
@@ -46,15 +45,7 @@ class Section:
     @property
     def rows(self) -> Iterator[Row]:
         """The rows of all tables, in their order."""
-        return (row for table in self.tables for row in table.all_rows)
-
-    def place(self, row: Row) -> tuple[Rank, Ranking] | None:
-        """A row's rank set and the ranking in which it has it, where its task counts in one."""
-        for ranking in self.rankings if row.mode == "proved" else ():
-            for one in ranking.standings if row.task in ranking.tasks else ():
-                if one.key == (row.label, row.epsilon) and one.rank is not None:
-                    return one.rank, ranking
-        return None
+        return (row for table in self.tables for row in table.in_order)
 
 
 @dataclass(frozen=True)
@@ -85,31 +76,19 @@ def chosen(
         return board
     mechanisms = {row.label: row.mechanism for row in rows}
 
-    def on(names: Collection[str]) -> bool:
-        return not tasks or bool({*tasks} & {*names})
+    def on(task: str) -> bool:
+        return not tasks or task in tasks
 
-    def wanted(one: Row | Standing) -> bool:
+    def wanted(one: Row) -> bool:
         named = not labels or one.label in labels or mechanisms.get(one.label) in labels
         return one.is_baseline or (named and (not epsilons or one.epsilon in epsilons or one.epsilon == 0))
 
-    def part(table: TaskTable) -> TaskTable:
-        return replace(table, rows=tuple(filter(wanted, table.rows)), paper=tuple(filter(wanted, table.paper)))
-
     def kept(section: Section) -> Section:
-        return replace(
-            section,
-            tables=tuple(part(table) for table in section.tables if on([table.task])),
-            rankings=tuple(
-                replace(one, standings=tuple(filter(wanted, one.standings)))
-                for one in section.rankings
-                if on(one.tasks)
-            ),
-            answers=tuple(
-                one for one in section.answers if on(one.tasks) and (not epsilons or one.epsilon in epsilons)
-            ),
-        )
+        tables = (replace(one, rows=tuple(filter(wanted, one.rows))) for one in section.tables if on(one.task))
+        answered = (one for one in section.answers if on(one.task) and (not epsilons or one.epsilon in epsilons))
+        return replace(section, tables=tuple(tables), answers=tuple(answered))
 
-    skipped = (one for one in board.skipped if on([one["task"]]) and (not labels or one["label"] in labels))
+    skipped = (one for one in board.skipped if on(one["task"]) and (not labels or one["label"] in labels))
     return replace(board, sections=tuple(map(kept, board.sections)), skipped=tuple(skipped))
 
 
@@ -153,20 +132,17 @@ def _section(
     group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission], margin: float
 ) -> Section:
     kept, left_out_tasks = _settle(results, lambda cell: (cell.task, cell.development), TASK, owners)
-    kept, left_out_rows = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode, cell.development), ROW, owners)
+    kept, left_out_rows = _settle(kept, lambda cell: (cell.task, cell.label, cell.development), ROW, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
     made = [_table(group, task, by_task[task], owners, margin) for task in sorted(by_task)]
-    tables, measured = (tuple(table for table in made if bool(table.all_rows) is own) for own in (True, False))
+    tables, measured = (tuple(table for table in made if bool(table.in_order) is own) for own in (True, False))
     audit_rows(tables, group, evidence)
     for table in tables:
         rank_rows(table)
-    found, by_name = rankings(tables), {table.task: table for table in tables}
-    for ranking in found:
-        rank_standings(ranking, [by_name[task] for task in ranking.tasks], margin)
     notes = (*_notes(group, tables), *gathered([*left_out_tasks, *left_out_rows]))
-    return Section(group, tables, found, notes, answers(tables, found), measured)
+    return Section(group, tables, notes, answers(tables), measured)
 
 
 def _table(
@@ -175,7 +151,7 @@ def _table(
     """The table of a task with its headroom; without a row where there is nothing but what measures headroom."""
     rows = [result for result in results if not result.cell.development]
     if not rows:
-        nothing = TaskTable(task, results[0].main_metric, 0, None, None, (), (), ())
+        nothing = TaskTable(task, results[0].main_metric, 0, None, None, (), ())
         nothing.headroom = measure_headroom(results)
         return nothing
     table, alike = task_table(group, task, rows, owners, margin), values_of(rows[0], READER)
@@ -189,7 +165,7 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
         yield "The model is simulated: these numbers test the machinery and say nothing about any mechanism."
     if group.up_to_rounding:
         yield "A record may change how the model rounds others, or nobody knows: these rows are proved up to rounding."
-    rows = [row for table in tables for row in table.all_rows]
+    rows = [row for table in tables for row in table.in_order]
     yield from gathered((f"Refuted: {row.audit.flag}", f"{row.title} on {row.task}") for row in rows if row.audit.flag)
     yield from gathered(
         (f"In doubt: {said}", f"{row.title} on {row.task}") for row in rows for said in row.audit.doubts

@@ -73,7 +73,7 @@ TASK = (
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "declared sizes", "prompts", "number of shots", "records a class", "metric")
-ROW = ("mechanism", "options", "plug-in file", "number of queries")
+ROW = ("mechanism", "options", "plug-in file", "number of queries", "accounting")
 REFERENCE = (
     *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
     *("model weights", "metric", "set of metrics", "directions of the metrics", "test records of every metric"),

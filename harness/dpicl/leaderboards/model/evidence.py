@@ -50,12 +50,12 @@ def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) ->
     """Gives every row its `Audit`. A flagged row has no rank on any task at this ε."""
     known_powers = powers(evidence.attacks)
     for table in tables:
-        attacks = _attacks_of(table.all_rows, evidence)
-        for row in table.all_rows:
+        attacks = _attacks_of(table.in_order, evidence)
+        for row in table.in_order:
             row.audit = _audit(row, attacks[id(row)], group, evidence, known_powers)
-    flagged = {(row.mode, row.label, row.epsilon): row for table in tables for row in table.rows if row.audit.flag}
+    flagged = {row.key: row for table in tables for row in table.rows if row.audit.flag}
     for row in (row for table in tables for row in table.rows):
-        if other := flagged.get((row.mode, row.label, row.epsilon)):
+        if other := flagged.get(row.key):
             said = row.unranked or f"on {other.task} its {other.audit.flag}"
             row.unranked = row.audit.flag or said
 

@@ -1,4 +1,4 @@
-"""The rank sets of a board: of the rows of one task, and of mechanisms over several tasks (see inference).
+"""The rank sets of the rows of one task (`dpicl.evaluation.statistics`).
 
 Rows are ranked beside rows of their own level: the same ε, for as many queries Q.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from statistics import fmean
 
 import numpy as np
 
 from dpicl.evaluation.statistics import MARGIN, Difference, RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
-from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
+from dpicl.leaderboards.model.standings import TaskTable
 
 #: The control that reads no record.
 PUBLIC = "public_demonstrations"
@@ -26,7 +25,7 @@ def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets | None
     if outcomes is None:
         return None
     names = [row.key for row in rows]
-    return rank_sets([outcomes], lower_is_better=_turned(rows[0]), margin=margin, reach=1.0, names=names)
+    return rank_sets(outcomes, lower_is_better=_turned(rows[0]), margin=margin, reach=1.0, names=names)
 
 
 def rank_rows(table: TaskTable) -> None:
@@ -61,47 +60,6 @@ def rank_rows(table: TaskTable) -> None:
                     row.rank = _rank(found, row.key, len(rows))
                 row.against_public = None if beside is None else beside.difference(row.key, beside.names[-1])
     table.families, table.beside_ends = tuple(families), beside_ends
-
-
-def rank_standings(ranking: Ranking, tables: Sequence[TaskTable], margin: float) -> None:
-    """Gives every standing its rank set by mean recovery. tables: those of the ranking's tasks, in its order."""
-    families: list[RankSets] = []
-    by_epsilon: dict[float, list[Standing]] = defaultdict(list)
-    for (epsilon, _), rivals in ranking.levels.items():
-        by_epsilon[epsilon] += rivals
-        found = _compare_standings(rivals, tables, margin)
-        families.extend([] if found is None else [found])
-        for one in rivals:
-            one.rank = _rank(found, one.key, len(rivals))
-    beside = {
-        epsilon: _compare_standings([*own, *ranking.without_records], tables, margin)
-        for epsilon, own in by_epsilon.items()
-    }
-    ranking.families = tuple(families)
-    ranking.beside_ends = {epsilon: found for epsilon, found in beside.items() if found is not None}
-
-
-def _compare_standings(rivals: Sequence[Standing], tables: Sequence[TaskTable], margin: float) -> RankSets | None:
-    """Rank sets by mean recovery; None where a task has fewer than two documents in common, or there is no task."""
-    names = tuple(one.key for one in rivals)
-    parts = [_recoveries(table, names) for table in tables]
-    known = [part for part in parts if part is not None]
-    if not known or len(known) < len(tables):
-        return None
-    return rank_sets([own for own, _ in known], margin=margin, reach=fmean(one for _, one in known), names=names)
-
-
-def _recoveries(table: TaskTable, names: Sequence[tuple[str, float]]) -> tuple[np.ndarray, float] | None:
-    """(float64[S, D, p]: outcomes of rows by label and ε over the gain of real demonstrations, which has the sign of
-    the metric's direction; the recovery that a whole score is worth).
-
-    The gain is a constant here: the same for all rows, so that it weighs tasks and changes no difference's sign.
-    """
-    rows = {(row.label, row.epsilon): row for row in table.in_order}
-    own = [rows[name] for name in names]
-    gains = [row.real_data - row.zero_shot for row in own if row.real_data is not None and row.zero_shot is not None]
-    outcomes = _outcomes(own, sorted({seed for row in own for seed in row.seeds}))
-    return None if outcomes is None or not gains else (outcomes / gains[0], 1 / abs(gains[0]))
 
 
 def _outcomes(rows: Sequence[Row], seeds: Sequence[int]) -> np.ndarray | None:
@@ -163,8 +121,7 @@ class Pairs:
 
     def rivals(self, row: Row) -> list[Row]:
         """What a row stands beside: the rows at its ε, controls and reference baselines; for one of these, all rows."""
-        every = row.mode != "proved" or row.at_an_end
-        rows = (one for one in self.table.in_order if every or one.epsilon == row.epsilon or one.at_an_end)
+        rows = (one for one in self.table.in_order if row.at_an_end or one.epsilon == row.epsilon or one.at_an_end)
         return [one for one in rows if one.key != row.key]
 
     def _beside(self, one: Row, other: Row) -> Sequence[Row]:

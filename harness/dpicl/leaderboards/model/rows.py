@@ -125,9 +125,9 @@ class Row:
         return self.results[0].lower_is_better(metric)
 
     @property
-    def key(self) -> tuple[str, str, float]:
-        """What names the row within its table: label, mode of accounting and ε."""
-        return self.label, self.mode, self.epsilon
+    def key(self) -> tuple[str, float]:
+        """What names the row within its table: label and ε."""
+        return self.label, self.epsilon
 
     @property
     def name(self) -> str:

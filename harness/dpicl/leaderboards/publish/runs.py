@@ -89,14 +89,14 @@ def plan(results: Sequence[Result], evidence: Evidence | None = None, submission
 
 def _runs(section: Section) -> Iterator[Published]:
     for table in section.tables:
-        by_label: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for row in table.all_rows:
-            by_label[row.label, row.mode].append(row)
+        by_label: dict[str, list[Row]] = defaultdict(list)
+        for row in table.in_order:
+            by_label[row.label].append(row)
         for rows in by_label.values():
             yield _row_run(section, table, sorted(rows, key=lambda row: row.epsilon))
     group = section.group
     config = _group_config(group)
-    lines = [_line(section, table, row) for table in section.tables for row in table.all_rows]
+    lines = [_line(section, table, row) for table in section.tables for row in table.in_order]
     yield Published(
         stands_for={**config, "board": True},
         name=f"board of {group_name(group)}",
@@ -117,7 +117,6 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         **stands_for,
         "mechanism": first.mechanism,
         "metric": table.metric,
-        "kind": table.kind,
         "documents": table.documents,
         "marks": list(dict.fromkeys(mark.name for row in rows for mark in row.marks)),
         **cell.model_dump(mode="json", include=names),

@@ -93,14 +93,12 @@ def _section_json(section: Section) -> dict[str, Any]:
     tables = [
         {
             "task": table.task,
-            "kind": table.kind,
             "metric": table.metric,
             "higher_is_better": {
                 name: not table.lower_is_better(name) for name in (table.metric, *table.other_metrics)
             },
             "documents": table.documents,
             "rows": [_row_json(row) for row in table.in_order],
-            "paper": [_row_json(row) for row in table.paper],
             "missing": [asdict(missing) for missing in table.missing],
             "headroom": _headroom_json(table),
             "margin": table.margin,
@@ -112,13 +110,6 @@ def _section_json(section: Section) -> dict[str, Any]:
         "group": asdict(section.group),
         "answers": [asdict(answer) for answer in section.answers],
         "tasks": tables,
-        "rankings": [
-            {
-                **{name: getattr(ranking, name) for name in ("title", "kind", "total", "tasks", "left_out")},
-                "standings": [{**asdict(one), "name": one.name} for one in ranking.standings],
-            }
-            for ranking in section.rankings
-        ],
         "measured": {table.task: _headroom_json(table) for table in section.measured},
         "notes": list(section.notes),
     }

@@ -1,4 +1,4 @@
-"""The tables of a board, each defined once: answers, methods × tasks, headroom, rankings, rows, claims."""
+"""The tables of a board, each defined once: answers, methods × tasks, headroom, rows, claims."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import recovery_text
+from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import share_text
 from dpicl.leaderboards.render.columns import (
@@ -43,7 +42,7 @@ def answers_table(section: Section, answers: Sequence[BoardAnswer]) -> Table:
     tables = {table.task: table for table in section.tables}
 
     def gain(answer: BoardAnswer) -> float | None:
-        table = tables.get(answer.tasks[0]) if len(answer.tasks) == 1 else None
+        table = tables.get(answer.task)  # a part of a board may have none
         found = None if table is None else table.headroom.get(table.metric)
         return None if found is None else found.gain
 
@@ -158,8 +157,8 @@ def methods_table(
 
 
 def _methods(section: Section, tables: Sequence[TaskTable], epsilons: Sequence[float]) -> Iterable[_Method]:
-    compared = [one for one in section.answers if len(one.tasks) == 1 and one.compared]
-    best = {(one.tasks[0], each.label, one.epsilon) for one in compared for each in one.best}
+    compared = [one for one in section.answers if one.compared]
+    best = {(one.task, each.label, one.epsilon) for one in compared for each in one.best}
     found: dict[tuple[str, float], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.in_order:
@@ -196,7 +195,7 @@ def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int)
     return columns[:fits], ranks
 
 
-# Tasks, and rankings over several of them.
+# Headroom.
 
 
 def headroom_table(tables: Sequence[TaskTable]) -> Table:
@@ -224,37 +223,6 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
     )
     title = f"Headroom: {REAL} − {PUBLIC}, before any private method"
     return make_table(title, columns, tables, notes=(note,), keep=2, heading=True, sortable=False)
-
-
-_RANK = "the ranks that it may have by mean recovery, within one ε and Q, all rows together at 95%"
-_MEAN = "mean over the common tasks: 0% is zero-shot, 100% real demonstrations"
-_STANDINGS = (
-    Column(
-        "row",
-        "mechanism",
-        lambda one: f"{one.name}{', submitted' * one.submitted} {one.signs}".rstrip(),
-        help="the row's name in the suite",
-    ),
-    EPSILON,
-    Column("rank", "rank", lambda one: one.rank and (one.rank.low, str(one.rank)), itemgetter(1), _RANK),
-    Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "the largest over all of its tasks and seeds"),
-    Column("recovery", "recovery", attrgetter("recovery"), recovery_text, _MEAN, "high"),
-    Column("seeds", "seeds", lambda one: len(one.seeds), help="how many random seeds are behind the means"),
-)
-
-
-def standings_table(ranking: Ranking, places: Addresses | None) -> Table:
-    """A ranking over several tasks, and why other tasks are not in it."""
-    return make_table(
-        f"{ranking.title}: mean recovery over {names_text(ranking.tasks)}",
-        _STANDINGS,
-        ranking.standings,
-        kind=lambda one: "end" if one.is_baseline else "first" if one.rank and one.rank.first else "",
-        links=lambda one: {0: places.mechanism(one.label)} if places else {},
-        notes=tuple(f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out),
-        keep=2,
-        heading=True,
-    )
 
 
 # The rows of one task.
@@ -285,11 +253,11 @@ def metrics_table(table: TaskTable) -> Table:
         best = "low" if table.lower_is_better(name) else "high"
         return Column(name, metric_title(table, name), lambda row: row.numbers.get(name), score_text, best=best)
 
-    first = Column("row", "mechanism", lambda row: row.name + ("" if row.mode == "proved" else " (paper)"))
+    first = Column("row", "mechanism", attrgetter("name"))
     return make_table(
         f"{table.task}: other metrics",
         [first, EPSILON, *map(column, table.other_metrics)],
-        table.all_rows,
+        table.in_order,
         kind=lambda row: "end" if row.is_baseline else "",
         keep=2,
     )

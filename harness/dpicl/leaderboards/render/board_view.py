@@ -9,7 +9,7 @@ from itertools import chain
 from dpicl.core.messages import count, epsilon_text, names_text, signed_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
-from dpicl.leaderboards.model.answers import levels, overall
+from dpicl.leaderboards.model.answers import levels
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.standings import TaskTable
@@ -24,7 +24,6 @@ from dpicl.leaderboards.render.board_tables import (
     metric_title,
     metrics_table,
     rows_table,
-    standings_table,
     submitted_table,
 )
 from dpicl.plan.headroom import PUBLIC, REAL, Headroom
@@ -60,7 +59,7 @@ def first_level(section: Section) -> float:
 
 
 def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
-    """What was compared at an ε, and what to use: over several tasks where it can be said, else on every task."""
+    """What was compared at an ε, and what to use on every task."""
     group, rows = section.group, [row for row in section.rows if row.epsilon == epsilon or row.at_an_end]
     seeds, documents = ([len(row.seeds) for row in rows], [table.documents for table in section.tables])
     yield words(f"{visible(group.suite)}, version {visible(group.version)}: {model_name(group.model)}", "lead")
@@ -69,7 +68,7 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
     else:
         yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
-    found = [one for one in overall(section.answers) if one.epsilon == epsilon and one.best]
+    found = [one for one in section.answers if one.epsilon == epsilon and one.best]
     others = [one for one in found if not one.useful]
     shared = others if len(others) > 1 else []
     own = [one for one in found if one not in shared]
@@ -143,7 +142,6 @@ def section_blocks(
     blocks: list[Block] = [Heading(f"{group.suite}, version {group.version}"), Facts(facts)]
     blocks += [answers_table(section, section.answers)] if section.answers else []
     blocks.append(headroom_table([*section.tables, *section.measured]))
-    blocks += [standings_table(one, places) for one in section.rankings if len(one.tasks) > 1]
     blocks += (_task(table, places, attacks, skipped) for table in section.tables)
     if places is None:  # a page has them before the tables
         return [*blocks, *([claims_table(section)] if section.tables else []), *notes(section.notes)]
@@ -154,11 +152,11 @@ def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Se
     things = count(table.documents, scored_thing(table.metric))
     blocks: list[Block] = [Heading(f"{table.task}: {metric_title(table, table.metric)}, {things}", 3)]
     blocks.append(rows_table(table, table.in_order, places))
-    if submitted := [row for row in table.all_rows if row.submission is not None]:
+    if submitted := [row for row in table.in_order if row.submission is not None]:
         blocks.append(submitted_table(submitted))
     lacks = [one for one in skipped if one["task"] == table.task]
     blocks += notes(gathered((f"No result on {table.task}, since {one['reason']}", one["label"]) for one in lacks))
-    blocks += row_attacks(table.task, table.all_rows) if attacks else []
+    blocks += row_attacks(table.task, table.in_order) if attacks else []
     for one in table.missing:
         blocks += [words(f"missing: {one.what}. Make it with:", "note"), words(one.command, "command")]
     if table.other_metrics:
@@ -166,7 +164,4 @@ def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Se
     blocks += notes(
         f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}." for name, reason, where in table.skipped
     )
-    if table.paper:
-        blocks.append(Heading(f"{table.task}, noise by the authors' own accounting (not ranked)", 4))
-        blocks.append(rows_table(table, table.paper, places))
     return Part(tuple(blocks), kind="task", data={"task": table.task})

@@ -21,12 +21,11 @@ from dpicl.tables.document import Column
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
     """Everything that board.csv and data frames have of a row (docs/reading-the-board.md): its section, names, numbers,
     and why it has no rank."""
-    group, submission, place = section.group, row.submission, section.place(row)
+    group, submission = section.group, row.submission
     recovery_low, recovery_high = row.recovery_interval or (None, None)
     return {
         **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
         "task": row.task,
-        "kind_of_task": table.kind,
         "metric": table.metric,
         "documents": table.documents,
         "label": row.label,
@@ -44,9 +43,6 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "real_demonstrations": row.real_data,
         "rank": row.rank and row.rank.low,
         "rank_high": row.rank and row.rank.high,
-        "mean_rank": place and place[0].low,
-        "mean_rank_high": place and place[0].high,
-        "ranked_over": place and place[1].scope,
         "proved": row.proved,
         "claimed": row.claimed,
         "audited": row.audit.epsilon,

@@ -16,7 +16,6 @@ from typing import Any
 from dpicl.core.messages import epsilon_text
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
-from dpicl.leaderboards.model.answers import overall
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attacks
 from dpicl.leaderboards.model.ranks import Pairs
@@ -118,7 +117,7 @@ def pages(
         files[TEXTS] = page.render(f"Released texts of {suite}", texts, here=TEXTS, nav=nav)
     for section, table in ((one, table) for one in board.sections for table in one.tables):
         pairs = Pairs(table)
-        for row in table.all_rows:
+        for row in table.in_order:
             own = row_blocks(section, row, pairs, places)
             files[places.page(row)] = page.render(f"{row.title} on {row.task}, {suite}", own, "../", nav=nav)
     for label in places.labels:
@@ -193,7 +192,7 @@ def board_table(board: Board, places: Addresses) -> Table:
         | {f"metric {name}": row.numbers.get(name) for name in metrics}
         for section in board.sections
         for table in section.tables
-        for row in table.all_rows
+        for row in table.in_order
     ]
     columns = [Column(key, key, itemgetter(key)) for key in (lines[0] if lines else {"row": None})]
     return make_table("Rows", columns, lines)
@@ -235,7 +234,7 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
             **{key: getattr(section.group, key) for key in ("version", "model", "source")},
             "tasks": [table.task for table in section.tables],
             "rows": len(list(section.rows)),
-            "answers": [asdict(answer) | {"text": str(answer)} for answer in overall(section.answers)],
+            "answers": [asdict(answer) | {"text": str(answer)} for answer in section.answers],
         }
         for name, board in boards.items()
         for section in board.sections
