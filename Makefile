@@ -59,6 +59,7 @@ leaderboard: setup
 
 # The site of all suites, from the committed results; needs neither data nor a model.
 site: setup
+	@rm -rf site
 	$(DPICL) board all --html site $(SITE_FLAGS)
 
 # The figure of the committed results, and the site of the documentation in build/docs, whose reference is made from the

@@ -57,19 +57,6 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
         assert len(list(csv.DictReader(file))) == 6
 
 
-def test_a_site_is_written_as_a_whole_or_not_at_all(dpicl, results_folder, tmp_path):
-    site = tmp_path / "site"
-    own = ("board", "quick", "--source", "local", "--results", results_folder, "--no-submissions", "--html", site)
-    assert dpicl(*own).code == 0
-    (site / "quick" / "rows" / "old.html").write_text('<meta name="generator" content="dpicl board">')
-    (site / "attacks" / "index.html").write_text("<p>somebody's own")
-    before = {path: path.read_bytes() for path in site.rglob("*.*")}
-    refuse(dpicl(*own), "was not written by dpicl")
-    assert {path: path.read_bytes() for path in site.rglob("*.*")} == before
-    (site / "attacks" / "index.html").unlink()
-    assert dpicl(*own).code == 0 and not (site / "quick" / "rows" / "old.html").exists()
-
-
 def test_a_hosted_site_has_a_map_a_feed_and_links_on_every_page(dpicl, results_folder, tmp_path):
     site, url, repository = tmp_path / "site", "https://example.org/board", "https://example.org/code"
     hosted = ("--html", site, "--url", f"{url}/", "--repository", repository)
@@ -101,24 +88,6 @@ def test_the_site_has_all_results_as_one_table_with_a_card(dpicl, results_folder
     (file,), (records,) = card["distribution"], card["recordSet"]
     assert file["sha256"] == hashlib.sha256((site / "results.parquet").read_bytes()).hexdigest()
     assert [field["name"] for field in records["field"]] == [*table.columns]
-
-
-def test_a_site_stands_apart_from_the_results(dpicl, results_folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(results_folder.parent)
-    before = sorted(results_folder.parent.rglob("*"))
-    (tmp_path / "link").symlink_to(results_folder)
-    for folder in (".", results_folder.name, results_folder / "quick" / "site", "..", tmp_path / "link" / "new"):
-        for name in ("quick", "all", "attacks"):
-            where = ("--results", results_folder.name, "--html", folder)
-            refuse(dpicl("board", name, *where), "--html", "results folder")
-    (tmp_path / "link").unlink()
-    assert sorted(results_folder.parent.rglob("*")) == before
-
-
-def test_a_link_that_leads_in_a_circle_is_no_folder_for_a_site(dpicl, results_folder, tmp_path):
-    (tmp_path / "circle").symlink_to("circle")
-    for folder in (tmp_path / "circle", tmp_path / "circle" / "site"):
-        refuse(dpicl("board", "quick", "--results", results_folder, "--html", folder), "Cannot write", "circle")
 
 
 def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):

@@ -42,20 +42,20 @@ def test_no_page_grows_with_the_pairs_of_rows():
     assert rivals(10) == 11 and rivals(60) == MOST_RIVALS
 
 
-def test_a_site_is_written_into_a_new_folder_and_old_pages_of_ours_go(tmp_path):
-    folder = tmp_path / "new" / "site"
-    assert page.write(pages(build_board(plain_results())), folder) == folder / "index.html"
-    files = pages(build_board(plain_results()))
+def test_a_site_is_written_into_a_new_folder_and_says_until_it_is_whole_that_it_is_not(tmp_path, monkeypatch):
+    folder, files = tmp_path / "new" / "site", pages(build_board(plain_results()))
+    assert page.write(files, folder) == folder / "index.html"
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert there == set(files)
     assert (folder / "index.html").read_text(encoding="utf-8") == files["index.html"]
-    foreign = folder / "rows" / "notes.html"
-    foreign.write_text("<p>somebody's own")
-    page.write(pages(build_board(ends())), folder)
-    left = sorted(path.name for path in (folder / "rows").iterdir())
-    assert len(left) == 3
-    assert foreign.read_text() == "<p>somebody's own"
-    assert not (folder / "mechanisms" / "tang.html").exists()
+    (folder / "texts.html").unlink()
+    (folder / "texts.html").mkdir()
+    with pytest.raises(ResultError, match="texts"):
+        page.write(files, folder)
+    assert "Not all pages are written" in (folder / "index.html").read_text()
+    (folder / "texts.html").rmdir()
+    page.write(files, folder)
+    assert (folder / "index.html").read_text(encoding="utf-8") == files["index.html"]
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
@@ -71,11 +71,6 @@ def test_a_file_of_somebody_else_is_not_replaced(tmp_path, name):
         page.write({name: "", "board.csv": ""}, tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "<p>my homepage"
-
-
-def test_a_page_that_a_power_cut_left_empty_is_written_again(tmp_path):
-    (tmp_path / "index.html").touch()
-    assert page.write({"index.html": "new"}, tmp_path).read_text() == "new"
 
 
 def test_a_folder_that_no_system_knows(tmp_path):

@@ -47,9 +47,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 
 @pytest.fixture
 def open_page(browser: webdriver.Chrome) -> Iterator[OpenPage]:
-    """Opens a page at desktop width without a remembered theme; fails when the page says anything on the console."""
+    """Opens a page at desktop width; fails when the page says anything on the console."""
     browser.get("about:blank")
-    browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": "file://", "storageTypes": "local_storage"})
     browser.get_log("browser")
     opener = OpenPage(browser)
     opener.width(1280)

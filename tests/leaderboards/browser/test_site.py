@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -158,42 +159,26 @@ def test_what_is_not_found_is_said(site, open_page):
     assert shown(browser, OTHERS) == []
 
 
-def test_the_theme_turns_dark_and_is_remembered_on_the_next_page(site, open_page):
-    browser = open_page(site / "index.html")
-    ground = "return getComputedStyle(document.body).backgroundColor"
-    assert browser.execute_script(ground) == "rgb(255, 255, 255)"
-    button = element(browser, "#theme")
-    assert button.text == "Dark"
-    chart = "return getComputedStyle(document.querySelector('figure img')).filter"
-    assert browser.execute_script(chart) == "none"
-    button.click()
-    assert button.text == "Light"
-    assert browser.execute_script(ground) == "rgb(20, 23, 27)"
-    assert browser.execute_script(chart).startswith("invert(1)")  # dark letters on no ground of its own
-    open_page(site / "attacks" / "index.html")
-    assert browser.execute_script(ground) == "rgb(20, 23, 27)"
-    element(browser, "#theme").click()
-    assert browser.execute_script(ground) == "rgb(255, 255, 255)"
+@pytest.fixture
+def theme(browser) -> Iterator[Callable[[str], None]]:
+    """Makes the system dark or light."""
 
+    def look(name: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
-def test_storage_that_throws_stops_nothing(site, open_page):
-    breaks = (
-        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
-    )
-    added = open_page.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": breaks})
-    browser = open_page(site / "index.html")
-    element(browser, "#theme").click()
-    assert element(browser, "#theme").text == "Light"
-    assert shown(browser, ROWS)
-    browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
-
-
-def test_the_dark_theme_of_the_system_is_followed(site, open_page):
-    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    open_page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    browser = open_page(site / "index.html")
-    assert element(browser, "#theme").text == "Light"
+    yield look
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_the_theme_of_the_system_is_followed(site, open_page, theme):
+    browser = open_page(site / "index.html")
+    looks = (("light", "rgba(255, 255, 255, 1)", "none"), ("dark", "rgba(20, 23, 27, 1)", "invert(1)"))
+    for name, ground, chart in looks:
+        theme(name)
+        assert element(browser, "body").value_of_css_property("background-color") == ground
+        found = element(browser, "figure img").value_of_css_property("filter")
+        assert found.startswith(chart)  # dark letters on no ground of their own
 
 
 def test_the_keyboard_alone_is_enough(site, open_page):
@@ -247,13 +232,13 @@ def test_hostile_texts_raise_no_dialog_run_no_script_and_break_no_rule(hostile_s
         assert browser.execute_script(count) == 0
 
 
-def test_contrast_is_enough_in_both_themes(site, open_page):
+def test_contrast_is_enough_in_both_themes(site, open_page, theme):
     browser = open_page(site / "index.html")
-    for _ in range(2):
+    for name in ("light", "dark"):
+        theme(name)
         found = browser.execute_script(_CONTRAST)
         assert len(found) > 6
         assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
-        element(browser, "#theme").click()
 
 
 _CONTRAST = """

@@ -116,8 +116,6 @@ def board(
     repository: of this benchmark; every page links it, its documentation and its licence.
     """
     folder = None if html is None else Path(html)
-    if folder is not None:
-        pages.refuse_among(p.folder_of(given), folder)
     if (url or repository) and (suite == ATTACKS or folder is None):
         raise UsageError("--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE.")
     with no_collection():  # what a board is made of stays until the command ends

@@ -77,7 +77,7 @@ def write_site(
 
     boards: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
     repository: address that every page links, with the documentation, the citation and the licence there.
-    Raises ResultError when it cannot, and where a page of somebody else is in the way: then nothing is written.
+    Raises ResultError when it cannot, and where a file of somebody else is in the way: then nothing is written.
     """
     beside = [(name, f"{repository}{path}") for name, path in _BESIDE] if repository else []
     links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]

@@ -21,17 +21,15 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.errors import ResultError
 from dpicl.core.files import NotRegular, put_whole, regular
 from dpicl.core.messages import capitalized
-from dpicl.core.paths import real_path
 from dpicl.core.printable import visible
 from dpicl.tables.document import Block
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
-#: Every page of ours has this, so that old ones can be told from other people's files.
-GENERATOR = "dpicl board"
-_GENERATED_FOLDERS = ("rows", "mechanisms")
+#: Every page of ours has this, so that a site can be told from other people's files.
+_MARK = '<meta name="generator" content="dpicl board">'
 _LONGEST_ADDRESS = 500
 
 
@@ -43,7 +41,7 @@ def render(
     root: the way from the page to the site's first page, "" or "../". here: the page's own address. nav: (name,
     address from the first page) of what every page links.
     """
-    values = {**_inlined(), "generator": GENERATOR, "root": root, "here": here, "nav": nav}
+    values = {**_inlined(), "mark": Markup(_MARK), "root": root, "here": here, "nav": nav}
     return _environment().get_template("page.html").render(title=title, blocks=list(blocks), **values)
 
 
@@ -51,7 +49,7 @@ def render(
 def _inlined() -> dict[str, str]:
     """The style and the script of all pages, and the policy that admits them."""
     style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("page.css"))
-    script = '"use strict";\n' + _joined("theme.js", "sort.js", "filter.js")
+    script = '"use strict";\n' + _joined("sort.js", "filter.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
@@ -59,63 +57,29 @@ def _inlined() -> dict[str, str]:
     return {"policy": policy, "style": Markup(style), "script": Markup(script)}
 
 
-def refuse_among(results: Path, folder: Path) -> None:
-    """Raises UsageError for a site in a folder of results, or around one: its pages would stand among them."""
-    if "\0" in str(folder):  # `write_file` says what is wrong with such a name
-        return
-    site, there = real_path(folder), real_path(results)
-    if site == there or there in site.parents or site in there.parents:
-        how = "is" if site == there else "lies in" if there in site.parents else "holds"
-        raise UsageError(f"--html {folder} {how} the results folder {results}; choose a folder apart, such as site.")
-
-
 def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     """Writes the files of a site, each atomically, and returns the path of ``folder/index.html``.
 
-    files: path below the folder -> content. Pages of an earlier site that are no longer part of it are removed; other
-    people's files never are, and none of theirs is replaced: pages say whose they are, and other files are ours where
-    the home page is. Raises ResultError when the folder cannot be written, or holds such a file; then nothing is.
+    files: path below the folder -> content. The home page says whose the files are, and it comes last: until then it
+    says that the site is not whole. Raises ResultError when the folder cannot be written, and, before it writes any
+    file, where one is there in a folder without a home page of ours.
     """
-    folder = Path(folder)
+    home = Path(folder) / "index.html"
     try:
-        theirs = _foreign(files, folder)
+        if not _is_ours(home) and (theirs := [path for path in map(home.parent.joinpath, files) if path.exists()]):
+            raise ResultError(f"{theirs[0]} was not written by dpicl and stays as it is; choose another folder.")
     except OSError as error:
-        raise _unwritable(folder, error) from error
-    if theirs is not None:
-        raise ResultError(f"{theirs} was not written by dpicl and stays as it is; choose another folder.")
-    for name in sorted(files, key=lambda name: name != "index.html"):  # the home page first: it says whose the rest is
-        write_file(folder / name, files[name])
-    sites = [(folder / name).parent for name in files if name.endswith("index.html")]
-    try:
-        for old in (path for site in sites for part in _GENERATED_FOLDERS for path in (site / part).glob("*.html")):
-            if old.relative_to(folder).as_posix() not in files and _is_ours(old):
-                old.unlink()
-    except OSError as error:
-        raise _unwritable(Path(error.filename or folder), error) from error
-    return folder / "index.html"
-
-
-def _foreign(files: Iterable[str], folder: Path) -> Path | None:
-    """The first of these files that stands there and is somebody else's."""
-    home = folder / "index.html"
-    ours = home.is_file() and (home.stat().st_size == 0 or _is_ours(home))  # a power cut may leave it empty
-    for target in (folder / name for name in files):
-        if target.suffix == ".html":
-            theirs = target.is_file() and target.stat().st_size > 0 and not _is_ours(target)
-        else:
-            theirs = not ours and target.exists()
-        if theirs:
-            return target
-    return None
+        raise _unwritable(home, error) from error
+    write_file(home, f"<!doctype html>{_MARK}<title>Unfinished</title>Not all pages are written; write the site again.")
+    for name in sorted(files, key=lambda name: name == "index.html"):
+        write_file(home.parent / name, files[name])
+    return home
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Writes one file atomically, where it does not hold this already. Raises ResultError when it cannot."""
-    if isinstance(content, str):
-        content = content.encode()
+    """Writes one file atomically. Raises ResultError when it cannot."""
     try:
-        if target.is_symlink() or not target.is_file() or target.read_bytes() != content:
-            put_whole(target, content, synced=False)
+        put_whole(target, content, synced=False)
     except OSError as error:
         raise _unwritable(target, error) from error
 
@@ -136,8 +100,11 @@ def web_address(text: str) -> str | None:
 
 
 def _is_ours(path: Path) -> bool:
-    with suppress(NotRegular), open(path, encoding="utf-8", errors="replace", opener=regular) as file:
-        return f'<meta name="generator" content="{GENERATOR}">' in file.read(2000)
+    with (
+        suppress(NotRegular, FileNotFoundError, ValueError),  # a name with a null character
+        open(path, encoding="utf-8", errors="replace", opener=regular) as file,
+    ):
+        return _MARK in file.read(2000)
     return False
 
 
