@@ -52,7 +52,7 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
         assert (site / name).is_file()
     assert not (site / "somebody").exists()
     links = Page((site / "quick" / "index.html").read_text("utf-8")).links
-    assert all((site / "quick" / link).is_file() for link in links if not link.startswith("#"))
+    assert all((site / "quick" / link.partition("#")[0]).exists() for link in links)
     with (site / "quick" / "board.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == 6
 

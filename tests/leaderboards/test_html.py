@@ -10,7 +10,6 @@ from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.row_view import MOST_ANSWERS
-from dpicl.mechanism.registry import load_mechanisms
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, plain_results, submission
 
@@ -25,12 +24,10 @@ def row_words(results, label="tang", **more) -> str:
     return Page(content).words
 
 
-def test_a_site_has_a_page_for_the_board_every_mechanism_and_every_row():
+def test_a_site_has_a_page_for_the_board_and_every_row():
     files = site_of(plain_results())
     tops = [name for name in files if "/" not in name]
     assert tops == ["index.html", "board.csv", "board.json", "texts.html"]
-    mechanisms = [name for name in files if name.startswith("mechanisms/")]
-    assert mechanisms == [f"mechanisms/{name}.html" for name in ("prism", "real_demonstrations", "tang", "zero_shot")]
     assert len([name for name in files if name.startswith("rows/")]) == 5
 
 
@@ -142,28 +139,18 @@ def test_a_recovery_stands_with_its_interval_or_says_why_it_has_none():
     assert "real demonstrations gain nothing over zero-shot" in row_words(results)
 
 
-def test_a_mechanism_page_says_what_it_is_and_has_all_rows_and_options():
-    results = [*plain_results(), *ends(task="trec"), make_result("tang", 0.6, task="trec", options={"slots": 3})]
-    results.append(make_result("tang", 0.55, label="tang_small"))
-    content = pages(build_board(results), load_mechanisms())["mechanisms/tang.html"]
-    found = Page(content)
-    assert "DP few-shot generation: Tang et al." in found.words
-    assert len([link for link in found.links if link.startswith("../rows/tang-")]) == 3
-
-
 def test_a_submission_has_a_card_with_its_links_and_what_was_found():
     files = site_of(plain_results(), submissions=[submission(unreliable="its code was not sent")])
-    (name,) = [name for name in files if name.startswith("mechanisms/team-method-")]
     (row,) = [name for name in files if name.startswith("rows/team-method-")]
-    for found in (Page(files[name]), Page(files[row])):
-        for part in ("Submitted as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
-            assert part in found.words
-        for part in ("0.650 0.710", "seed 0: 0.640 by a maintainer", "a smaller prompt than in the paper"):
-            assert part in found.words
-        outside = [a for tag, a in found.tags if tag == "a" and (a["href"] or "").startswith("https://")]
-        assert [a["href"] for a in outside] == ["https://example.org/paper", "https://example.org/code"]
-        assert {a["rel"] for a in outside} == {"noopener noreferrer nofollow"}
-    assert "--plugin leaderboards/submissions/team/method/method.py" in Page(files[row]).words
+    found = Page(files[row])
+    for part in ("Submitted as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
+        assert part in found.words
+    for part in ("0.650 0.710", "seed 0: 0.640 by a maintainer", "a smaller prompt than in the paper"):
+        assert part in found.words
+    outside = [a for tag, a in found.tags if tag == "a" and (a["href"] or "").startswith("https://")]
+    assert [a["href"] for a in outside] == ["https://example.org/paper", "https://example.org/code"]
+    assert {a["rel"] for a in outside} == {"noopener noreferrer nofollow"}
+    assert "--plugin leaderboards/submissions/team/method/method.py" in found.words
     words = Page(files["index.html"]).words
     for part in ("team/method, unreliable †", "a smaller prompt than in the paper", "0.710", "0.640"):
         assert part in words

@@ -21,7 +21,7 @@ from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.shown import render_attacks, render_terminal
 from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
 
-KINDS = ("texts.html", "index.html", "mechanisms", "rows", "attacks", "suites")
+KINDS = ("texts.html", "index.html", "rows", "attacks", "suites")
 _ATTRIBUTES = """
     alt aria-current aria-hidden aria-label aria-live autocomplete charset class content download hidden href http-equiv
     id label lang name placeholder rel role scope spellcheck src tabindex title type value

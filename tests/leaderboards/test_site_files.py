@@ -5,16 +5,14 @@ import pytest
 from dpicl.core.errors import ResultError
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.addresses import mechanism_file, plain
+from dpicl.leaderboards.render.addresses import plain
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.row_view import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, plain_results
 
 
-def test_names_that_a_file_system_may_confuse_get_a_hash():
-    assert mechanism_file("tang") == "mechanisms/tang.html"
-    assert len({mechanism_file(name).lower() for name in ("tang", "Tang", "ta/ng", "ta ng", "../tang", "")}) == 6
+def test_no_name_leaves_its_folder():
     assert plain("../../a b") == "a-b"
 
 

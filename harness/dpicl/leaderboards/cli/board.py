@@ -128,8 +128,8 @@ def board(
             return _all_suites(given, _submissions(given), folder, url, repository)
         made, page = view(suite, given), None
         if folder is not None:
-            own, boards = made.selection, {made.selection.suite.name: made.board}
-            page = write_site(boards, folder, own.mechanisms, made.evidence, url, repository)
+            boards = {made.selection.suite.name: made.board}
+            page = write_site(boards, folder, made.evidence, url, repository)
         shown = chosen(made.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
         return replace(made, board=shown, page=page)
 
@@ -151,7 +151,7 @@ def _all_suites(
             found[suite.name] = made.board
     if not found:
         raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
-    page = write_site(found, html, mechanisms, known, url, repository) if html else None
+    page = write_site(found, html, known, url, repository) if html else None
     lines = suites_json(found)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
     return Answer({"suites": lines, "page": page}, [suites_table(lines), end])

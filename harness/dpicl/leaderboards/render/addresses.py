@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from urllib.parse import urlencode
 
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
@@ -27,13 +28,6 @@ def plain(name: str, longest: int = _LONGEST) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+|\.{2,}", "-", name[: 4 * longest]).strip(".-")[:longest] or "x"
 
 
-def mechanism_file(label: str) -> str:
-    """'mechanisms/tang.html'; a name that had to be changed, or that a file system may confuse, has a hash."""
-    name = plain(label)
-    kept = name == label and name == name.lower()
-    return f"mechanisms/{name}.html" if kept else f"mechanisms/{name}-{short_hash(label)}.html"
-
-
 def row_id(section: Section, row: Row) -> str:
     """'tang-agnews-e1-0123456789': what names a row in addresses."""
     group = section.group
@@ -50,7 +44,6 @@ class Addresses:
     def __init__(self, board: Board, start: str = "") -> None:
         self._start = start
         self._rows = {id(row): row_id(section, row) for section in board.sections for row in section.rows}
-        self.labels = sorted({row.label for section in board.sections for row in section.rows})
 
     def of(self, row: Row) -> str:
         """The row's id."""
@@ -60,6 +53,6 @@ class Addresses:
         """The row's page."""
         return f"{self._start}rows/{self.of(row)}.html"
 
-    def mechanism(self, label: str) -> str:
-        """The page of all rows of a name."""
-        return self._start + mechanism_file(label)
+    def named(self, label: str) -> str:
+        """The board with the rows of a name alone, at every ε."""
+        return f"{self._start}index.html#{urlencode({'epsilon': '', 'row': label})}"

@@ -138,10 +138,10 @@ def methods_table(
         own = {
             i: places.page(method.rows[table.task]) for i, table in enumerate(tables, 2) if table.task in method.rows
         }
-        return {0: places.mechanism(method.label), **own}
+        return {0: places.named(method.label), **own}
 
     names = (
-        Column("method", "method", lambda method: row_label(method.first), help="its link leads to all of its rows"),
+        Column("method", "method", lambda method: row_label(method.first), help="its link shows its rows alone"),
         Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text, EPSILON.help),
     )
     return make_table(
@@ -326,7 +326,7 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         columns,
         claims,
         kind=lambda claim: "flagged" if refuted(claim) else "",
-        links=lambda claim: {0: places.mechanism(claim[0][0].label)} if places else {},
+        links=lambda claim: {0: places.named(claim[0][0].label)} if places else {},
         data=lambda claim: row_data(claim[0][0]),
         notes=(note,),
         keep=2,

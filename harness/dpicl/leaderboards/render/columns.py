@@ -201,10 +201,10 @@ ROWS = (
 )
 
 
-def row_columns(lower_is_better: bool = False, first: Column = NAME) -> tuple[Column, ...]:
-    """Those of a table whose lines begin with a mechanism, or with another name."""
+def row_columns(lower_is_better: bool = False) -> tuple[Column, ...]:
+    """Those of a table of rows."""
     score = Column(SCORE.key, "score ↓", SCORE.of, SCORE.show, f"{SCORE.help}; lower is better", "low")
-    return tuple(first if one is NAME else score if one is SCORE and lower_is_better else one for one in ROWS)
+    return tuple(score if one is SCORE and lower_is_better else one for one in ROWS)
 
 
 def row_facts(row: Row) -> dict[str, str]:

@@ -14,19 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.core.messages import epsilon_text
-from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attacks
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.render import hosting, page
-from dpicl.leaderboards.render.addresses import Addresses, mechanism_file
+from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_tables import claims_table, headroom_table, methods_table
 from dpicl.leaderboards.render.board_view import answer_blocks, first_level, section_blocks
 from dpicl.leaderboards.render.columns import ROWS, record, row_data
-from dpicl.leaderboards.render.mechanism_view import mechanism_blocks
 from dpicl.leaderboards.render.row_view import row_blocks, texts_blocks
 from dpicl.tables.document import (
     Block,
@@ -67,7 +65,6 @@ _READING = (
 def write_site(
     boards: Mapping[str, Board],
     folder: Path,
-    mechanisms: Mapping[str, Registered],
     evidence: Evidence,
     url: str | None = None,
     repository: str | None = None,
@@ -89,15 +86,13 @@ def write_site(
         "index.html": suites_page(boards, first),
     }
     for name, board in boards.items():
-        files |= {f"{name}/{file}": content for file, content in pages(board, mechanisms, links).items()}
+        files |= {f"{name}/{file}": content for file, content in pages(board, links).items()}
     written = [name for name in files if name.endswith(".html")]
     files |= hosting.data_files(boards.values()) | (hosting.crawler_files(boards, written, url) if url else {})
     return page.write(files, folder)
 
 
-def pages(
-    board: Board, mechanisms: Mapping[str, Registered] | None = None, links: Sequence[Link] = ()
-) -> dict[str, str]:
+def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
     places = Addresses(board)
     suite = board.sections[0].group.suite
@@ -120,9 +115,6 @@ def pages(
         for row in table.in_order:
             own = row_blocks(section, row, pairs, places)
             files[places.page(row)] = page.render(f"{row.title} on {row.task}, {suite}", own, "../", nav=nav)
-    for label in places.labels:
-        own = mechanism_blocks(board, label, places, mechanisms or {})
-        files[mechanism_file(label)] = page.render(f"{label} in {suite}: all rows", own, "../", nav=nav)
     return files
 
 

@@ -22,10 +22,11 @@ from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import on_rows
+from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_facts
-from dpicl.leaderboards.render.mechanism_view import submission_blocks
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
 from dpicl.tables.document import Block, Column, Facts, Heading, Link, Part, Words, make_table, notes, words
@@ -44,13 +45,13 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> l
     """Everything that is known of a row. pairs: of its task. places: where pages are."""
     group, first, name = section.group, row.results[0], f"{row.title} on {row.task}"
     suite = Link(f"{group.suite}, version {group.version}", "index.html")
-    path = (suite, " › ", Link(row.label, places.mechanism(row.label)), f" › {row.task}")
+    path = (suite, " › ", Link(row.label, places.named(row.label)), f" › {row.task}")
     paper = "" if row.mode == "proved" else ", paper accounting"
     blocks: list[Block] = [Words(path), Heading(name + paper, 1), Facts(_facts(group, row))]
     blocks += [words(f"Refuted: {row.audit.flag}.", "note flag")] if row.audit.flag else []
     blocks += notes(_remarks(row))
     if row.submission is not None:
-        blocks += submission_blocks(row.submission, [row])
+        blocks += _submission(row.submission, row)
     blocks += [*_beside(pairs, row, places, group), *_released(row)]
     metrics = {
         metric_name(name) + " (lower is better)" * row.lower_is_better(name): score_text(value)
@@ -75,6 +76,21 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> l
         made["short way"] = f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
     blocks += [Heading("How it was made"), Facts(made, "manifest")]
     return [*blocks, Part((words(bibtex(group, row), "command"),), "Cite this row")]
+
+
+def _submission(submission: Submission, row: Row) -> list[Block]:
+    """What a submission says of its method, and what was found about it."""
+    blocks: list[Block] = [Heading(f"Submitted as {submission.name}")]
+    card = submission.card
+    if card.unreliable:
+        blocks.append(words(f"Unreliable, without a rank: {card.unreliable}", "note flag"))
+    said: dict[str, str | Link] = {"authors": names_text(card.authors) or "–"}
+    for name in ("licence", "paper", "code", "public_data", "tuning"):
+        text = getattr(card, name)
+        said[name.replace("_", " ")] = Link(text, text, untrusted=True)
+    blocks.append(Facts(said, "manifest"))
+    reading = "A paper's score is of its own model and records: it is here to be read, not to be compared closely."
+    return [*blocks, submitted_table([row]), words(reading, "quiet")]
 
 
 def _facts(group: Group, row: Row) -> dict[str, str | Link]:
