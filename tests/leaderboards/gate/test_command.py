@@ -11,6 +11,7 @@ import pytest
 from dpicl.leaderboards.gate.examination import load_submissions
 from dpicl.program import parse
 from dpicl.results import manifest
+from dpicl.results.schema import from_text
 from tests.leaderboards.gate.conftest import World
 
 HOSTILE = "<script>alert(1)</script> | `x` \u202e @somebody"
@@ -128,3 +129,17 @@ def test_too_few_seeds_name_the_command_that_runs_more(world: World):
     found = parse(words[1:]).given
     assert found["plugins"] == [world.folder / "vote.py"] and found["results"] == world.folder / "results"
     assert found["seed"] == list(range(5)) and found["mechanism"] and found["task"] and found["epsilon"]
+
+
+def test_as_many_seeds_as_the_suite_has_of_a_task_are_enough(world: World):
+    next(path for path in world.files if from_text(path.read_text()).cell.seed == 4).unlink()
+    text = world.suite.read_text()
+    assert world.status("seeds")[0] == "failed"
+    world.suite.write_text(f"{text}task_seeds: {{agnews: 4}}\n")
+    assert world.status("seeds")[0] == "ok"
+    world.suite.write_text(f"{text}epsilon_seeds: {{2: 4}}\n")
+    assert world.status("seeds")[0] == "ok"
+    world.suite.write_text(f"{text}task_seeds: {{agnews: 2}}\n")
+    world.files[0].unlink()
+    world.files[0].unlink()
+    assert "at least 3 are needed" in world.status("seeds")[1]

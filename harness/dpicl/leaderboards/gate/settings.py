@@ -25,8 +25,8 @@ from dpicl.plan.expand import declared_sizes
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 
-#: Fewest seeds of a row at one epsilon on one task.
-SEEDS = 5
+#: Fewest seeds of a row at one epsilon on one task, and where a suite has fewer.
+SEEDS, _FEWEST = 5, 3
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
 
@@ -129,9 +129,10 @@ def _options(results: Iterable[Result]) -> list[str]:
 
 
 def seeds_check(case: Case) -> Outcome:
-    """At least `SEEDS` seeds, the same in every row, each with noise of its own.
+    """`SEEDS` seeds of every row, or as many as the suite has of its task and epsilon, each with noise of its own.
 
-    So that nobody chooses seeds: all of the suite's, and others only where the reference baselines have them.
+    So that nobody chooses seeds: all of the suite's, and others only where all rows and the reference baselines have
+    them.
     """
     suite = None if case.is_frozen else case.suite
     rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
@@ -140,36 +141,44 @@ def seeds_check(case: Case) -> Outcome:
         rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
     problems = []
     everywhere = {result.cell.seed for result in case.results.values()}
+    further = everywhere - set(suite.seeds) if suite else everywhere
     for (model, label, task, epsilon), results in sorted(rows.items(), key=lambda item: item[0]):
         where = f"{label} on {task} at epsilon {epsilon:g} ({model})"
-        seeds = {result.cell.seed for result in results}
-        left_out = set(suite.seeds) - set(suite.seeds_of(task, epsilon)) if suite else set()
+        seeds, wanted = {result.cell.seed for result in results}, _seeds_of(suite, results[0].cell)
+        least = max(_FEWEST, min(SEEDS, len(wanted))) if wanted else SEEDS
         if len(seeds) < len(results):
             problems.append(f"{where} has two results for one seed; keep one.")
-        if len(seeds) < SEEDS:
-            more = f"at least {SEEDS} are needed, so run more: `{_more_seeds(case, results[0].cell)}`."
-            problems.append(f"{where} has {count(len(seeds), 'seed')}; {more}")
-        elif lacking := everywhere - seeds - left_out:
+        if len(seeds) < least:
+            more = _command(case, results[0].cell, wanted | set(range(least)))
+            problems.append(f"{where} has {count(len(seeds), 'seed')}; at least {least} are needed, so run: `{more}`.")
+        elif lacking := wanted - seeds:
+            problems.append(f"{where} lacks seed {seeds_text(lacking)} of the suite; run all of its seeds.")
+        elif lacking := further - seeds:
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
             problems.append(
                 f"{where} released the same for all {len(results)} seeds, although it has noise; say in the card why,"
                 " or run it with noise that depends on the seed."
             )
-    if suite is not None and (lacking := set(suite.seeds) - everywhere):
-        problems.append(f"Seed {seeds_text(lacking)} of the suite is left out; run all of its seeds.")
-    problems += _without_baselines(case, everywhere)
-    return Outcome(problems, f"seeds {seeds_text(everywhere)} in each of {count(len(rows), 'row')}")
+    problems += _without_baselines(case)
+    return Outcome(problems, f"seeds {seeds_text(everywhere)} in {count(len(rows), 'row')}")
 
 
-def _more_seeds(case: Case, cell: Cell) -> str:
-    """The command that runs a row with all seeds of the suite, and at least `SEEDS`."""
-    seeds = sorted({*(case.suite.seeds if case.suite else ()), *range(SEEDS)})
+def _seeds_of(suite: Suite | None, cell: Cell) -> set[int]:
+    """The seeds that a run of the suite gives the row, task and epsilon of a cell; none without a suite."""
+    if suite is None:
+        return set()
+    entry = next((entry for entry in suite.mechanisms if entry.row == cell.label and cell.plugin is None), None)
+    return set(suite.seeds_of(cell.task, cell.epsilon, entry))
+
+
+def _command(case: Case, cell: Cell, seeds: set[int]) -> str:
+    """What runs the row of a cell with these seeds."""
     mechanism, *options = cell.label.split("+")
     words = ["dpicl", "run", cell.suite, "--mechanism", mechanism, *(f"--option={option}" for option in options)]
     words += [] if case.contents.plugin is None else ["--plugin", str(case.contents.plugin)]
     words += ["--task", cell.task, "--epsilon", f"{cell.epsilon:g}", "--model", cell.model]
-    words += ["--seed", ",".join(map(str, seeds)), "--results", str(case.contents.folder / "results")]
+    words += ["--seed", ",".join(map(str, sorted(seeds))), "--results", str(case.contents.folder / "results")]
     return shlex.join(visible(word, 200) for word in words)
 
 
@@ -186,10 +195,12 @@ def _same_noise(results: Sequence[Result]) -> bool:
     return len(released) == 1
 
 
-def _without_baselines(case: Case, seeds: set[int]) -> Iterable[str]:
-    """Reference baselines that have no result of record for some of these seeds."""
+def _without_baselines(case: Case) -> Iterable[str]:
+    """Reference baselines that have no result of record for a seed of a model and task."""
     there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in case.reference}
-    for model, task in dict.fromkeys((one.cell.model, one.cell.task) for one in case.results.values()):
+    own = {(one.cell.model, one.cell.task, one.cell.seed): None for one in case.results.values()}
+    for model, task in dict.fromkeys((model, task) for model, task, _ in own):
+        seeds = {seed for *of, seed in own if of == [model, task]}
         for baseline in BASELINES:
             if lacking := {seed for seed in seeds if (model, task, baseline, seed) not in there}:
                 yield (
