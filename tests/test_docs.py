@@ -128,7 +128,7 @@ class Session:
         return example.runs and (self.quick is None or (verb in self.quick and "--source" not in example.text))
 
     def _dpicl(self, words: list[str], example: Example) -> None:
-        if words[0] in ("lm-eval", "--install-completion"):  # lm-eval's own flags; the home folder
+        if words[0] == "--install-completion":  # it writes into the home folder
             return
         known = help_of(words, self.capfd)
         flags = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words))

@@ -1,4 +1,4 @@
-"""A prepared mechanism everywhere: its release, its cells, lm-eval, targets of attacks, audits, the gate's recount."""
+"""A prepared mechanism everywhere: its release, its cells, targets of attacks, audits, the gate's recount."""
 
 from __future__ import annotations
 

@@ -121,30 +121,25 @@ def _add(owner: typer.Typer, name: str, last: str, function: Callable[..., Any],
     known = parameters(function)
     verb: Verb = vars(function)["verb"]
 
-    def call(context: typer.Context, **texts: Any) -> Call:
+    def call(**texts: Any) -> Call:
         as_json = texts.pop("json")
         written = _config(texts.pop("config"), name, known)
         written |= {key: text for key, text in texts.items() if text not in (None, False, [], ())}
         given = {key: _checked(known[key], text, name) for key, text in written.items()}
-        if verb.rest:
-            given[verb.rest] = list(context.args)
         for each in known.values():
-            needed = each.required or each.name in verb.needs
-            if needed and each.name not in given and each.name != verb.rest:
+            if (each.required or each.name in verb.needs) and each.name not in given:
                 raise UsageError(f"{each.written} is missing; see `dpicl {name} --help`.")
         return Call(name, function, given, as_json)
 
-    flags = [_typed(each, verb) for each in known.values() if not each.flag.hidden and each.name != verb.rest]
+    flags = [_typed(each, verb) for each in known.values() if not each.flag.hidden]
     own = {"config": (str | None, "--config", "FILE", CONFIG, None), "json": (bool, "--json", None, JSON, False)}
     for key, (kind, flag, metavar, said, default) in own.items():
         option = typer.Option(flag, metavar=metavar, help=said)
         flags.append(inspect.Parameter(key, _KEYWORD, default=default, annotation=Annotated[kind, option]))
-    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    call.__signature__ = inspect.Signature([first, *flags])  # type: ignore[attr-defined]
-    call.__annotations__ = {each.name: each.annotation for each in [first, *flags]}
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True} if verb.rest else {}
+    call.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in flags}
     epilog = "\b\nexample:\n" + "\n".join(f"  {line}" for line in verb.example.splitlines())
-    owner.command(last, help=help, epilog=epilog, context_settings=settings)(call)
+    owner.command(last, help=help, epilog=epilog)(call)
 
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -58,8 +58,9 @@ class LanguageModelLM(TemplateLM):
         return self._encode(string)
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """(log-probability, greedy) of each request; the prefix is shared within a task."""
-        return _by_task(requests, lambda own: TemplateLM.loglikelihood(self, own, disable_tqdm=True))
+        """(log-probability, greedy) of each request."""
+        _refuse_repeats(requests)
+        return TemplateLM.loglikelihood(self, requests, disable_tqdm=True)
 
     def _loglikelihood_tokens(self, requests: list[TokenRequest], **kwargs: Any) -> list[tuple[float, bool]]:
         scored = score_endings(self.reader, [(context, ending) for _, context, ending in requests])
@@ -67,13 +68,7 @@ class LanguageModelLM(TemplateLM):
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Greedy text of each request. Raises UsageError for sampling options."""
-        return _by_task(requests, self._generate)
-
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> NoReturn:
-        """Not possible: what is released stands before a query."""
-        raise UsageError("Log-likelihoods of whole texts have no query; use lm-eval's own model `hf` for such a task.")
-
-    def _generate(self, requests: list[Instance]) -> list[str]:
+        _refuse_repeats(requests)
         contexts = [self.tok_encode(request.args[0]) for request in requests]
         options, prefix = [_generation_options(request.args[1]) for request in requests], _shared(self.reader, contexts)
         written = dict[int, str]()
@@ -83,24 +78,19 @@ class LanguageModelLM(TemplateLM):
             written |= dict(zip(places, texts, strict=True))
         return [written[at] for at in range(len(requests))]
 
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> NoReturn:
+        """Not possible: what is released stands before a query."""
+        raise UsageError("Log-likelihoods of whole texts have no query; use lm-eval's own model `hf` for such a task.")
+
 
 def _shared(model: LanguageModel, contexts: Sequence[Tokens]) -> Any:
     """What all contexts begin with, read once."""
     return model.prefix(contexts[0][: common_prefix_length(contexts)]) if contexts else None
 
 
-def _by_task(requests: list[Instance], answer: Callable[[list[Instance]], list[Any]]) -> list[Any]:
-    """Answers the requests of each task together; all answers in the order of the requests. Raises UsageError for
-    requests that are repeated."""
+def _refuse_repeats(requests: Sequence[Instance]) -> None:
     if any((request.repeats or 1) > 1 for request in requests):
         raise UsageError("Shared-prefix evaluation is greedy, so `repeats` above 1 changes nothing; set it to 1.")
-    members = defaultdict[Any, list[int]](list)
-    for at, request in enumerate(requests):
-        members[request.task_name].append(at)
-    found = dict[int, Any]()
-    for places in members.values():
-        found |= dict(zip(places, answer([requests[at] for at in places]), strict=True))
-    return [found[at] for at in range(len(requests))]
 
 
 def _generation_options(options: dict[str, Any]) -> tuple[tuple[str, ...], int]:

@@ -28,8 +28,8 @@ from dpicl.data.task import Documents, Task, sample_documents, serving
 from dpicl.data.task_file import LOG_LOSS
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.evaluation import text_metrics
+from dpicl.evaluation.answers_lm import NOT_CHOSEN, AnswersLM
 from dpicl.evaluation.language_model_lm import LanguageModelLM
-from dpicl.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
 from dpicl.models.base import LanguageModel
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
         raise UsageError(f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot.")
     documents = sample_documents(len(texts), task.labels[0])
     released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
-    lm = MechanismLM(lambda name, queries: {query.id: released[query.id] for query in queries})
-    samples, reported = _run(task, lm, "", documents)
+    samples, reported = _run(task, AnswersLM(released), "", documents)
     found = _checked(_read(samples, [each.metric for each in task.config.metric_list]), reported)
     return replace(found, aggregates=_aggregates(task, texts))
 

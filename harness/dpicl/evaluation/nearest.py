@@ -15,8 +15,8 @@ import numpy as np
 from dpicl.core.vocabulary import Demonstration
 from dpicl.data.task import Task
 from dpicl.data.task_file import BY_EMBEDDING, COMPUTED, LOGISTIC, NEAREST
+from dpicl.evaluation.answers_lm import AnswersLM
 from dpicl.evaluation.lm_eval_bridge import Evaluation, evaluate_with
-from dpicl.evaluation.mechanism_lm import MechanismLM
 
 #: Texts -> float64[n, d]: their embeddings of length 1, the zero vector for a blank text.
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -59,7 +59,7 @@ def classified(task: Task, demonstrations: Sequence[Demonstration], embed: Embed
 
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
     """Scores of one answer a query, as it is, also by the main metric where that reads texts by embedding."""
-    found = evaluate_with(task, MechanismLM(lambda name, queries: {query.id: answers[query.id] for query in queries}))
+    found = evaluate_with(task, AnswersLM(answers))
     return with_accuracy(found, task.main_metric, found) if task.main_metric in BY_EMBEDDING else found
 
 

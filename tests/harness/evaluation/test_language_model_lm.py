@@ -17,14 +17,14 @@ QUERIES = ["Oil prices rose on Monday.", "", "A new chip.", "Shares fell as oil 
 LABELS = ["World", "Sports", "Business", "Technology", "Mean of transportation", "S"]
 
 
-def request(kind: str, arguments: tuple[Any, ...], index: int, task: str = "t", repeats: int = 1) -> Instance:
-    return Instance(request_type=kind, doc={}, arguments=arguments, idx=index, metadata=(task, index, repeats))
+def request(kind: str, arguments: tuple[Any, ...], index: int, repeats: int = 1) -> Instance:
+    return Instance(request_type=kind, doc={}, arguments=arguments, idx=index, metadata=("t", index, repeats))
 
 
-def loglikelihood_requests(prefix: str = PREFIX) -> list[Instance]:
+def loglikelihood_requests() -> list[Instance]:
     """Every label after every query, queries taking turns; a context that ends in spaces."""
-    pairs = [(f"{prefix}Article: {query}\nAnswer:", f" {label}") for label in LABELS for query in QUERIES]
-    pairs += [(f"{prefix}Answer:  ", "World")]
+    pairs = [(f"{PREFIX}Article: {query}\nAnswer:", f" {label}") for label in LABELS for query in QUERIES]
+    pairs += [(f"{PREFIX}Answer:  ", "World")]
     return [request("loglikelihood", pair, i) for i, pair in enumerate(pairs)]
 
 
@@ -43,14 +43,6 @@ def test_log_likelihoods_equal_those_of_lm_eval(tiny: TransformersLM, reference:
     assert_same_answers(
         LanguageModelLM(tiny).loglikelihood(requests), reference.loglikelihood(requests, disable_tqdm=True)
     )
-
-
-def test_tasks_with_other_prefixes_are_kept_apart(tiny: TransformersLM, reference: HFLM) -> None:
-    requests = loglikelihood_requests()
-    for i, other in enumerate(loglikelihood_requests(prefix="Classify the news articles.\n\n")):
-        requests.insert(2 * i, request("loglikelihood", other.args, i, task="other"))
-    ours = LanguageModelLM(tiny).loglikelihood(requests)
-    assert_same_answers(ours, reference.loglikelihood(requests, disable_tqdm=True))
 
 
 def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
