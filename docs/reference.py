@@ -35,7 +35,7 @@ SHOWN = {
             " Cost"
         ),
         "dpicl.core.cell": "Cell",
-        "dpicl.attacks.results": "AttackResult, External",
+        "dpicl.attacks.results": "AttackResult",
         "dpicl.plan.suite": "Suite",
         "dpicl.plan.suite_rows": "MechanismEntry",
         "dpicl.leaderboards.model.submissions": "Card",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpicl.attacks.results import attack_from_text, external_from_text
+from dpicl.attacks.results import attack_from_text
 from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.core.files import own_folder
 from dpicl.core.json_text import plain
@@ -43,7 +43,6 @@ from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text
 from tests.fuzz.mutations import mutated
 from tests.harness.test_output_cache import asked_again
-from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
 from tests.leaderboards.shown import render_attacks, render_terminal
@@ -67,9 +66,7 @@ def use_result(path: Path) -> None:
 
 def use_attack(path: Path) -> None:
     with contextlib.suppress(ValueError):
-        render_attacks(build_attacks([attack_from_text(_text(path))], []), color=False)
-    with contextlib.suppress(ValueError):
-        render_attacks(build_attacks([], [external_from_text(_text(path))]), color=False)
+        render_attacks(build_attacks([attack_from_text(_text(path))]), color=False)
 
 
 def use_suite(path: Path) -> None:
@@ -207,7 +204,6 @@ _NOTED = json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()
 KINDS = {
     "result": Kind(_results, use_result),
     "attack": Kind(lambda: _some("attacks/**/*.json", 8), use_attack),
-    "external": Kind(lambda: [make_external().model_dump_json().encode()], use_attack),
     "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], use_suite, (UsageError,)),
     "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], use_task),
     "records": Kind(lambda: [RECORDS.encode()], use_records, (DataError,), "file.jsonl"),

@@ -1,4 +1,4 @@
-"""Attack results and external evaluations as files would hold them, with the numbers that a test asks for.
+"""Attack results as files would hold them, with the numbers that a test asks for.
 
 By default an attack fits the row that `make_result` makes: same mechanism, task, model, weights, ε and δ.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpicl.attacks.results import AttackResult, Attempt, Decision, Estimate, External, LowerBound, Subject
+from dpicl.attacks.results import AttackResult, Attempt, Decision, Estimate, LowerBound, Subject
 from dpicl.results.schema import Cost, Privacy
 from tests.leaderboards.factory import FIXED, make_result
 
@@ -95,32 +95,6 @@ def make_attack(
 def rule(tpr: float, fpr: float, trials: int = 50) -> Decision:
     """A decision rule with these rates on this many runs a side; its stored limits are the rates themselves."""
     return Decision(threshold=0.5, tpr=tpr, tpr_lower=tpr, fpr=fpr, fpr_upper=fpr, trials_in=trials, trials_out=trials)
-
-
-def make_external(audited: float = 0.5, **changes: Any) -> External:
-    """Somebody else's attack on the row of `make_result`."""
-    content = {
-        "schema_version": 1,
-        "kind": "external",
-        "suite": "quick",
-        "version": 1,
-        "task": "agnews",
-        "label": "tang",
-        "model": "embedded",
-        "epsilon": 1.0,
-        "attack": "shadow models",
-        "access": "black-box",
-        "audited": audited,
-        "delta": 1e-5,
-        "confidence": 0.95,
-        "trials": 2000,
-        "authors": "A. Author and B. Author",
-        "reference": "A report on attacks, 2026, table 3",
-        "code": "commit 0123abc of their repository",
-        "date": "2026-05-01",
-        "note": "two GPUs, three days",
-    }
-    return External.model_validate({**content, **changes})
 
 
 AUC = {"auc": Estimate(value=0.61, low=0.48, high=0.73), "advantage": Estimate(value=0.2, low=0.0, high=0.4)}

@@ -12,7 +12,7 @@ from typing import Any
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.submissions import Card, Reported, Reproduction, Submission
-from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from tests.leaderboards.attack_factory import AUC, make_attack
 from tests.leaderboards.factory import ends, make_result
 
 _BREAKS = (
@@ -35,7 +35,6 @@ HOSTILE = [
     "=HYPERLINK(1)",
     "https://example.org/\"onclick='alert(1)'",
 ]
-_SIDES = ("authors", "reference", "code", "note")
 
 
 class Page(HTMLParser):
@@ -133,7 +132,4 @@ def full_board(text: str = "plain") -> Board:
         make_attack(audited=2.1, attack=text, counts={text: 1}, notes=[text]),
         make_attack(attack=text + "y", access="black-box", measures=AUC, audited=None),
     ]
-    longest = text[:2000]  # longer ones are refused when they are read
-    external = [make_external(0.3, attack=longest, **dict.fromkeys(_SIDES, longest)), make_external(label=longest)]
-    evidence = Evidence(tuple(attacks), tuple(external))
-    return build_board(results, None, evidence, [submission(text)])
+    return build_board(results, None, Evidence(tuple(attacks)), [submission(text)])

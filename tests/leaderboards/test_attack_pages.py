@@ -1,18 +1,16 @@
-"""Attacks on pages and in `dpicl board`: complete, safe whatever external files say, damaged files named."""
+"""Attacks on pages and in `dpicl board`: complete, damaged files named."""
 
 import json
 
 import pytest
 
 from dpicl.attacks import store
-from dpicl.core.paths import find_suite
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence, build_attacks
 from dpicl.leaderboards.render.as_json import attacks_json
 from dpicl.leaderboards.render.html import attacks_page, pages
-from dpicl.plan.suite import load_suite
 from dpicl.program import main
-from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from tests.leaderboards.attack_factory import AUC, make_attack
 from tests.leaderboards.factory import ends, make_result, shipped_options, write_shipped
 from tests.leaderboards.shown import render_attacks
 from tests.leaderboards.site_factory import Page
@@ -29,10 +27,10 @@ def some_attacks():
     return [make_attack(audited=0.4, notes=["one query"]), *membership, pii]
 
 
-def suite_page(attacks=(), external=()):
+def suite_page(attacks=()):
     """The board's page and the pages of all its rows, one after another."""
     results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0)]
-    files = pages(build_board(results, evidence=Evidence(tuple(attacks), tuple(external))))
+    files = pages(build_board(results, evidence=Evidence(tuple(attacks))))
     return "".join(content for name, content in files.items() if name.endswith(".html"))
 
 
@@ -47,12 +45,12 @@ def test_a_refuted_row_is_struck_and_says_why():
 
 
 def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_not():
-    board = build_attacks(some_attacks(), [make_external(label="nobody")])
+    board = build_attacks(some_attacks())
     assert [one.attack for one in board.attacks] == ["audit", *["inquiry"] * 4, "pii"]
     inquiries = [one.subject.mechanism for one in board.attacks if one.attack == "inquiry"]
     assert inquiries == ["zero_shot", "tang", "tang", "real_demonstrations"]
     for text in (render_attacks(board, color=False), words(attacks_page(board))):
-        for part in ("addresses", "0.61 [0.48, 0.73]", "one query", "nobody", "A report on attacks"):
+        for part in ("addresses", "0.61 [0.48, 0.73]", "one query"):
             assert part.lower() in " ".join(text.lower().split())
 
 
@@ -62,50 +60,40 @@ def test_attacks_on_a_simulated_model_are_left_out_and_other_weights_are_told_ap
         return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
 
     fake = simulated(make_attack(model="sim"))
-    board = build_attacks([make_attack(), fake], [])
+    board = build_attacks([make_attack(), fake])
     assert board.notes == ("Left out: 1 attack on a simulated model.",)
     assert len(board.attacks) == 1
-    assert "simulated" in build_attacks([fake], []).notes[0]
-    both = build_attacks([make_attack(), make_attack(weights="0" * 64)], [])
+    assert "simulated" in build_attacks([fake]).notes[0]
+    both = build_attacks([make_attack(), make_attack(weights="0" * 64)])
     assert "(000000000000)" in words(attacks_page(both))
 
 
 def test_attacks_as_json_are_strict_json_and_without_any_it_says_what_to_run():
-    empty = build_attacks([], [])
+    empty = build_attacks([])
     assert "dpicl audit" in render_attacks(empty) and "dpicl audit" in attacks_page(empty)
-    document = json.loads(json.dumps(attacks_json(build_attacks(some_attacks(), [make_external()])), allow_nan=False))
+    document = json.loads(json.dumps(attacks_json(build_attacks(some_attacks())), allow_nan=False))
     assert [one["attack"] for one in document["attacks"]] == ["audit", *["inquiry"] * 4, "pii"]
     assert document["attacks"][-1]["counts"] == COUNTS
     assert document["attacks"][4]["epsilon_proved"] == "Infinity"
-    assert document["external"][0]["date"] == "2026-05-01"
 
 
 @pytest.fixture
 def results_folder(tmp_path):
-    """Results of the suite quick under its own hash, with an attack, an external evaluation and two damaged files."""
-    suite = load_suite(find_suite("quick"))
+    """Results of the suite quick under its own hash, with an attack and a damaged file."""
     folder = tmp_path / "results"
     write_shipped(folder, [*ends(), make_result("tang", 0.6, options=shipped_options("tang"))])
     store.write(folder, make_attack(audited=2.1, task_version=2))
-    (folder / "external" / "quick").mkdir(parents=True)
-    external = make_external(0.3).model_copy(update={"version": suite.version})
-    (folder / "external" / "quick" / "ours.json").write_text(external.model_dump_json())
-    (folder / "external" / "quick" / "half.json").write_text('{"schema_version": 1')
     (folder / "attacks" / "audit" / "old.json").write_text('{"schema_version": 99}')
     return folder
 
 
-def test_board_command_reads_attacks_and_external_evaluations(results_folder, tmp_path, capfd, monkeypatch):
+def test_board_command_reads_attacks(results_folder, tmp_path, capfd, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
     arguments = ["board", "quick", "--source", "synthetic", "--results", str(results_folder)]
     assert main([*arguments, "--html", str(tmp_path / "site")]) == 0
     out, err = capfd.readouterr()
     assert "refuted" in out and "--attacks" in out
-    assert "shadow models" not in out
-    assert "half.json is no external evaluation" in err
     assert "old.json is no attack result" in err
-    assert main([*arguments, "--attacks"]) == 0
-    assert {"shadow", "models"} <= {*capfd.readouterr().out.split()}
 
 
 def test_board_attacks_command(results_folder, tmp_path, capfd):
@@ -113,7 +101,6 @@ def test_board_attacks_command(results_folder, tmp_path, capfd):
     assert main([*arguments, "--json", "--html", str(tmp_path / "site")]) == 0
     document = json.loads(capfd.readouterr().out)
     assert [one["epsilon"] for one in document["attacks"]] == [2.1]
-    assert document["external"][0]["attack"] == "shadow models"
     assert "audit on agnews" in (tmp_path / "site" / "index.html").read_text()
     assert main([*arguments, "--source", "local"]) == 0
     out, err = capfd.readouterr()

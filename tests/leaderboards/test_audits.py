@@ -5,13 +5,7 @@ import math
 import pytest
 
 from dpicl.attacks.audited import audit_of
-from tests.leaderboards.attack_factory import make_attack, make_external
-
-DELTA = 1e-5
-
-
-def of(*attacks, external=(), proved=0.99):
-    return audit_of(attacks, external, proved, DELTA)
+from tests.leaderboards.attack_factory import make_attack
 
 
 def bound(audited, attack="inquiry", **more):
@@ -27,65 +21,53 @@ SMALL = make_attack(audited=3.0)
 SMALL = SMALL.model_copy(update={"bound": SMALL.bound.model_copy(update={"delta": 1e-9})})
 OTHERS = [bound(0.0, f"attack {i}") for i in range(9)]
 COUNTS = [make_attack(audited=None, attack=f"count {i}") for i in range(9)]
-NULLS = [make_external(0.0, attack=f"null {i}") for i in range(100)]
-#: Case -> (our attacks, those of others, the row's proved ε, is it refuted, are there doubts).
+#: Case -> (attacks, is the row refuted, are there doubts).
 CASES = {
-    "above": ([make_attack(audited=2.1)], [], 0.99, True, False),
-    "nothing found": ([make_attack(audited=0.0)], [], 0.99, False, False),
-    "at the proved epsilon": ([make_attack(audited=0.99)], [], 0.99, False, False),
-    "below 95%": ([make_attack(audited=5.0, confidence=0.9)], [], 0.99, False, False),
-    "a smaller delta is not the row's": ([SMALL], [], 0.99, False, False),
-    "below what was proved for the audited run": ([make_attack(audited=2.1, proved=2.5)], [], 0.99, False, False),
-    "above what was proved for the audited run": ([make_attack(audited=0.6, proved=0.5)], [], 0.99, True, False),
-    "nothing refutes infinity": ([make_attack("real_demonstrations", audited=9.0)], [], math.inf, False, False),
-    "any bound refutes zero": ([make_attack("zero_shot", audited=0.1)], [], 0.0, True, False),
-    "one of five needs 99%": ([bound(2.1), *OTHERS[:4]], [], 0.99, False, True),
-    "one of five has 99%": ([bound(2.1, confidence=0.99), *OTHERS[:4]], [], 0.99, True, False),
+    "above": ([make_attack(audited=2.1)], True, False),
+    "nothing found": ([make_attack(audited=0.0)], False, False),
+    "at the proved epsilon": ([make_attack(audited=0.99)], False, False),
+    "below 95%": ([make_attack(audited=5.0, confidence=0.9)], False, False),
+    "a smaller delta is not the row's": ([SMALL], False, False),
+    "below what was proved for the audited run": ([make_attack(audited=2.1, proved=2.5)], False, False),
+    "above what was proved for the audited run": ([make_attack(audited=0.6, proved=0.5)], True, False),
+    "nothing refutes infinity": ([make_attack("real_demonstrations", audited=9.0, proved=math.inf)], False, False),
+    "any bound refutes zero": ([make_attack("zero_shot", audited=0.1)], True, False),
+    "one of five needs 99%": ([bound(2.1), *OTHERS[:4]], False, True),
+    "one of five has 99%": ([bound(2.1, confidence=0.99), *OTHERS[:4]], True, False),
     "run again at the confidence that settles it": (
         [bound(2.1), bound(2.1, confidence=0.975), OTHERS[0]],
-        [],
-        0.99,
         True,
         False,
     ),
     "run again, and settled the other way": (
         [bound(2.1), bound(0.5, confidence=0.975), OTHERS[0]],
-        [],
-        0.99,
         False,
         False,
     ),
-    "attacks without a bound do not weaken": ([make_attack(audited=2.1), *COUNTS], [], 0.99, True, False),
-    "exact, beside sampled ones": ([EXACT, *OTHERS], [], 0.99, True, False),
-    "an exact one weakens no sampled one": ([bound(2.1), exact(0.5)], [], 0.99, True, False),
-    "external": ([], [make_external(2.0)], 0.99, True, False),
-    "external, below the row's proved epsilon": ([], [make_external(2.0)], 2.5, False, False),
-    "external, smaller delta": ([], [make_external(2.0, delta=1e-9)], 0.99, False, False),
-    "external, below 95%": ([], [make_external(2.0, confidence=0.9)], 0.99, False, False),
-    "external ones never weaken ours": ([make_attack(audited=2.1)], NULLS, 0.99, True, False),
-    "external, one of two": ([], [make_external(2.0), NULLS[0]], 0.99, False, True),
-    "external, one of two at 97.5%": ([], [make_external(2.0, confidence=0.975), NULLS[0]], 0.99, True, False),
+    "attacks without a bound do not weaken": ([make_attack(audited=2.1), *COUNTS], True, False),
+    "exact, beside sampled ones": ([EXACT, *OTHERS], True, False),
+    "an exact one weakens no sampled one": ([bound(2.1), exact(0.5)], True, False),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_refutes_a_row_and_what_raises_doubts(case):
-    ours, external, proved, refuted, doubted = CASES[case]
-    audit = of(*ours, external=external, proved=proved)
+    attacks, refuted, doubted = CASES[case]
+    audit = audit_of(attacks)
     assert (bool(audit.flag), bool(audit.doubts)) == (refuted, doubted)
-    assert ours or audit.epsilon is None
 
 
 def test_audited_epsilon_is_the_largest_bound_at_95_percent():
     weak, strong = make_attack(audited=0.2), make_attack(audited=0.6, access="black-box")
     bold = make_attack(audited=0.9, confidence=0.5, attack="guess")
-    assert of(weak, strong, bold).epsilon == 0.6
-    assert of(bold).epsilon is None
-    assert of(make_attack(audited=None, attack="pii")).epsilon is None
-    assert of(SMALL).epsilon is None
+    assert audit_of([weak, strong, bold]).epsilon == 0.6
+    assert audit_of([bold]).epsilon is None
+    assert audit_of([make_attack(audited=None, attack="pii")]).epsilon is None
+    assert audit_of([SMALL]).epsilon is None
 
 
 def test_audited_epsilon_says_of_which_kind_it_is():
-    assert (of(exact(0.6), make_attack(audited=0.2)).kind, of(make_attack(audited=0.2)).kind) == ("exact", "sampled")
-    assert of().kind == of(make_attack(audited=None)).kind == ""
-    assert "exact" in of(EXACT).flag and "95%" not in of(EXACT, *OTHERS).flag
+    sampled, none = make_attack(audited=0.2), make_attack(audited=None)
+    kinds = [audit_of(attacks).kind for attacks in ([exact(0.6), sampled], [sampled], [], [none])]
+    assert kinds == ["exact", "sampled", "", ""]
+    assert "exact" in audit_of([EXACT]).flag and "95%" not in audit_of([EXACT, *OTHERS]).flag

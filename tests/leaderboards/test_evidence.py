@@ -5,7 +5,7 @@ import pytest
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import board_json
-from tests.leaderboards.attack_factory import AUC, make_attack, make_external, rule
+from tests.leaderboards.attack_factory import AUC, make_attack, rule
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.shown import render_terminal
 
@@ -19,8 +19,8 @@ OTHER = {
 }
 
 
-def board(results, attacks=(), external=(), defaults=None):
-    return build_board(results, evidence=Evidence(tuple(attacks), tuple(external), lambda *_: defaults or {}))
+def board(results, attacks=(), defaults=None):
+    return build_board(results, evidence=Evidence(tuple(attacks), lambda *_: defaults or {}))
 
 
 def row_of(built, label, epsilon=1.0, task="agnews"):
@@ -52,8 +52,8 @@ def test_attacks_on_another_version_are_left_out_and_named(what):
 
 
 def test_attacks_on_what_has_no_row_leave_no_note():
-    attacks, external = [make_attack("pta"), make_attack(task="enron")], [make_external(suite="classification")]
-    assert board([*ends(), make_result("tang", 0.6)], attacks, external).notes == ()
+    attacks = [make_attack("pta"), make_attack(task="enron")]
+    assert board([*ends(), make_result("tang", 0.6)], attacks).notes == ()
 
 
 def test_sizes_may_differ_and_are_shown():
@@ -124,19 +124,6 @@ def test_doubts_are_noted_and_the_row_stays():
     assert doubt.endswith("tang at ε = 1 on agnews.")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"label": "nobody"}, {"epsilon": 3.0}, {"task": "trec"}, {"model": "hf:gpt2"}, {"version": 2}],
-    ids=["label", "epsilon", "task", "model", "version"],
-)
-def test_an_external_evaluation_that_names_no_row_is_never_lost(change):
-    built = board([*ends(), make_result("tang", 0.6)], external=[make_external(9.0, **change)])
-    (note,) = built.notes
-    assert "names no row of this board" in note
-    assert str(next(iter(change.values()))).removesuffix(".0") in note
-    assert ranks(built)["tang", 1.0] == "1"
-
-
 def test_terminal_shows_the_column_the_attack_and_the_command_where_there_is_none():
     results = [*ends(), make_result("tang", 0.6), make_result("prism", 0.5, options={"style": "completion"})]
     text = render_terminal(board(results, [make_attack(audited=0.4567, measures=AUC)]), color=False, attacks=True)
@@ -160,7 +147,7 @@ def test_the_command_names_words_that_are_no_default_and_no_sizes():
 def test_json_carries_claimed_proved_and_audited():
     own = make_attack(audited=0.4, measures=AUC, decision=rule(0.6, 0.4, trials=50))
     attacks = [own, make_attack(audited=0.1, access="black-box")]
-    built = board([*ends(), make_result("tang", 0.6, claimed=1.7)], attacks, [make_external(0.7)])
+    built = board([*ends(), make_result("tang", 0.6, claimed=1.7)], attacks)
     rows = board_json(built)["sections"][0]["tasks"][0]["rows"]
     row = next(row for row in rows if row["label"] == "tang")
     assert (row["claimed"], row["proved"]) == (1.7, 0.99)
@@ -170,5 +157,4 @@ def test_json_carries_claimed_proved_and_audited():
     assert audited["trials"] == "50 + 50"
     assert [one["epsilon"] for one in audited["attacks"]] == [0.4, 0.1]
     assert audited["attacks"][0]["measures"]["auc"]["value"] == 0.61
-    assert audited["external"][0]["authors"] == "A. Author and B. Author"
     assert rows[0]["audited"]["epsilon"] is None

@@ -1,4 +1,4 @@
-"""Every page of the site is safe whatever results, attacks, submissions and external evaluations say."""
+"""Every page of the site is safe whatever results, attacks and submissions say."""
 
 import base64
 import csv
@@ -16,7 +16,7 @@ from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.html import attacks_page, board_table, pages, suites_page
 from dpicl.leaderboards.render.page import web_address
-from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from tests.leaderboards.attack_factory import AUC, make_attack
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.shown import render_attacks, render_terminal
 from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
@@ -38,12 +38,10 @@ def site(text: str) -> dict[str, str]:
     """Every file of a site in which the text stands wherever an untrusted one may be."""
     board = full_board(text)
     attacks = [make_attack(attack=text, measures={text: AUC["auc"]}, counts={text: 1}, notes=[text])]
-    fields = ("attack", "authors", "reference", "code", "note", "label")
-    external = [make_external(0.3, **dict.fromkeys(fields, text[:2000]))]
     files = pages(board, links=[("All suites", "../index.html")])
     return {
         **files,
-        "attacks": attacks_page(build_attacks(attacks, external)),
+        "attacks": attacks_page(build_attacks(attacks)),
         "suites": suites_page({text: board}, []),
     }
 
@@ -116,9 +114,9 @@ def test_no_text_in_the_csv_is_a_formula(value):
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_texts_move_no_cursor_of_a_terminal_and_widen_no_table(value):
-    external = [make_external(0.3, label=value, attack=value, authors=value, note=value)]
+    attacks = [make_attack(value, task=value, attack=value, measures={value: AUC["auc"]}, notes=[value])]
     board = render_terminal(full_board(value), color=False, attacks=True)
-    for text in (board, render_attacks(build_attacks([], external), color=False)):
+    for text in (board, render_attacks(build_attacks(attacks), color=False)):
         assert not {"\x1b", "\u202e", "\x00"} & {*text}
         assert max(cell_len(line) for line in text.splitlines() if "dpicl " not in line) <= 110  # but for commands
 

@@ -2,8 +2,7 @@
 
 Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A flag takes a row
 out of the ranks, so it is corrected: with k attacks on a row each must exceed the proved ε at confidence 1 - 0.05/k
-(Bonferroni). Our k attacks then flag a row (of one task) whose proof holds with probability 5% at most. Attacks of
-others (`External`) are a family of their own, with another 5%, so none of them weakens ours.
+(Bonferroni). The k attacks then flag a row (of one task) whose proof holds with probability 5% at most.
 
 An excess that this correction does not confirm is a doubt, shown with the confidence that would settle it (`dpicl audit
 --confidence`).
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 
 from dpicl.attacks.limits import CONFIDENCE
 from dpicl.attacks.power import Power
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, External
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text
 
 _ROUNDING = 1e-9
@@ -29,14 +28,13 @@ _ROUNDING = 1e-9
 class Audit:
     """What attacks say about one row.
 
-    attacks: ours, the strongest bound first. external: other people's. best: the one behind the audited ε, None without
-    a bound at 95%. flag: why the row has no rank, or "". doubts: excesses that are not confirmed, in words. settings:
-    id of an attack -> on what it was made. powers: id -> what the attack finds where nothing is hidden. command: makes
-    an audit; "" where there is one, or where none can be made.
+    attacks: the strongest bound first. best: the one behind the audited ε, None without a bound at 95%. flag: why the
+    row has no rank, or "". doubts: excesses that are not confirmed, in words. settings: id of an attack -> on what it
+    was made. powers: id -> what the attack finds where nothing is hidden. command: makes an audit; "" where there is
+    one, or where none can be made.
     """
 
     attacks: tuple[AttackResult, ...] = ()
-    external: tuple[External, ...] = ()
     best: AttackResult | None = None
     flag: str = ""
     doubts: tuple[str, ...] = ()
@@ -46,7 +44,7 @@ class Audit:
 
     @property
     def epsilon(self) -> float | None:
-        """The audited ε; None where no attack of ours gives a bound at 95%."""
+        """The audited ε; None where no attack gives a bound at 95%."""
         return None if self.best is None else self.best.audited
 
     @property
@@ -91,22 +89,17 @@ class _Excess:
         return text if self.confirmed else f"{text}, which it does not reach"
 
 
-def audit_of(attacks: Sequence[AttackResult], external: Sequence[External], proved: float, delta: float) -> Audit:
-    """What these attacks say about a row.
-
-    proved: the row's own, for external evaluations; ours are compared with the ε proved for the audited run. delta: the
-    row's; an external bound at a smaller δ says nothing about it and is shown only.
-    """
+def audit_of(attacks: Sequence[AttackResult]) -> Audit:
+    """What these attacks say about a row: each bound is compared with the ε proved for the audited run."""
 
     def order(result: AttackResult) -> tuple[float, str, str, str]:
         return (-result.bound.epsilon if result.bound else 1.0), result.attack, result.access, result.id
 
     ordered = tuple(sorted(attacks, key=order))
-    excesses = [*_excesses(ordered), *_external_excesses(external, proved, delta)]
+    excesses = list(_excesses(ordered))
     confirmed = [one for one in excesses if one.confirmed]
     return Audit(
         attacks=ordered,
-        external=tuple(sorted(external, key=lambda one: (-one.audited, one.attack, one.authors))),
         best=next(filter(is_valid, ordered), None),
         flag=str(max(confirmed, key=lambda one: one.epsilon)) if confirmed else "",
         doubts=tuple(str(one) for one in excesses if not one.confirmed),
@@ -163,11 +156,3 @@ def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
         if bound is not None and is_valid(result) and _above(bound.epsilon, proved):
             family = sampled if kind_of(result) == "sampled" else 1
             yield _Excess(attack_name(result), bound.epsilon, bound.confidence, proved, family)
-
-
-def _external_excesses(external: Sequence[External], proved: float, delta: float) -> Iterator[_Excess]:
-    tried = [one for one in external if one.delta >= delta * (1 - _ROUNDING)]
-    for one in tried:
-        if one.confidence >= CONFIDENCE - _ROUNDING and _above(one.audited, proved):
-            name = f"{one.access} {one.attack} by {one.authors} (external)"
-            yield _Excess(name, one.audited, one.confidence, proved, len(tried))

@@ -1,7 +1,7 @@
 """What an attack or audit leaves on disk: one JSON file, versioned, with rates and counts and never a private text.
 
 results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json. The id is a hash over everything that determines the
-numbers, so an attack that was made is found again. `External` is the format for somebody else's attack on a row.
+numbers, so an attack that was made is found again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import date
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -169,42 +168,6 @@ class AttackResult(Part):
         return self
 
 
-Short = Annotated[str, Field(max_length=2000)]
-
-
-class External(Part):
-    """Somebody else's attack on a row of a board: results/external/<suite>/<any>.json (docs/attacks-and-audits.md).
-
-    suite, version, task, label, model, epsilon: name the row. audited: their lower bound at `delta` and `confidence`.
-    reference: where it is described. code: where it can be run again.
-    """
-
-    schema_version: Literal[1] = ATTACK_SCHEMA
-    kind: Literal["external"]
-    suite: Short
-    version: int | str
-    task: Short
-    label: Short
-    model: Short
-    epsilon: Annotated[Epsilon, Field(gt=0)]
-    attack: Short
-    access: Access
-    audited: Epsilon
-    delta: Delta
-    confidence: Annotated[float, Field(ge=0.5, lt=1)]
-    trials: Positive
-    authors: Short
-    reference: Short
-    code: Short = ""
-    date: date
-    note: Short = ""
-
-
 def attack_from_text(text: str) -> AttackResult:
     """Reads a file's content. Raises ValueError, with the reason in a few words, for anything else."""
     return read_part(AttackResult, text, ATTACK_SCHEMA, "attack result")
-
-
-def external_from_text(text: str) -> External:
-    """Reads an external evaluation. Raises ValueError, with the reason in a few words, for anything else."""
-    return read_part(External, text, ATTACK_SCHEMA, "external evaluation")

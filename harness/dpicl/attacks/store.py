@@ -1,15 +1,11 @@
-"""Attack results under a results folder: results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json.
-
-External evaluations are results/external/**/*.json.
-"""
+"""Attack results under a results folder: results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-from dpicl.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text
+from dpicl.attacks.results import AttackResult, Attempt, attack_from_text
 from dpicl.core.errors import UsageError
 from dpicl.core.files import write_whole
 from dpicl.core.paths import slug
@@ -18,8 +14,6 @@ from dpicl.results.schema import to_text
 from dpicl.results.store import QUARANTINE, Damaged, Store, read_file, readable
 
 ATTACKS = "attacks"
-EXTERNAL = "external"
-T = TypeVar("T")
 
 
 def path_of(results: Path, made: Attempt | AttackResult) -> Path:
@@ -56,19 +50,11 @@ def write(results: Path, result: AttackResult) -> Path:
 
 def load_attacks(results: Path) -> tuple[list[AttackResult], list[Damaged]]:
     """Every attack result, and the files that are none. Changes nothing on disk."""
-    return _load(results / ATTACKS, attack_from_text)
-
-
-def load_external(results: Path) -> tuple[list[External], list[Damaged]]:
-    """Every external evaluation, and the files that are none."""
-    return _load(results / EXTERNAL, external_from_text)
-
-
-def _load(folder: Path, parse: Callable[[str], T]) -> tuple[list[T], list[Damaged]]:
-    found: list[T] = []
+    folder = results / ATTACKS
+    found: list[AttackResult] = []
     damaged: list[Damaged] = []
     for path in sorted(folder.rglob("*.json")):
-        each = None if {*QUARANTINE} & {*path.relative_to(folder).parts} else read_file(path, parse)
+        each = None if {*QUARANTINE} & {*path.relative_to(folder).parts} else read_file(path, attack_from_text)
         if isinstance(each, Damaged):
             damaged.append(each)
         elif each is not None:

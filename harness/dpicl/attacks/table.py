@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from dpicl.attacks.power import CONTROLS, NO_POWER, Power
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate, External
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate
 from dpicl.core.messages import bound_text, confidence_text, count, epsilon_text, queries_words
 from dpicl.core.vocabulary import model_name
 from dpicl.tables.document import Column, Table, make_table
@@ -68,68 +68,44 @@ def options_text(options: Mapping[str, Any], none: str = "defaults") -> str:
 
 @dataclass(frozen=True)
 class Attacked:
-    """An attack of ours or of others on something. proved: the upper bound that it faces, None where nobody says it.
-    on: what it was made on."""
+    """An attack on something. proved: the upper bound that it faces. on: what it was made on."""
 
     label: str
     task: str
     epsilon: float
-    attack: AttackResult | External
-    proved: float | None
+    attack: AttackResult
+    proved: float
     on: str
     power: Power | None = None
-
-    @property
-    def ours(self) -> AttackResult | None:
-        return self.attack if isinstance(self.attack, AttackResult) else None
-
-
-def _name(one: Attacked) -> str:
-    return one.attack.attack + ("" if one.ours else " (external)")
 
 
 def _confidence(one: Attacked) -> str | None:
     return None if one.attack.confidence is None else confidence_text(one.attack.confidence)
 
 
-def _trials(one: Attacked) -> str:
-    return f"{one.attack.trials:,}" if isinstance(one.attack, External) else trials_text(one.attack)
-
-
 def _measured(one: Attacked) -> str | None:
     """Every measure that says something, then counts."""
-    if one.ours is None:
-        return None
-    shown = {name: measured_text(one.ours, name, one.power) for name in one.ours.measures}
+    shown = {name: measured_text(one.attack, name, one.power) for name in one.attack.measures}
     parts = [f"{measure_name(name)} {text}" for name, text in shown.items() if text != "–"]
-    parts += [f"{name} {count:,}" for name, count in one.ours.counts.items()]
+    parts += [f"{name} {count:,}" for name, count in one.attack.counts.items()]
     return "; ".join(parts) or None
 
 
 def _model(one: Attacked) -> str:
-    if isinstance(one.attack, External):
-        return f"{model_name(one.attack.model)}, {one.attack.suite}, version {one.attack.version}"
     model = one.attack.manifest.model
     weights = model.sha256 or model.revision or ""
     return f"{model_name(model.name)} ({weights[:12] or 'no fingerprint'})"
 
 
-def _source(one: Attacked) -> str:
-    if isinstance(one.attack, AttackResult):
-        return one.attack.id
-    parts = [f"{one.attack.authors}, {one.attack.date}: {one.attack.reference}", one.attack.code, one.attack.note]
-    return "; ".join(part for part in parts if part)
-
-
 def _share_of_bound(one: Attacked) -> float | None:
     """Root mean square over the releases of an exact audit."""
-    found = None if one.ours is None else one.ours.details.get("share_of_bound")
+    found = one.attack.details.get("share_of_bound")
     mean = found.get("root_mean_square") if isinstance(found, dict) else None
     return mean if isinstance(mean, float) else None
 
 
 def _label_only(one: Attacked) -> float | None:
-    found = None if one.ours is None else one.ours.details.get("label_only")
+    found = one.attack.details.get("label_only")
     return found if isinstance(found, float) else None
 
 
@@ -137,19 +113,19 @@ _COLUMNS = (
     Column("row", "mechanism", attrgetter("label")),
     Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
     Column("task", "task", attrgetter("task")),
-    Column("attack", "attack", _name, wide=True),
+    Column("attack", "attack", attrgetter("attack.attack"), wide=True),
     Column("access", "access", attrgetter("attack.access")),
     Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "upper bound, from the ledger of that run"),
     Column("audited", "audited ε", attrgetter("attack.audited"), bound_text, "lower bound that the attack proves"),
     Column("confidence", "confidence", _confidence, help="of the audited ε, by itself"),
-    Column("trials", "trials", _trials, wide=True),
+    Column("trials", "trials", lambda one: trials_text(one.attack), wide=True),
     Column("share_of_bound", "of the bound", _share_of_bound, "{:.3f}".format, _OF_THE_BOUND, optional=True),
     Column("label_only", "label only", _label_only, bound_text, _LABEL_ONLY, optional=True),
     Column("measured", "measured", _measured, wide=True, optional=True),
     Column("on", "made on", lambda one: one.on or None, wide=True, optional=True),
-    Column("records", "records", lambda one: one.ours and one.ours.subject.source, optional=True, page=True),
+    Column("records", "records", attrgetter("attack.subject.source"), optional=True, page=True),
     Column("model", "model", _model, wide=True, page=True),
-    Column("source", "source", _source, wide=True),
+    Column("source", "source", attrgetter("attack.id"), wide=True),
 )
 
 
@@ -166,12 +142,11 @@ def of_results(results: Sequence[AttackResult], known: Mapping[str, Power]) -> l
 def attacks_table(title: str, attacked: Sequence[Attacked], heading: bool = True) -> Table:
     """A line an attack, and what they and their controls say about their measures."""
     said: dict[str, None] = {}
-    for one in (each for each in attacked if each.ours is not None):
-        assert one.ours is not None
-        exact = [_EXACT] if one.ours.attack in (EXACT, GROUP) else []
-        noted = (f"{measure_name(name)}: {found.note}" for name, found in one.ours.measures.items() if found.note)
+    for one in attacked:
+        exact = [_EXACT] if one.attack.attack in (EXACT, GROUP) else []
+        noted = (f"{measure_name(name)}: {found.note}" for name, found in one.attack.measures.items() if found.note)
         power = [str(one.power)] if one.power is not None else []
-        said |= dict.fromkeys((*exact, *power, *one.ours.notes, *noted))
+        said |= dict.fromkeys((*exact, *power, *one.attack.notes, *noted))
     return make_table(
         title,
         _COLUMNS,

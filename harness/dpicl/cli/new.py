@@ -113,4 +113,4 @@ def _taken(kind: str) -> Iterable[str]:
             return load_attacks()
         case "model":
             return [entry["name"].partition(":")[0] for entry in models.known()]
-    return {*paths.shipped_suites(), "attacks", "external"}  # the last two are results folders of their own
+    return {*paths.shipped_suites(), "attacks"}  # the last one is a results folder of its own

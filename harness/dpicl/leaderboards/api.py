@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpicl.attacks.results import AttackResult, External
-from dpicl.attacks.store import load_attacks, load_external
+from dpicl.attacks.results import AttackResult
+from dpicl.attacks.store import load_attacks
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.messages import count
 from dpicl.core.paths import find_suite
@@ -151,25 +151,22 @@ def submissions_of(folder: Path | None, tell: Tell, asked: str | None, suite: st
     return found
 
 
-def read_evidence(results: Path, tell: Tell) -> tuple[list[AttackResult], list[External]]:
-    """Every attack result and every external evaluation; one sentence about files that are neither."""
-    attacks, damaged = load_attacks(results)
-    external, more = load_external(results)
-    for bad, what in ((damaged, "attack result"), (more, "external evaluation")):
-        if bad:
-            others = f"; so are {len(bad) - 1} more" if len(bad) > 1 else ""
-            tell(f"dpicl: {bad[0].path} is no {what} of this version and is ignored: {bad[0].reason}{others}.")
-    return attacks, external
+def read_attacks(results: Path, tell: Tell) -> list[AttackResult]:
+    """Every attack result; one sentence about files that are none."""
+    attacks, bad = load_attacks(results)
+    if bad:
+        others = f"; so are {len(bad) - 1} more" if len(bad) > 1 else ""
+        tell(f"dpicl: {bad[0].path} is no attack result of this version and is ignored: {bad[0].reason}{others}.")
+    return attacks
 
 
 def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]], tell: Tell) -> Evidence:
-    """What `read_evidence` finds, as boards take it."""
-    attacks, external = read_evidence(results, tell)
+    """What `read_attacks` finds, as boards take it."""
 
     def defaults(mechanism: str, task: str) -> Mapping[str, Any]:
         return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
 
-    return Evidence(tuple(attacks), tuple(external), defaults)
+    return Evidence(tuple(read_attacks(results, tell)), defaults)
 
 
 def readings(selection: Selection, results: Sequence[Result]) -> list[str]:

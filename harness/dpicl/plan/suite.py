@@ -67,8 +67,8 @@ Portion = Annotated[Number, Field(gt=0, lt=1)]
 
 Reason = Annotated[str, Field(min_length=1, max_length=300)]
 
-#: Folders beside those of suites (dpicl.attacks.store), and words that stand for a suite in `dpicl board`.
-_RESERVED = ("attacks", "external", "all")
+#: The folder beside those of suites (dpicl.attacks.store), and words that stand for a suite in `dpicl board`.
+_RESERVED = ("attacks", "all")
 #: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
 REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records", "repeated_label")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")

@@ -9,7 +9,7 @@ import pytest
 
 import dpicl.models
 from dpicl.attacks import store
-from dpicl.attacks.results import attack_from_text, external_from_text
+from dpicl.attacks.results import attack_from_text
 from dpicl.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
 from tests.harness.helpers import refuse, write
@@ -138,12 +138,6 @@ def test_what_was_made_before_a_failure_is_kept(dpicl, results):
     assert answer.code == 2 and "lower the number of slots" in answer.err
     made = {path.parts[-3] for path in results.rglob("*.json")}
     assert made == {"zero_shot", "real_demonstrations", "broken_answers"}
-
-
-def test_the_documented_external_evaluation_can_be_read():
-    page = (Path(__file__).parents[3] / "docs" / "attacks-and-audits.md").read_text(encoding="utf-8")
-    found = external_from_text(page.partition("```json\n")[2].partition("```")[0])
-    assert (found.suite, found.label, found.audited) == ("quick", "tang", 1.7)
 
 
 def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):

@@ -56,7 +56,7 @@ def test_a_control_of_other_settings_is_none():
 
 
 def test_boards_say_it_in_place_of_the_number():
-    board = build_attacks([attacked("tang", CHANCE), attacked("real_demonstrations", CHANCE)], [])
+    board = build_attacks([attacked("tang", CHANCE), attacked("real_demonstrations", CHANCE)])
     assert "power (auc, 0.5 by guessing)" in render_attacks(board, color=False).replace("Power", "power")
     (row,) = (one for one in attacks_json(board)["attacks"] if one["subject"]["mechanism"] == "tang")
     assert row["power"]["sufficient"] is False and row["power"]["controls"]["real_demonstrations"]["low"] == 0.43

@@ -15,7 +15,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.html import attacks_page, pages, suites_page
-from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from tests.leaderboards.attack_factory import AUC, make_attack
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import HOSTILE, full_board, submission
 
@@ -103,7 +103,7 @@ def _attacks(text: str) -> str:
     """The page of all attacks, with as many measures as an attack may have."""
     measures = {**AUC, **{f"{text[:40]}{i}": AUC["auc"] for i in range(30)}}
     results = [make_attack(name, measures=measures, counts={text[:40]: 1}, notes=[text]) for name in ("tang", "pta")]
-    return attacks_page(build_attacks(results, [make_external(0.3, note=text[:2000])]), root="../")
+    return attacks_page(build_attacks(results), root="../")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
-from dpicl.leaderboards.api import BoardView, board_view, load_evidence, read_evidence, submissions_of, view_of
+from dpicl.leaderboards.api import BoardView, board_view, load_evidence, read_attacks, submissions_of, view_of
 from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
@@ -178,10 +178,10 @@ def _every_attack(given: OfBoard, html: Path | None) -> Answer:
     if given.get("test_records") is not None:
         raise UsageError("--limit is about the test records of a suite; `dpicl board attacks` has none.")
     models, source = p.as_list(given.get("model") or ()), given.get("source")
-    attacks, external = read_evidence(p.folder_of(given), message)
+    attacks = read_attacks(p.folder_of(given), message)
     kept = [one for one in attacks if not models or one.subject.model in models]
     kept = [one for one in kept if source in (None, "auto", one.subject.source)]
-    board = build_attacks(kept, external)
+    board = build_attacks(kept)
     page = pages.write({"index.html": attacks_page(board)}, html) if html else None
     if len(kept) < len(attacks):
         message(f"{count(len(attacks) - len(kept), 'attack')} with another model or source left out.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, Results, as_list, verb
+from dpicl.attacks.store import ATTACKS
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
@@ -22,9 +23,6 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
 from dpicl.tables.document import text_table
-
-#: Folders of a results folder that hold no suite.
-_NO_SUITES = ("attacks", "external")
 
 
 @verb("dpicl publish wandb results --project dp-icl --mode offline")
@@ -106,5 +104,5 @@ def _place(what: str, results: Path) -> tuple[Path, list[str]]:
         raise ResultError(f"{path} is no folder; give a results folder, a suite's folder in it, or a suite's name.")
     if next(path.glob("*/*/*/*.json"), None) is not None:  # <model>/<row>/<task>/<cell>.json
         return path.parent, [path.resolve().name]
-    found = [one.name for one in sorted(path.iterdir()) if one.is_dir() and one.name not in _NO_SUITES]
+    found = [one.name for one in sorted(path.iterdir()) if one.is_dir() and one.name != ATTACKS]
     return path, [name for name in found if not name.startswith(".")]

@@ -25,7 +25,7 @@ from dpicl.results.schema import Result, from_text
 from dpicl.results.store import QUARANTINE, read_file
 
 _AGAIN = "move it away or make it again with `dpicl run`"
-#: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
+#: A key that only files of attacks have, which may lie in the same folder.
 _EVIDENCE = "attack"
 
 #: What the results of a side were made with.
@@ -126,7 +126,7 @@ def read_side(name: str, path: Path) -> Side:
 
 
 def _evidence(text: str) -> dict[str, Any] | None:
-    """What a file of an attack or of an external evaluation holds; None for any other."""
+    """What a file of an attack holds; None for any other."""
     data = json_text.loads(text)
     return data if isinstance(data, dict) and _EVIDENCE in data and "cell" not in data else None
 

@@ -51,8 +51,7 @@ class Section:
 @dataclass(frozen=True)
 class Board:
     """Sections, the newest first; ``notes`` are about results in none of them, and ``unplaced`` are those of the notes
-    that are about attacks and external evaluations of no row. skipped: why rows have no result on a task: label, task
-    and reason."""
+    that are about attacks on no row. skipped: why rows have no result on a task: label, task and reason."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
@@ -124,7 +123,7 @@ def build_board(
     if len(newest) > 1:
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in newest)
-    unplaced = tuple(left_out([row for section in sections for row in section.rows], newest, evidence))
+    unplaced = tuple(left_out([row for section in sections for row in section.rows], evidence))
     return Board(sections, (*notes, *unplaced), unplaced)
 
 

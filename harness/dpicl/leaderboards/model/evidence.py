@@ -3,8 +3,8 @@
 An attack tests code at a target ε, on a private set of its own that is usually smaller. It belongs to the rows that
 share its `attack_identity`; sizes may differ and are shown. Options that are words or switches choose another
 algorithm: of several rows of one mechanism an attack belongs to those with which it shares most of these options.
-External evaluations name their row. An exact audit was made on a row itself: it belongs to the rows with the same
-options, number of queries and sizes of the private classes alone.
+An exact audit was made on a row itself: it belongs to the rows with the same options, number of queries and sizes of
+the private classes alone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 
 from dpicl.attacks.audited import Audit, audit_of, kind_of
 from dpicl.attacks.power import Power, powers
-from dpicl.attacks.results import EXACT, AttackResult, External
+from dpicl.attacks.results import EXACT, AttackResult
 from dpicl.attacks.table import sizes_text
 from dpicl.core.cell import Cell
-from dpicl.core.messages import count, epsilon_text
+from dpicl.core.messages import count
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.model.comparability import REAL_DATA, Group, attack_identity, value_of, values_of, weights
 from dpicl.leaderboards.model.rows import Row
@@ -39,10 +39,9 @@ _DEFAULT = "its default"
 
 @dataclass(frozen=True)
 class Evidence:
-    """Attacks of ours and of others. defaults: (mechanism, task) -> the options that it has when none is given."""
+    """Attacks. defaults: (mechanism, task) -> the options that it has when none is given."""
 
     attacks: tuple[AttackResult, ...] = ()
-    external: tuple[External, ...] = ()
     defaults: Callable[[str, str], Options] = lambda mechanism, task: {}
 
 
@@ -63,8 +62,7 @@ def audit_rows(tables: Sequence[TaskTable], group: Group, evidence: Evidence) ->
 def _audit(
     row: Row, attacks: Sequence[AttackResult], group: Group, evidence: Evidence, known_powers: Mapping[str, Power]
 ) -> Audit:
-    external = [one for one in evidence.external if _names(one, row, group)]
-    audit = audit_of(attacks, external, row.proved, group.delta)
+    audit = audit_of(attacks)
     known, first = evidence.defaults(row.mechanism, row.task), row.results[0]
     done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
     wanted = 0 < row.epsilon < math.inf and not done
@@ -123,14 +121,9 @@ def _differing_words(attacked: Options, own: Options, defaults: Options) -> int:
     return sum(any(isinstance(value, str | bool) for value in pair) for pair in pairs)
 
 
-def _names(one: External, row: Row, group: Group) -> bool:
-    same_board = (one.suite, str(one.version), one.model) == (group.suite, group.version, group.model)
-    return same_board and (one.task, one.label, one.epsilon) == (row.task, row.label, row.epsilon)
-
-
-def left_out(rows: Sequence[Row], groups: Sequence[Group], evidence: Evidence) -> Iterator[str]:
-    """Attacks on another version of a row, and external evaluations of these suites that name no row."""
-    used = {id(one) for row in rows for one in (*row.audit.attacks, *row.audit.external)}
+def left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
+    """Attacks on another version of a row."""
+    used = {id(one) for row in rows for one in row.audit.attacks}
     others = []
     for result in evidence.attacks:
         own = attack_identity(result)
@@ -140,14 +133,6 @@ def left_out(rows: Sequence[Row], groups: Sequence[Group], evidence: Evidence) -
                 others.append((f"Left out attacks with another {', '.join(differs)}", f"{row.title} on {row.task}"))
                 break
     yield from gathered(others)
-    suites = {group.suite for group in groups}
-    for one in evidence.external:
-        if one.suite in suites and id(one) not in used:
-            named = f"{one.label} at ε = {epsilon_text(one.epsilon)} on {one.task}, model {one.model}"
-            yield (
-                f"An external evaluation ({one.attack}, {one.authors}) names no row of this board: {named},"
-                f" version {one.version}."
-            )
 
 
 def differing_options(attacked: Options, own: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
@@ -168,10 +153,9 @@ def against_row(result: AttackResult, own: Options, defaults: Options) -> str:
 
 @dataclass(frozen=True)
 class AttackBoard:
-    """Our attacks by attack, question, task, source and model, then what others found."""
+    """Attacks by attack, question, task, source and model."""
 
     attacks: tuple[AttackResult, ...]
-    external: tuple[External, ...]
     notes: tuple[str, ...]
 
     @cached_property
@@ -180,7 +164,7 @@ class AttackBoard:
         return powers(self.attacks)
 
 
-def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External]) -> AttackBoard:
+def build_attacks(attacks: Sequence[AttackResult]) -> AttackBoard:
     """The board of these results. Those of simulated models are left out where there are real ones; a note says so."""
     notes = []
     real = [result for result in attacks if not is_simulated(result.manifest.model.name)]
@@ -189,8 +173,7 @@ def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External])
         attacks = real
     elif attacks and not real:
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
-    ordered = sorted(external, key=lambda one: (one.suite, one.task, one.label, one.epsilon, one.authors))
-    return AttackBoard(tuple(sorted(attacks, key=_order)), tuple(ordered), tuple(notes))
+    return AttackBoard(tuple(sorted(attacks, key=_order)), tuple(notes))
 
 
 def question_of(result: AttackResult) -> str:

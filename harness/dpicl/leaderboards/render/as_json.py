@@ -7,7 +7,7 @@ from typing import Any
 
 from dpicl.attacks.audited import Audit
 from dpicl.attacks.power import Power
-from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
+from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult
 from dpicl.attacks.table import trials_text
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
@@ -18,7 +18,7 @@ from dpicl.results.schema import finite
 
 
 def audit_json(audit: Audit) -> dict[str, Any]:
-    """The audited ε of a row (None without an attack of ours), the attack behind it, and all attacks."""
+    """The audited ε of a row (None without an attack), the attack behind it, and all attacks."""
     best = {} if audit.best is None else attack_json(audit.best)
     return {
         "epsilon": audit.epsilon,
@@ -28,7 +28,6 @@ def audit_json(audit: Audit) -> dict[str, Any]:
         "flag": audit.flag,
         "doubts": list(audit.doubts),
         "attacks": [attack_json(result, audit.powers.get(result.id)) for result in audit.attacks],
-        "external": [external_json(one) for one in audit.external],
     }
 
 
@@ -70,11 +69,6 @@ def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, A
         "weights": weights(result) or None,
         "created": result.created,
     }
-
-
-def external_json(one: External) -> dict[str, Any]:
-    """An external evaluation as its file says it."""
-    return one.model_dump(mode="json", exclude={"schema_version", "kind"})
 
 
 def board_json(board: Board) -> dict[str, Any]:
@@ -137,6 +131,5 @@ def _row_json(row: Row) -> dict[str, Any]:
 def attacks_json(board: AttackBoard) -> dict[str, Any]:
     """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
     attacks = [attack_json(result, board.powers.get(result.id)) for result in board.attacks]
-    external = [external_json(one) for one in board.external]
-    plain: dict[str, Any] = finite({"attacks": attacks, "external": external, "notes": list(board.notes)})
+    plain: dict[str, Any] = finite({"attacks": attacks, "notes": list(board.notes)})
     return plain

@@ -27,7 +27,6 @@ def on_rows(rows: Iterable[Row]) -> list[Attacked]:
         for one in audit.attacks:
             proved, on = one.privacy.epsilon_proved, audit.settings.get(one.id, "")
             found.append(Attacked(row.name, row.task, row.epsilon, one, proved, on, audit.powers.get(one.id)))
-        found += [Attacked(row.name, row.task, row.epsilon, one, row.proved, "") for one in audit.external]
     return found
 
 
@@ -37,9 +36,7 @@ def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
     if attacked := on_rows(rows):
         blocks.append(attacks_table(f"{task}: attacks", attacked))
         if any(len(row.audit.attacks) > 1 for row in rows):
-            blocks += notes(
-                ["Audited ε of a row is the largest bound of ours at 95% or more; each has its own confidence."]
-            )
+            blocks += notes(["Audited ε of a row is the largest bound at 95% or more; each has its own confidence."])
     if lacking := [row for row in rows if row.audit.command]:
         labels = names_text(dict.fromkeys(row.name for row in lacking))
         blocks += notes([f"no audit yet at some ε: {labels}. Make the first one with:"])
@@ -57,16 +54,13 @@ def share_text(best: AttackResult | None) -> str | None:
 def attack_blocks(board: AttackBoard) -> list[Block]:
     """Every attack under a results folder, whether a suite has a row for it or not."""
     blocks: list[Block] = [*notes(board.notes)]
-    if not board.attacks and not board.external:
+    if not board.attacks:
         return [*blocks, words(_NOTHING)]
-    blocks += [_summary(board.attacks)] if board.attacks else []
+    blocks.append(_summary(board.attacks))
     for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
         own = of_results(list(found), board.powers)
         title = name + (f" ({question})" if question else "")
         blocks.append(Part((attacks_table(title, own, heading=False),), f"{title}: {count(len(own), 'result')}"))
-    if board.external:
-        external = [Attacked(one.label, one.task, one.epsilon, one, None, "") for one in board.external]
-        blocks.append(attacks_table("External evaluations", external))
     return blocks
 
 

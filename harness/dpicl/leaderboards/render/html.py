@@ -81,7 +81,7 @@ def write_site(
     first = [("All attacks", "attacks/index.html"), *_DATA, *([("Changes (Atom)", "feed.xml")] if url else []), *beside]
     files: dict[str, str | bytes] = {
         "attacks/index.html": attacks_page(
-            build_attacks(evidence.attacks, evidence.external), [("All suites", "index.html"), *beside], "../"
+            build_attacks(evidence.attacks), [("All suites", "index.html"), *beside], "../"
         ),
         "index.html": suites_page(boards, first),
     }

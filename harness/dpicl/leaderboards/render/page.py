@@ -1,6 +1,6 @@
 """Pages: no server, nothing loaded from elsewhere, work from file://.
 
-Released texts, names, submissions and external evaluations are hostile input. Jinja escapes every value, control and
+Released texts, names and submissions are hostile input. Jinja escapes every value, control and
 direction characters are written out (`dpicl.core.printable.visible`), only http and https addresses become
 links, and the content security policy admits
 the pages' own style and script by their hashes and nothing else: no other script, no request, no frame, no form.
