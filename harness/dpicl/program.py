@@ -47,7 +47,6 @@ audit | cli.audit | a lower bound on the epsilon of a mechanism, from runs with 
 check | cli.check | test a mechanism for the usual privacy bugs
 new | cli.new | write a working example to start from: a mechanism, a task, an attack, a model or a suite
 ginc | cli.ginc | train the model of the task ginc
-cache | cli.cache | list or clear collected model outputs (derived from private records)
 data | cli.data | count records, labels, lengths, repeats and errors of a task or of a file, before anything runs
 doctor | cli.doctor | show what is installed and what is missing
 """

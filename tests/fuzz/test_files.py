@@ -120,7 +120,7 @@ def use_outputs(path: Path) -> None:
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    OutputCache(folder).put("sim", "agnews", "texts", {b"": 0})
+    OutputCache(folder).put("sim", "agnews", {b"": 0})
     os.replace(path, next(folder.iterdir()))
     asked_again(folder)
 

