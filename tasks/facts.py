@@ -17,9 +17,8 @@ from typing import Any
 from dpicl.data.task import Record, Task, served
 from dpicl.tasks.synthetic.shared_facts import GRAMMAR, facts
 
-#: The name of a group of facts -> by how many records at least and at most they are held: with all records of the task
-#: exactly 1, 5, 25 and 125.
-GROUPS = {0: (0, 0), 1: (1, 1), 5: (2, 5), 25: (6, 25), 125: (26, 125)}
+#: A group of facts is named for how many records at most hold them; with all records of the task it is exactly so many.
+GROUPS = (0, 1, 5, 25, 125)
 
 _PASSWORD = re.compile(r"\b" + " ".join(f"({'|'.join(GRAMMAR.rules[name])})" for name in ("animal", "thing")) + r"\b")
 
@@ -38,7 +37,7 @@ def held(train: Sequence[Record], seed: int) -> dict[str, int]:
 
 def group_of(records: int) -> int:
     """The group of a fact that so many records hold."""
-    return next(name for name, (_, most) in GROUPS.items() if records <= most)
+    return next(most for most in GROUPS if records <= most)
 
 
 def surfaced(texts: Iterable[str], truth: Mapping[str, int]) -> dict[int, tuple[int, int]]:

@@ -1,9 +1,8 @@
 """Invented notes, each with a fact that 1, 5, 25 or 125 of them hold; the words are in shared_facts.txt.
 
 The train split of a seed has `HELD` facts of the given numbers of records, and of `LONE` more facts each is in one
-record or in none, by an independent fair coin: whether a fact of one record surfaces more often than one of no record
-can then be tested exactly (dpicl.tasks.facts_bound). So the corpus ends, and its size follows from the coins. A test
-record has a fact of its own, which no train record has.
+record or in none, by an independent fair coin, so that both can be compared. So the corpus ends, and its size follows
+from the coins. A test record has a fact of its own, which no train record has.
 """
 
 from __future__ import annotations
