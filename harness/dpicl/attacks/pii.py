@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.copying import copied_spans, overlaps
+from dpicl.attacks.copying import copied_spans
 from dpicl.attacks.membership import cannot_answer, shows_records
 from dpicl.attacks.pii_patterns import extraction, found
 from dpicl.attacks.results import Estimate
@@ -117,13 +117,12 @@ def measured(target: Target, released: Sequence[str], alone: Sequence[str], reco
     measures: dict[str, Estimate] = {}
     for prefix, texts, explained in (("", released, known), ("baseline_", alone, frozenset[str]())):
         taken = extraction(texts, private, explained)
-        spans, near = copied_spans(texts, records), overlaps(texts, records)
-        shares = {"leaking": taken["leaking_texts"], "copied": spans.copying, "overlapping": near.copying}
+        spans = copied_spans(texts, records)
+        shares = {"leaking": taken["leaking_texts"], "copied": spans.copying}
         taken |= {
             "texts_with_copied_span": spans.copying,
             "longest_copied_span": spans.longest,
             "records_with_copied_span": spans.records,
-            "overlapping_texts": near.copying,
         }
         left_out = ("private_", "unexplained_") if prefix else ()
         counts |= {f"{prefix}{name}": value for name, value in taken.items() if not name.startswith(left_out)}
