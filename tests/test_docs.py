@@ -38,15 +38,15 @@ PAGES = [
 ]
 TYPED = [page for page in PAGES if page.name != "CHANGELOG.md" and "submissions" not in page.parts]
 
-PROGRAMS = r"dpicl|make|python -m|printf|\(echo|cp|git|ray|docker|lm_eval|llama-server"
+PROGRAMS = r"dpicl|make|python -m|printf|\(echo|cp|sed|git|ray|docker|lm_eval|llama-server"
 COMMAND = re.compile(rf"(?P<env>(?:[A-Z_]+=\S+ )*)(?:\.venv/bin/)?(?P<line>(?:{PROGRAMS}) .+)")
 TEMPLATE = re.compile(r"[…\[\]|<>]|\b[A-Z][A-Z_]+\b(?!=)|I/N")
 #: What answers within a second, and what the quickstart shows of the committed results besides.
-QUICK = {"list", "new", "account", "cache", "printf", "(echo"}
+QUICK = {"list", "new", "account", "printf", "(echo", "sed"}
 FIRST = {"quickstart.md": {"board", "compare"}}
 #: What is made small where a page leaves it open, for commands that have the flag and read no committed results.
 SMALL = {"--model": "sim", "--limit": "12", "--runs": "20", "--texts": "2", "--draws": "4"}
-READS = {"board", "plot", "compare", "publish", "submit", "cache", "list", "plan"}
+READS = {"board", "plot", "compare", "publish", "submit", "list", "plan"}
 SMALL_PYTHON = {"model": "sim", "source": "synthetic", "progress": False, "train_records": 60}
 
 
@@ -121,7 +121,7 @@ class Session:
                 assert found is not None, f"there is no module {module}"
                 source = Path(str(found.origin)).read_text("utf-8")
                 assert [word for word in rest if word.startswith("--") and word not in source] == []
-            case ["cp" | "printf" | "(echo", *_] if self._is_run(words[0], example):
+            case ["cp" | "sed" | "printf" | "(echo", *_] if self._is_run(words[0], example):
                 subprocess.run(["sh", "-c", example.text], check=True)
 
     def _is_run(self, verb: str, example: Example) -> bool:
@@ -170,7 +170,8 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
     monkeypatch.setattr(task_config, "_given", {})
     folder = tmp_path / "work"
     shutil.copytree(ROOT / "leaderboards" / "submissions", folder / "leaderboards" / "submissions")
-    (folder / "tasks").symlink_to(ROOT / "tasks")
+    for name in ("harness", "mechanisms", "tasks", "tests", "leaderboards/suites"):
+        (folder / name).symlink_to(ROOT / name)
     tickets = [f"ticket {n} on {label},{label}" for n in range(80) for label in ("billing", "technical", "refund")]
     (folder / "tickets.csv").write_text("\n".join(["text,label", *tickets]))
     coded = [f"mail {n} about {label},{label}" for n in range(40) for label in (0, 1)]

@@ -25,7 +25,7 @@ def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def meals(tmp_path: Path) -> Path:
     """The folder of a task."""
-    return write_example(EXAMPLES["task"], "task", "meals", (), tmp_path)[0]
+    return write_example(EXAMPLES["task"], "meals", (), tmp_path)[0]
 
 
 @pytest.fixture(scope="session")

@@ -269,7 +269,7 @@ def test_labels_and_fields_by_flags(dpicl, desk):
     assert seen["splits"][0]["labels"] == {"billing": 4, "refund": 4}
     refuse(dpicl("new", "task", "other", "--from", "numbers.csv", *flags[:-1], "0=billing,2=refund"), "unknown label")
     refuse(dpicl("data", "numbers.csv", "--labels", "0=a,0=b"), "--labels", "twice")
-    refuse(dpicl("new", "suite", "mine", "--labels", "a,b"), "--labels")
+    refuse(dpicl("new", "mechanism", "mine", "--labels", "a,b"), "--labels")
 
 
 def test_a_first_record_without_a_label_is_the_one_that_is_wrong(dpicl, tmp_path):

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from dpicl import models
+from dpicl.attacks import likelihood
 from dpicl.core import plugins
 from dpicl.core.errors import PluginError
 from dpicl.mechanism import registry
-from dpicl.scaffold.writing import EXAMPLES, class_name, name_of
+from dpicl.scaffold.writing import EXAMPLES, class_name
 from tests.harness.helpers import listed, refuse
+from tests.harness.models import letters
 
 Package = Callable[..., Path]
 
@@ -57,11 +59,19 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
         del sys.modules[module]
 
 
+#: Kind -> an example of it, and its name there.
+SHIPPED = {
+    "mechanism": (EXAMPLES["answers"], "my_method"),
+    "attack": (Path(likelihood.__file__), "likelihood"),
+    "model": (Path(letters.__file__), "letters"),
+}
+
+
 def example(kind: str, name: str) -> str:
     """The text of an example under a new name."""
-    source = EXAMPLES["answers" if kind == "mechanism" else kind]
-    text = source.read_text("utf-8").replace(name_of(source), name)
-    return text.replace(class_name(name_of(source)), class_name(name))
+    source, before = SHIPPED[kind]
+    text = source.read_text("utf-8").replace(f'"{before}"', f'"{name}"')
+    return text.replace(class_name(before), class_name(name))
 
 
 def task_files(name: str) -> dict[str, str]:
@@ -171,7 +181,7 @@ def test_the_hash_of_a_package_covers_every_file_of_it(package, file):
 def test_a_plugin_file_must_not_need_a_file_beside_it(tmp_path, monkeypatch):
     (tmp_path / "beside_it.py").write_text("SCALE = 1")
     path = tmp_path / "theirs_two_files.py"
-    first = "from __future__ import annotations\n"
+    first = "import numpy as np\n"
     path.write_text(example("mechanism", "their_two_files").replace(first, first + "import beside_it\n"))
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError, match=r"beside_it\.py"):
@@ -185,7 +195,7 @@ def test_a_plugin_may_import_a_module_whose_file_is_in_no_folder(tmp_path, monke
     path.parent.mkdir()
     made = "import sys, types\nmade = types.ModuleType('theirs_made')\nmade.__file__ = '_ops.py'\n"
     added = f"{made}sys.modules['theirs_made'] = made\n# {here}\n"
-    first = "from __future__ import annotations\n"
+    first = "import numpy as np\n"
     path.write_text(example("mechanism", "their_torch").replace(first, first + added))
     monkeypatch.delitem(sys.modules, "theirs_made", raising=False)
     monkeypatch.chdir(path.parent if here else tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from dpicl.core.errors import ModelError, PluginError, UsageError
 from dpicl.data.task import Task
 from dpicl.mechanism import registry
 from tests.harness.helpers import refuse
+from tests.harness.models import letters
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
@@ -110,8 +112,9 @@ def test_models_must_be_names_and_loaders(tmp_path, value):
 @pytest.mark.slow
 def test_local_workers_know_every_plugin(dpicl, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for words in (("mechanism", "their_choice", "--kind", "answers"), ("task", "meals"), ("model", "letters")):
+    for words in (("mechanism", "their_choice", "--kind", "answers"), ("task", "meals")):
         assert dpicl("new", *words).code == 0
+    shutil.copy(letters.__file__, "letters.py")
     monkeypatch.setenv("DPICL_DATA", ".")
     plugins = ["--plugin", "their_choice.py", "--plugin", "meals", "--plugin", "letters.py"]
     flags = ["meals/suite.yaml", *plugins, "--model", "letters"]

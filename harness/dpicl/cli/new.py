@@ -1,21 +1,17 @@
-"""`dpicl new`: writes a working example of a mechanism, a task, an attack, a model or a suite; says what follows."""
+"""`dpicl new`: writes a working example of a mechanism or a task, and says what follows."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from dpicl import models
 from dpicl.api.parameters import Flag, LabelField, Labels, OnePath, TextField, as_labels, verb
-from dpicl.attacks.registry import load_attacks
 from dpicl.cli.output import Answer
-from dpicl.core import paths
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
 from dpicl.data.config import list_tasks
-from dpicl.mechanism import registry
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.scaffold import own_task, writing
 
 _SCALE = "zero_shot,public_demonstrations,real_demonstrations"
@@ -27,17 +23,6 @@ _NEXT = {
         "dpicl board open --plugin {file}",
     ),
     "task": ("export DPICL_DATA={dir}", "dpicl run {suite} --plugin {file}", "dpicl board {suite} --plugin {file}"),
-    "attack": (
-        "dpicl attack {name} --plugin {file} --task agnews --mechanism tang --epsilon 8 --model sim",
-        "dpicl attack {name} --plugin {file} --task agnews --mechanism tang --epsilon 8",
-        "dpicl board attacks",
-    ),
-    "model": (
-        "dpicl list models --plugin {file}",
-        f"dpicl run quick --plugin {{file}} --model {{name}} --task agnews --mechanism {_SCALE}",
-        "dpicl board quick --plugin {file} --model {name}",
-    ),
-    "suite": ("dpicl plan {file}", "dpicl run {file}", "dpicl board {file}"),
 }
 _NEXT_OWN = (
     "dpicl data {name} --plugin {file}",
@@ -48,10 +33,10 @@ _NEXT_OWN = (
 
 @verb("dpicl new mechanism noisy_vote --kind answers")
 def new(
-    what: Literal["mechanism", "task", "attack", "model", "suite"],
+    what: Literal["mechanism", "task"],
     name: Annotated[str, Flag(metavar="NAME")],
     *,
-    kind: Literal["demonstrations", "answers", "prepared"] | None = None,
+    kind: Literal["demonstrations", "answers"] | None = None,
     train: Annotated[OnePath | None, Flag(name="--from")] = None,
     test: OnePath | None = None,
     text_field: TextField | None = None,
@@ -63,7 +48,7 @@ def new(
 
     what: of what.
     name: its name: letters, digits and _.
-    kind: a mechanism that releases demonstrations (default), answers queries, or is prepared once for any query.
+    kind: a mechanism that releases demonstrations (default), or answers queries.
     train: task: the file with the train records.
     test: task: test records (default: a test file beside).
     dir: where to write (default: this folder).
@@ -81,7 +66,7 @@ def new(
             text_field,
             label_field,
             as_labels(labels or {}),
-            _taken("task"),
+            list_tasks(),
             folder,
         )
         for note in own.notes:
@@ -92,25 +77,12 @@ def new(
         given = {"from": train, "test": test, "text-field": text_field, "label-field": label_field, "labels": labels}
         if extra := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out.")
-        example = writing.EXAMPLES[(kind or "demonstrations") if what == "mechanism" else what]
-        files = writing.write_example(example, what, name, _taken(what), folder)
+        example = "task" if what == "task" else kind or "demonstrations"
+        taken = list_tasks() if what == "task" else load_mechanisms()
+        files = writing.write_example(writing.EXAMPLES[example], name, taken, folder)
     places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": folder}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}
     commands = [command.format(name=name, **quoted) for command in following]
     shown = [f"{'     ' if number else 'Next:'} {command}" for number, command in enumerate(commands)]
     document = {"kind": what, "name": name, "files": files, "next": commands, **more}
     return Answer(document, [f"Wrote {', '.join(map(str, files))}", *shown])
-
-
-def _taken(kind: str) -> Iterable[str]:
-    """Names of that kind that there are already."""
-    match kind:
-        case "mechanism":
-            return registry.load_mechanisms()
-        case "task":
-            return list_tasks()
-        case "attack":
-            return load_attacks()
-        case "model":
-            return [entry["name"].partition(":")[0] for entry in models.known()]
-    return {*paths.shipped_suites(), "attacks"}  # the last one is a results folder of its own

@@ -69,7 +69,7 @@ def write_own_task(
         counted = count_records(reading, read_records(test, known, "test"), words)
         if counted.problems:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
-    target, *files = write_example(EXAMPLES["task"], "task", name, taken, folder)
+    target, *files = write_example(EXAMPLES["task"], name, taken, folder)
     for file in (target / "train.jsonl", target / "test.jsonl"):
         file.unlink()
     local: dict[str, object] = {"text": columns[0], "label": columns[1]}

@@ -1,4 +1,4 @@
-"""Writes an example under a new name: what is called my_method, MyMethod ... there gets the user's name here."""
+"""Writes an example under a new name: what is called my_method, MyMethod or my_task there gets the user's name here."""
 
 from __future__ import annotations
 
@@ -11,31 +11,19 @@ from pathlib import Path
 from dpicl.core.errors import UsageError
 
 _HERE = Path(__file__).resolve().parent
-
-
-#: What is written, and of a mechanism its kind -> the file or folder with the example.
-MECHANISMS = {kind: _HERE / f"mechanism_{kind}.py" for kind in ("demonstrations", "answers", "prepared")}
-EXAMPLES = {
-    **MECHANISMS,
-    "attack": _HERE / "attack.py",
-    "model": _HERE / "model.py",
-    "suite": _HERE / "suite.yaml",
-    "task": _HERE / "my_task",
+#: Kind of mechanism, or 'task' -> the file or folder with the example.
+EXAMPLES = {kind: _HERE / f"mechanism_{kind}.py" for kind in ("demonstrations", "answers")} | {
+    "task": _HERE / "my_task"
 }
 
 
-def name_of(example: Path) -> str:
-    """What an example is called in its file."""
-    return "my_method" if example in MECHANISMS.values() else f"my_{example.stem.removeprefix('my_')}"
-
-
-def write_example(example: Path, kind: str, name: str, taken: Iterable[str], folder: Path) -> list[Path]:
+def write_example(example: Path, name: str, taken: Iterable[str], folder: Path) -> list[Path]:
     """Writes the example as ``folder/name`` with the suffix of its file; returns the paths, a task's folder first.
 
-    kind: 'mechanism', 'attack' ..., for messages. taken: names of that kind that there are already.
-    Raises UsageError for a name that cannot be used and where something is in the way; then nothing is written.
+    taken: names that there are already. Raises UsageError for a name that cannot be used and where something is in the
+    way; then nothing is written.
     """
-    target = folder / f"{name}{example.suffix}"
+    target, kind = folder / f"{name}{example.suffix}", "task" if example.is_dir() else "mechanism"
     if "/" not in name and (target.exists() or target.is_symlink()):
         raise UsageError(f"{target} already exists and is not overwritten; choose another name or another --dir.")
     _check_name(kind, name, example)
@@ -44,12 +32,12 @@ def write_example(example: Path, kind: str, name: str, taken: Iterable[str], fol
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not example.is_dir():
-            _write(example, name_of(example), name, target)
+            _write(example, name, target)
             return [target]
         target.mkdir()
         files = sorted(path for path in example.iterdir() if path.is_file())
         for file in files:
-            _write(file, name_of(example), name, target / file.name)
+            _write(file, name, target / file.name)
         return [target, *(target / file.name for file in files)]
     except OSError as error:
         raise UsageError(f"{target} cannot be written ({error.strerror}); choose another --dir.") from error
@@ -60,8 +48,8 @@ def class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def _write(source: Path, before: str, name: str, target: Path) -> None:
-    text = source.read_text(encoding="utf-8").replace(before, name).replace(class_name(before), class_name(name))
+def _write(source: Path, name: str, target: Path) -> None:
+    text = re.sub("my_method|my_task", name, source.read_text(encoding="utf-8")).replace("MyMethod", class_name(name))
     with target.open("x", encoding="utf-8") as file:  # never over a file that is there
         file.write(text)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpicl.models
-from dpicl.attacks import store
+from dpicl.attacks import likelihood, store
 from dpicl.attacks.results import attack_from_text
 from dpicl.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
@@ -19,8 +19,8 @@ SIM = ("--model", "sim", "--source", "synthetic")
 SMALL = (*SIM, "--task", "agnews", "--members", "12", "--others", "12")
 TINY_TANG = ("--mechanism", "tang", "--option", "slots=2", "--option", "tokens=2")
 
-#: What `dpicl new attack` writes.
-ATTACK_PLUGIN = (Path(dpicl.__file__).parent / "scaffold" / "attack.py").read_text(encoding="utf-8")
+#: A shipped attack under a name of its own.
+ATTACK_PLUGIN = Path(likelihood.__file__).read_text(encoding="utf-8").replace('"likelihood"', '"mine"')
 
 
 @pytest.fixture(autouse=True)
@@ -144,12 +144,12 @@ def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(ATTACK_PLUGIN)
     words = ("--plugin", path, *SMALL, *TINY_TANG, "--epsilon", 1, "--no-ends", "--results", results, "--json")
-    row = dpicl("attack", "my_attack", *words, "--set", "length=2").json["results"][0]
-    assert row["settings"]["length"] == 2 and len(row["settings"]["plugin"]) == 64
+    row = dpicl("attack", "mine", *words, "--set", "generations=2").json["results"][0]
+    assert row["settings"]["generations"] == 2 and len(row["settings"]["plugin"]) == 64
     other = tmp_path / "theirs.py"
-    other.write_text(ATTACK_PLUGIN.replace("length: int = 4", "length: int = 2"))
-    again = dpicl("attack", "my_attack", *(other if word is path else word for word in words)).json["results"][0]
-    assert again["settings"]["length"] == 2 and again["id"] != row["id"]
+    other.write_text(ATTACK_PLUGIN.replace("generations: int = 5", "generations: int = 2"))
+    again = dpicl("attack", "mine", *(other if word is path else word for word in words)).json["results"][0]
+    assert again["settings"]["generations"] == 2 and again["id"] != row["id"]
 
 
 @pytest.fixture

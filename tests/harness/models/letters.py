@@ -1,4 +1,4 @@
-"""my_model: a language model made of one function, `log_probs_after`: the next token's distribution after a prompt.
+"""letters: a language model made of one function, `log_probs_after`: the next token's distribution after a prompt.
 
 Here it counts which letter follows which in a public text, so that the file runs as it is. Put a call of your own
 engine there, with its tokenizer into `encode` and `decode`. `RereadingModel` makes the rest of it and reads the whole
@@ -18,7 +18,7 @@ from dpicl import ChatPrompt, ModelIdentity, RereadingModel, Tokens, Usage, Usag
 PUBLIC_TEXT = "the quick brown fox jumps over the lazy dog while the band plays and the people of the town listen. " * 4
 
 
-class MyModel(RereadingModel):
+class Letters(RereadingModel):
     """Tokens are the bytes of UTF-8 and, as number 256, the end of a text."""
 
     def __init__(self, smoothing: float) -> None:
@@ -32,7 +32,7 @@ class MyModel(RereadingModel):
         # Decide: what pins the weights down. Results of models with other fingerprints never share a row.
         weights = hashlib.sha256(self._table.tobytes()).hexdigest()
         self.identity = ModelIdentity(
-            "my_model", weights, None, "float32", "cpu", parameters=self._table.size, batch_invariant=True
+            "letters", weights, None, "float32", "cpu", parameters=self._table.size, batch_invariant=True
         )
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
@@ -48,17 +48,17 @@ class MyModel(RereadingModel):
         return np.asarray(self._table[prompt[-1] if len(prompt) else self.eos_token_id])
 
 
-def load(rest: str, device: str, dtype: Any) -> MyModel:
-    """Which letter follows which in a public text; my_model:0.5 counts each pair half a time more."""
+def load(rest: str, device: str, dtype: Any) -> Letters:
+    """Which letter follows which in a public text; letters:0.5 counts each pair half a time more."""
     # Decide: what may follow the colon of the model's name, and what becomes of device and dtype (None: your choice).
     try:
         smoothing = float(rest or 0.01)
     except ValueError:
         smoothing = 0.0
     if not 0 < smoothing < float("inf"):
-        raise UsageError(f"my_model:{rest} is unknown; write my_model or my_model:NUMBER with a number above 0.")
-    return MyModel(smoothing)
+        raise UsageError(f"letters:{rest} is unknown; write letters or letters:NUMBER with a number above 0.")
+    return Letters(smoothing)
 
 
 #: Read by `--plugin`: the model's name -> its loader.
-MODELS = {"my_model": load}
+MODELS = {"letters": load}
