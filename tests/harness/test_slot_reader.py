@@ -19,7 +19,6 @@ from dpicl.releasing.prompts import SlotPrompts
 from dpicl.releasing.reader import SlotReader
 from tests.harness.models.tiny import save_tiny_llama
 
-EMBEDDED = pytest.param("embedded", marks=[pytest.mark.model, pytest.mark.slow])
 PER_QUERY = SamplingScheme(3, 2, "per_query")
 
 
@@ -55,12 +54,17 @@ def queries_of(task):
     return [Query(str(i), record.text) for i, record in enumerate(task.test)]
 
 
+PARTITIONS = pytest.mark.parametrize("partition", ["per_query", "one_sample", "once"])
+
+
+@PARTITIONS
 @pytest.mark.parametrize("name", ["agnews", "trec"])
-def test_label_scores_are_those_of_the_few_shot_prompt(name):
+def test_label_scores_are_those_of_the_few_shot_prompt(name, partition):
     model, task = models.load("sim"), Task.load(name, "synthetic", limit_train=4, limit_test=4)
     slots = [task.train[:2], task.train[5:6], ()]
-    query = queries_of(task)[0]
-    got = reader(task, model=model).label_scores(query, slots, calibrated=False)
+    queries = queries_of(task)
+    query = queries[0]
+    got = reader(task, SamplingScheme(3, 2, partition), queries, model).label_scores(query, slots, calibrated=False)
     for slot, row in zip(slots, got, strict=True):
         context = model.encode(task.icl_prefix(slot) + task.query(query.text))
         slow = []
@@ -75,32 +79,18 @@ def test_label_scores_are_those_of_the_few_shot_prompt(name):
     assert several == (name == "trec")  # labels of one token, and of several
 
 
-def test_calibration_inside_a_slot_is_the_bridges_own(agnews):
+@PARTITIONS
+def test_calibration_inside_a_slot_is_the_bridges_own(agnews, partition):
     model = models.load("sim")
     slot, query = agnews.train[:2], queries_of(agnews)[0]
     plain = reader(agnews, model=model)
     raw = plain.label_scores(query, [slot], calibrated=False)
     blank = [plain.label_scores(Query("", text), [slot], calibrated=False)[0] for text in CONTENT_FREE]
     expected = calibration.predictions(raw, calibration.content_free_probabilities(blank))
-    got = reader(agnews, model=model).label_scores(query, [slot], calibrated=True)
+    ask = reader(agnews, SamplingScheme(1, 2, partition), queries_of(agnews), model)
+    got = ask.label_scores(query, [slot], calibrated=True)
     assert got.argmax(axis=1).tolist() == expected.tolist()
     np.testing.assert_allclose(got, raw - np.log(calibration.content_free_probabilities(blank)), atol=1e-5)
-
-
-@pytest.mark.parametrize("partition", ["one_sample", "once"])
-@pytest.mark.parametrize("name", [EMBEDDED, "sim"])
-def test_slots_that_are_read_once_say_the_same(agnews, partition, name):
-    model = models.load(name, dtype="float32" if name == "embedded" else None)
-    queries = queries_of(agnews)
-    slots = [agnews.train[:2], agnews.train[5:7], ()]
-    together = reader(agnews, SamplingScheme(3, 2, partition), queries, model)
-    apart = reader(agnews, PER_QUERY, queries, model)
-    for query in queries:
-        np.testing.assert_allclose(
-            together.label_scores(query, slots, calibrated=True),
-            apart.label_scores(query, slots, calibrated=True),
-            atol=2e-3,
-        )
 
 
 def test_another_model_record_or_setting_is_another_key(samsum, tmp_path):
@@ -216,22 +206,6 @@ def test_what_was_read_with_another_rounding_is_asked_again(agnews, tiny, tmp_pa
         reader(agnews, model=tiny, cache=OutputCache(tmp_path)).label_scores(query, slots, calibrated=False)
         calls.append(tiny.usage.tokens_read)
     assert 0 < calls[0] < calls[1] == calls[2]
-
-
-@pytest.mark.parametrize("name", [EMBEDDED, "sim"])
-def test_a_slots_output_is_the_same_bit_for_bit_whatever_the_other_slots_hold(agnews, samsum, name):
-    """In the model's own precision: the rounding of a batch would change other slots' texts."""
-    model = models.load(name)
-    if not model.identity.batch_invariant:
-        pytest.skip("this machine rounds rows differently beside others")
-    mine, query = agnews.train[:2], queries_of(agnews)[0]
-    for others in ([agnews.train[7:8]], [agnews.train[8:13], ()], [(Record("word " * 200, agnews.labels[0]),)]):
-        alone = reader(agnews, model=model).label_scores(query, [mine], calibrated=True)
-        among = reader(agnews, model=model).label_scores(query, [*others, mine], calibrated=True)
-        assert alone.tobytes() == among[-1:].tobytes()
-    mine, query = samsum.train[:2], queries_of(samsum)[0]
-    alone = reader(samsum, model=model).texts(query, [mine])
-    assert reader(samsum, model=model).texts(query, [samsum.train[2:6], mine])[1:] == alone
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.core.together import Service, ServiceRequest, active, take_turns, together, wait_for
+from dpicl.core.together import Service, ServiceRequest, active, together, wait_for
 
 
 @dataclass(eq=False)
@@ -205,19 +205,6 @@ def test_each_job_has_context_variables_of_its_own() -> None:
     variable.set("caller")
     assert together([partial(job, "a"), partial(job, "b")]) == [("caller", "a"), ("caller", "b")]
     assert variable.get() == "caller"
-
-
-def test_jobs_take_turns() -> None:
-    said: list[str] = []
-
-    def job(name: str) -> None:
-        for _ in range(2):
-            said.append(name)
-            take_turns()
-
-    together([partial(job, "a"), partial(job, "b")])
-    assert said == ["a", "b", "a", "b"]
-    take_turns()  # nobody else is at work
 
 
 def test_a_service_that_loses_a_request_is_an_error() -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from dpicl import models
-from dpicl.core.errors import ModelError, PromptTooLong
 from dpicl.data.sources import Record
 from dpicl.data.task import CONTENT_FREE, Task, load_config
 from dpicl.evaluation.lm_eval_bridge import evaluate
@@ -110,20 +109,6 @@ def test_extraction_is_scored_by_exact_match(movies: Task) -> None:
     evaluation = evaluate(movies, AnsweringLM(), (Record("an old comedy film", "comedy"),))
     assert evaluation.scores == {"exact_match": 0.5}
     assert evaluation.outcomes["exact_match"] == [1.0, 0.0]
-
-
-@pytest.mark.parametrize("task", ["news", "movies"])
-@pytest.mark.parametrize("model", ["sim:nan", "sim:inf"])
-def test_model_without_finite_answers_is_an_error(task: str, model: str, request: pytest.FixtureRequest) -> None:
-    with pytest.raises(ModelError, match="not finite"):
-        evaluate(request.getfixturevalue(task), models.load(model), ())
-
-
-@pytest.mark.parametrize("task", ["news", "movies"])
-def test_demonstrations_that_do_not_fit_say_what_to_shorten(task: str, request: pytest.FixtureRequest) -> None:
-    long = [Demonstration("word " * 1500, "Sports", tokens=1500)] * 4
-    with pytest.raises(PromptTooLong, match=r"4 demonstrations .* lower `shots`"):
-        evaluate(request.getfixturevalue(task), models.load("sim"), long)
 
 
 def test_global_random_numbers_and_the_terminal_are_left_alone(

@@ -157,15 +157,6 @@ def test_row_that_breaks_on_the_way_keeps_its_text(tiny: TransformersLM, slow: S
     assert written == [tiny.decode(tokens[: at + 1]), tiny.decode(other)]
 
 
-@pytest.mark.parametrize("name", ["sim:nan", "sim:inf"])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_simulated_model_that_breaks(name: str, temperature: float) -> None:
-    model = models.load(name)
-    assert model.generate([[5], [6]], 4, temperature=temperature, seeds=[1, 2], broken="empty") == ["", ""]
-    with pytest.raises(ModelError, match="not finite"):
-        model.generate([[5], [6]], 4, temperature=temperature, seeds=[1, 2])
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

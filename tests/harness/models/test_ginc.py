@@ -17,8 +17,6 @@ import torch
 from dpicl import models
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.files import file_sha256
-from dpicl.data.task import Task
-from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import ginc
 from dpicl.models.base import ChatPrompt
@@ -154,18 +152,3 @@ def test_a_suite_reads_the_task_with_its_own_model(wanted: list[str], read: set[
     cells = expand(suite(models=wanted), MECHANISMS)
     assert {(cell.task, cell.model) for cell in cells} == read
     assert len(cells) == len(read)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_accuracy_rises_with_the_number_of_real_demonstrations(own_cache: Path) -> None:
-    """The model as it ships: trains it, for minutes, where the session's cache does not hold it."""
-    model, task = models.load("ginc", device="cpu"), Task.load("ginc")
-
-    def accuracy(shots: int, draws: int) -> float:
-        shown = [task.train[at : at + shots] for at in range(0, 8 * draws, 8)]
-        return float(np.mean([evaluate(task, model, records).scores["acc"] for records in shown]))
-
-    none, one, four, eight = accuracy(0, 1), accuracy(1, 6), accuracy(4, 6), accuracy(8, 3)
-    assert none + 0.1 < one < four + 0.02
-    assert none + 0.15 < min(four, eight)

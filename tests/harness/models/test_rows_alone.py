@@ -275,21 +275,6 @@ def test_passes_are_full(lm: TransformersLM) -> None:
     assert model.usage.tokens_read == 64 * 20
 
 
-def test_every_pass_has_one_of_the_shapes(lm: TransformersLM) -> None:
-    model, shapes = with_passes(lm, 512), set[int]()
-
-    def watched(tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        assert tokens.shape == positions.shape
-        shapes.update((len(tokens), len(wanted)))
-        return forward(tokens, positions, wanted)
-
-    forward, model._passes._forward = model._passes._forward, watched
-    for seed, length in enumerate((1, 15, 17, 100, 300, 700)):
-        later_tokens(model, [long_row(seed, length)] * 3, range(3), None)
-        model.prefix(long_row(seed, length))
-    assert shapes <= {0, *SHAPES}
-
-
 @pytest.mark.parametrize("lengths", [(1, 5), (PIECE - 1, 3), (PIECE, 2), (PIECE + 1, 300), (10, 2 * PIECE)])
 def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, int]) -> None:
     begin, count = lengths

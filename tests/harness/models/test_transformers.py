@@ -30,14 +30,6 @@ def expected(slow: SlowReader, prompts: list[list[int]]) -> torch.Tensor:
     return torch.stack([slow.next_token(prompt) for prompt in prompts])
 
 
-def test_a_prefix_is_read_once_and_changes_nothing(tiny: TransformersLM, slow: SlowReader) -> None:
-    prompts = random_prompts([5] * 10, shared=100)
-    prefix = tiny.prefix(prompts[0][:100])
-    answer = tiny.next_token_log_probs(prompts, prefix)
-    assert tiny.usage.tokens_read == 100 + 10 * 5
-    torch.testing.assert_close(answer, expected(slow, prompts), atol=TOLERANCE, rtol=0)
-
-
 def test_only_what_a_prompt_shares_with_the_prefix_is_spared(tiny: TransformersLM, slow: SlowReader) -> None:
     prefix = random_prompts([40])[0]
     prompts = [prefix, prefix[:30], [*prefix[:20], 5, 6], [7, 8], [*prefix, 9]]
@@ -63,13 +55,6 @@ def test_empty_prompt_means_after_the_start_token(tiny: TransformersLM, slow: Sl
     answer = tiny.next_token_log_probs([[], [5, 6]])
     assert answer.dtype == torch.float32
     torch.testing.assert_close(answer, expected(slow, [[start], [5, 6]]), atol=TOLERANCE, rtol=0)
-
-
-def test_decoder_reads_every_token_once(tiny: TransformersLM) -> None:
-    decoder = tiny.decoder(random_prompts([10, 10, 10]))
-    for _ in range(7):
-        decoder.append(9)
-    assert tiny.usage.tokens_read == 3 * (10 + 7)
 
 
 ENDINGS = [[5], [6, 7, 8], [6, 7, 9], [6, 10], [200, 201], []]
@@ -106,12 +91,6 @@ def greedy_text(tiny: TransformersLM, slow: SlowReader, prompt: list[int], count
     if tiny.eos_token_id in tokens:
         tokens = tokens[: tokens.index(tiny.eos_token_id)]
     return tiny.decode(tokens)
-
-
-def test_generate_is_greedy_decoding(tiny: TransformersLM, slow: SlowReader) -> None:
-    prompts = random_prompts([3, 14, 8, 8], seed=5)
-    texts = tiny.generate(prompts, 12)
-    assert texts == [greedy_text(tiny, slow, prompt, 12) for prompt in prompts]
 
 
 def test_generate_is_cut_before_the_first_stop_string(tiny: TransformersLM, slow: SlowReader) -> None:
