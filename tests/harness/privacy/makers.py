@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dpicl.core.seeds import SeededNoise
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.privacy.events import parallel
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import PrivateSet, Sample
 
@@ -36,27 +35,6 @@ class Nothing(DemonstrationMechanism):
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         return []
-
-
-@dataclass(frozen=True)
-class NoisyTokens(Nothing):
-    """As Tang: Gaussians on Poisson samples, worst label the smallest one."""
-
-    name = "noisy_tokens"
-    knob = Knob("noise_multiplier", low=0.05, high=1000.0, non_private=0.0)
-    sample: int = 20
-    tokens: int = 100
-
-    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        return parallel(
-            {
-                label: dp.SelfComposedDpEvent(
-                    dp.PoissonSampledDpEvent(self.sample / sizes.records[label], dp.GaussianDpEvent(knob)),
-                    self.tokens * n,
-                )
-                for label, n in sizes.shots.items()
-            }
-        )
 
 
 @dataclass(frozen=True)

@@ -2,89 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.mechanism.bases import Knob, Sizes
+from dpicl.mechanism.bases import Sizes
+from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.sga import SGA
 from dpicl.privacy import gaussians
 from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.events import bounded_range_choice, compose, gaussian
+from dpicl.privacy.events import bounded_range_choice, gaussian
+from dpicl.privacy.sampling_schemes import SCHEMES
 from dpicl.reaccounting.published import sampled_exponential_epsilon
 from dpicl.releasing.release import calibrate_mechanism
-from tests.harness.privacy.makers import DELTA, SIZES, Nothing
+from tests.harness.privacy.makers import DELTA
 
 Sampled, Repeated = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 WU = 400 / 14732
+#: Every sampled record has a slot of its own; one in a hundred of `sizes` is sampled.
+HUNDREDTH: dict[str, Any] = {"slots": 100, "examples_per_slot": 1}
 
 
-@dataclass(frozen=True)
-class Votes(Nothing):
-    """A Gaussian per query on a sample of its own, as voting and ESA."""
-
-    name = "votes"
-    knob = Knob("noise_multiplier", low=0.05, high=1000.0, non_private=0.0)
-    queries: int = 100
-    rate: float = WU
-
-    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        return Repeated(Sampled(self.rate, gaussian(knob)), self.queries)
-
-
-@dataclass(frozen=True)
-class Words(Nothing):
-    """Ten words by Gumbel noise, as KSA: per query, on one sample for all queries, or without a sample."""
-
-    name = "words"
-    knob = Knob("temperature", low=0.01, high=1000.0, non_private=0.0)
-    sampling: str = "per query"
-    queries: int = 100
-
-    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        words = Repeated(bounded_range_choice(1 / knob), 10)
-        match self.sampling:
-            case "per query":
-                return Repeated(Sampled(0.01, words), self.queries)
-            case "one sample":
-                return Sampled(0.01, Repeated(words, self.queries))
-        return Repeated(words, self.queries)
-
-
-@dataclass(frozen=True)
-class Tree(Nothing):
-    """Noisy counts, split choices and leaf sums on a sample per query, as SGA."""
-
-    name = "tree"
-    knob = Knob("noise_multiplier", low=0.01, high=1000.0, non_private=0.0)
-
-    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        inside = compose([Repeated(gaussian(knob), 3), Repeated(bounded_range_choice(1 / knob), 6), gaussian(knob)])
-        return Repeated(Sampled(0.01, inside), 40)
+def sizes(queries: int) -> Sizes:
+    return Sizes({None: 10_000}, {}, queries)
 
 
 @pytest.mark.parametrize("target", [1.0, pytest.param(8.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "mechanism", [Words(), Words("one sample", 5), Words("none", 5), Tree()], ids=["words", "one", "none", "tree"]
+    ("mechanism", "queries"),
+    [
+        (KSA(**HUNDREDTH), 100),
+        (KSA(**HUNDREDTH, partition="one_sample"), 5),
+        (KSA(partition="once"), 5),
+        (SGA(**HUNDREDTH), 40),
+    ],
+    ids=["per_query", "one_sample", "once", "tree"],
 )
-def test_composites_end_just_below_the_target(mechanism: Words | Tree, target: float) -> None:
-    found = calibrate_mechanism(mechanism, SIZES, target, DELTA, cache=None)
+def test_composites_end_just_below_the_target(mechanism: KSA | SGA, queries: int, target: float) -> None:
+    found = calibrate_mechanism(mechanism, sizes(queries), target, DELTA, cache=None)
     assert 0.98 * target <= found.bounds.upper <= target
-    assert found.bounds == epsilon(mechanism.events(found.knob, SIZES), DELTA)
+    assert found.bounds == epsilon(mechanism.events(found.knob, sizes(queries)), DELTA)
 
 
 def test_a_sample_per_query_is_cheapest_and_no_sample_dearest() -> None:
-    cost = [
-        epsilon(Words(sampling, 20).events(3.0, SIZES), DELTA).upper for sampling in ("per query", "one sample", "")
-    ]
+    cost = [epsilon(KSA(**HUNDREDTH, partition=partition).events(3.0, sizes(20)), DELTA).upper for partition in SCHEMES]
     assert cost == sorted(cost)
     assert cost[0] < 0.5 * cost[1] < 0.5 * cost[2]
-
-
-def test_esa_noise_is_found_again() -> None:
-    """Wu et al. take the estimate of the same accountant."""
-    found = calibrate_mechanism(Votes(), SIZES, 3.0, 5e-5, cache=None)
-    assert found.knob == pytest.approx(0.78704, rel=1e-3)
 
 
 #: The table of the project prints 0.940 for a thousand queries at 0.005 and epsilon = 1, which is 0.939 rounded up.
@@ -130,5 +94,5 @@ def test_ksa_costs_more_than_published_where_a_record_moves_the_scores_twice(
 
 def test_what_amplified_parameters_would_have_lost() -> None:
     """Rule 4 of (epsilon0, delta0) at the temperature that spends 1: over ten times the epsilon."""
-    found = calibrate_mechanism(Words(), SIZES, 1.0, DELTA, cache=None)
+    found = calibrate_mechanism(KSA(**HUNDREDTH), sizes(100), 1.0, DELTA, cache=None)
     assert found.bounds.accountants["other_proof"]["epsilon"] > 10
