@@ -26,7 +26,7 @@ from dpicl.core.vocabulary import Record
 from dpicl.data.task import Task
 from dpicl.own import budget
 from dpicl.own.budget import ChargeTo, NewRelease
-from dpicl.own.private_ledger import machine_key, read_all
+from dpicl.own.private_ledger import read_all
 from dpicl.privacy import accountants, over_releases, secure_release
 from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
 from dpicl.privacy.over_releases import joined, total
@@ -338,13 +338,6 @@ def test_nothing_but_a_plain_file_is_written_or_replaced(tmp_path, monkeypatch, 
     with pytest.raises(OSError, match=r"invalid file name|not a regular file"):
         files.put_whole(Path(place), "{}")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and Path("pipe").is_fifo()
-
-
-@pytest.mark.parametrize("content", ["", "ab", "ab" * 31, "ab" * 33, "AB" * 32, "zz" * 32, "\xb2" * 64])
-def test_a_key_that_is_not_whole_is_no_key(private, content):
-    (own_folder() / "key").write_text(content)
-    with pytest.raises(ResultError, match="key is damaged"):
-        machine_key()
 
 
 def test_a_ledger_with_a_key_in_other_characters_is_refused(private):

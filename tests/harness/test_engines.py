@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpicl.core.cell import Cell
-from dpicl.core.errors import DataError, ResultError, UsageError
+from dpicl.core.errors import DataError, UsageError
 from dpicl.engines import local as engines
 from dpicl.engines import worker
 from dpicl.engines.dispatch import TRIES
@@ -109,16 +109,6 @@ def test_an_error_ends_its_cell_alone(job, results, monkeypatch):
         assert free
 
 
-def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkeypatch):
-    def full(self: Store, result: Result) -> bool:
-        raise ResultError("the disk is full")
-
-    monkeypatch.setattr(Store, "write", full)
-    with pytest.raises(ResultError):
-        collect(Inline(), [result.cell for result in results], job)
-    assert len(ran) == 1
-
-
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path, workers):
 
@@ -174,19 +164,6 @@ def test_ctrl_c_leaves_no_traceback_and_no_worker(dpicl_process, sim_suite, tmp_
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err and "resource_tracker" not in err and "stopped" in err
-
-
-def test_a_result_that_is_there_stays_and_a_damaged_one_is_set_aside(tmp_path):
-    store, result = Store(tmp_path, "quick"), make_result()
-    store.prepare()
-    assert store.write(result)
-    before = store.path(result.cell).stat().st_mtime_ns
-    assert not store.write(result.model_copy(update={"created": "2030-01-01T00:00:00+00:00"}))
-    assert store.path(result.cell).stat().st_mtime_ns == before
-    store.path(result.cell).write_text("{")
-    assert store.write(result)
-    assert store.read(result.cell) == result
-    assert len(list(tmp_path.rglob("quarantine/*"))) == 1
 
 
 def test_no_cells_need_no_workers(job):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from dpicl.core.cell import Cell
-from dpicl.core.paths import private_folder
 from dpicl.data.task import Task
 from dpicl.engines.local import Inline
 from dpicl.engines.worker import Job
@@ -144,16 +143,6 @@ def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
     present, done = events
     assert present.status == "present" and done.status == "failed" and "other records" in done.message
     assert path.read_text() == text
-
-
-def test_a_damaged_or_lost_note_of_a_fingerprint_is_made_again(lab):
-    cell = cell_of(lab)
-    found = Fingerprints().at_hand(cell)
-    (kept,) = [file for file in private_folder().glob("records-*.json") if found.fingerprint in file.read_text()]
-    for text in ("", "[]", '{"fingerprint": 3}', "nonsense"):
-        kept.write_text(text)
-        assert Fingerprints().at_hand(cell) == found
-    assert found.fingerprint == Task.load("agnews", "local", limit_test=4).fingerprint
 
 
 def test_a_board_fetches_nothing_from_the_hub(lab, monkeypatch):

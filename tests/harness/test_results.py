@@ -60,13 +60,6 @@ def test_paths_follow_suite_model_row_task_and_id(store):
     assert store.load_all() == ([result], [])
 
 
-def test_writing_leaves_nothing_but_the_result_and_locks(store):
-    store.write(make_result())
-    files = [path for path in store.results.rglob("*") if path.is_file()]
-    assert sum(path.suffix == ".json" for path in files) == 1
-    assert {path.name for path in files if path.suffix != ".json"} == {".gitignore"}
-
-
 def test_a_result_under_a_wrong_name_is_foreign(store):
     path = written(store)
     path.rename(path.with_name("0123456789abcdef.json"))
@@ -92,17 +85,6 @@ def test_half_files_of_a_killed_run_are_removed_unless_their_cell_is_at_work(sto
         store.prepare()
     left = [path.name for path in store.folder.rglob("*.tmp")]
     assert left == [f".{alive.cell_id}.json.tmp"]
-
-
-def test_a_lock_is_held_by_one_and_free_afterwards(store):
-    cell = make_result().cell
-    with store.lock(cell.id) as first:
-        assert first
-        with store.lock(cell.id) as second:
-            assert not second
-    with store.lock(cell.id) as third:
-        assert third
-    assert not list(store.folder.rglob("*.lock"))
 
 
 def _count(folder: Path, rounds: int) -> None:
@@ -217,13 +199,6 @@ def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
         "folder.json": "damaged: not a regular file",
         "latin.json": "damaged: it is not UTF-8",
     }
-
-
-def test_a_task_whose_name_is_no_path_is_foreign(store):
-    path = written(store)
-    odd = make_result(task="\0/../..")
-    path.write_text(to_text(odd))
-    assert "does not fit its content" in store.load_all()[1][0].reason
 
 
 def test_what_nobody_could_read_again_is_not_written(store):

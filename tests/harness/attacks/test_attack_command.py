@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpicl.models
-from dpicl.attacks import likelihood, store
+from dpicl.attacks import likelihood
 from dpicl.attacks.results import attack_from_text
 from dpicl.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
@@ -58,20 +58,6 @@ def test_reference_baselines_stand_beside_the_mechanisms_and_nothing_is_made_twi
         text = (results.parent / row["path"]).read_text()
         assert attack_from_text(text).id == row["id"]
         assert row["privacy"]["epsilon_proved"] in (0.0, "Infinity") or row["privacy"]["epsilon_proved"] <= 1.0
-
-
-def test_a_damaged_result_is_set_aside_and_made_again(dpicl, results):
-    words = ("attack", "gap", *SMALL, "--mechanism", "zero_shot", "--no-ends", "--results", results, "--json")
-    path = results.parent / dpicl(*words).json["results"][0]["path"]
-    whole = path.read_text()
-    path.write_text(whole[: len(whole) // 2])
-    again = dpicl(*words)
-    assert again.json["made"] == 1
-    assert "quarantine" in again.err
-    assert attack_from_text(path.read_text()).measures == attack_from_text(whole).measures
-    assert (path.parent / "quarantine" / path.name).is_file()
-    found, damaged = store.load_attacks(results)
-    assert (len(found), damaged) == (1, [])
 
 
 def test_other_settings_are_other_results(dpicl, results):
