@@ -151,11 +151,6 @@ def test_two_settings_of_one_mechanism_are_two_rows():
         dpicl.evaluate(["zero_shot", "zero_shot"], **SMALL)
 
 
-def test_a_class_is_known_for_one_call_only():
-    dpicl.evaluate(Fixed, **SMALL)
-    assert "fixed_words" not in {row["name"] for row in dpicl.list_mechanisms()}
-
-
 @pytest.mark.parametrize("given", ["zero_shot", pytest.param(Fixed, marks=pytest.mark.slow)])
 def test_check_finds_what_the_kit_finds(given):
     found = dpicl.check(given, task="agnews", progress=False)

@@ -15,7 +15,7 @@ from dpicl.api import lists
 from dpicl.api.verbs import parameters
 from dpicl.cli.commands import load
 from dpicl.program import VERBS, build, parse
-from tests.harness.helpers import PLUGIN, refuse
+from tests.harness.helpers import refuse
 
 
 def words_of(program, name):
@@ -141,24 +141,6 @@ def test_a_changed_option_is_another_row_beside_the_suites(dpicl, sim_suite, tmp
     assert {row["label"] for row in board["sections"][0]["tasks"][0]["rows"]} == {
         "prism_short", "prism_short+prompts=6",
     }  # fmt: skip
-
-
-def test_a_plugin_runs_beside_the_suite_and_a_reason_not_to_is_told(dpicl, sim_suite, tmp_path):
-    picky = PLUGIN + "\n    def skip(self, task):\n        return 'only on Sundays'\n"
-    for name, text in (("fine", PLUGIN), ("picky", picky.replace('"nothing"', '"picky"'))):
-        (tmp_path / f"{name}.py").write_text(text)
-    flags = ("--results", tmp_path / "results", "--seed", 0)
-    plugins = ("--plugin", tmp_path / "fine.py", "--plugin", tmp_path / "picky.py")
-    answer = dpicl("run", sim_suite, *flags, *plugins, "--mechanism", "nothing", "--mechanism", "picky", "--json")
-    assert answer.code == 0
-    assert {cell["label"]: (cell["status"], cell["message"]) for cell in answer.json["cells"]} == {
-        "nothing": ("done", None),
-        "picky": ("skipped", "only on Sundays"),
-    }
-    suite = tmp_path / "with_plugins.yaml"
-    suite.write_text(sim_suite.read_text() + "  - name: nothing\n  - name: picky\n")
-    board = dpicl("board", suite, "--results", tmp_path / "results", *plugins, "--json").json
-    assert board["skipped"] == [{"label": "picky", "task": "agnews", "reason": "only on Sundays"}]
 
 
 def test_calibrate_answers_noise_within_its_target(dpicl):

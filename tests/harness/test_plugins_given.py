@@ -1,9 +1,7 @@
-"""Plugins that are given with `--plugin`: folders of tasks, files with models, and all of them in worker processes."""
+"""Plugins that are given with `--plugin`: folders of tasks and files with models."""
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from dpicl.core.errors import ModelError, PluginError, UsageError
 from dpicl.data.task import Task
 from dpicl.mechanism import registry
 from tests.harness.helpers import refuse
-from tests.harness.models import letters
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
@@ -104,28 +101,3 @@ def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
 def test_models_must_be_names_and_loaders(tmp_path, value):
     with pytest.raises(PluginError, match=r"MODELS in .* must be a dictionary"):
         registry.load_plugin(fake(tmp_path, more=f"MODELS = {value}\n"))
-
-
-# --- all of them, in worker processes --------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_local_workers_know_every_plugin(dpicl, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for words in (("mechanism", "their_choice", "--kind", "answers"), ("task", "meals")):
-        assert dpicl("new", *words).code == 0
-    shutil.copy(letters.__file__, "letters.py")
-    monkeypatch.setenv("DPICL_DATA", ".")
-    plugins = ["--plugin", "their_choice.py", "--plugin", "meals", "--plugin", "letters.py"]
-    flags = ["meals/suite.yaml", *plugins, "--model", "letters"]
-    chosen = ["--mechanism", "their_choice", "--mechanism", "zero_shot", "--option", "slots=4"]
-    run = dpicl("run", *flags, *chosen, "--engine", "local", "--workers", 2, "--json")
-    assert run.code == 0, run.err
-    assert run.json["counts"] == {"done": 4, "present": 0, "skipped": 0, "failed": 0}
-    for cell in run.json["cells"]:
-        result = json.loads(Path(cell["path"]).read_text())
-        assert result["cell"]["task_version"] == Task.without_records("meals").version
-        assert result["manifest"]["model"]["sha256"] == models.load("letters").identity.sha256
-        assert (result["cell"]["plugin"] is None) == (cell["mechanism"] == "zero_shot")
-    board = dpicl("board", *flags, "--json")
-    assert [row["mechanism"] for row in board.json["sections"][0]["tasks"][0]["rows"]] == ["zero_shot", "their_choice"]

@@ -86,16 +86,6 @@ def test_results_of_other_records_are_stale_everywhere(lab, change, reason):
     assert statuses(lab("plan", "--json")) == ["stale", "stale"]
 
 
-def test_the_next_command_of_a_plan_runs_the_stale_cells_anew(lab, dpicl):
-    lab("run")
-    lab.records([*TRAIN, *OTHER])
-    words = lab("plan", "--mechanism", "prism").out.split("`dpicl ")[1].split("`")[0].split()
-    assert dpicl(*words).code == 0
-    assert statuses(lab("plan", "--json")) == ["stale", "present"]
-    answer = lab("run", "--mechanism", "prism")
-    assert answer.code == 0 and "1 already present" in answer.out
-
-
 @pytest.mark.parametrize("command", ["run", "plan"])
 @pytest.mark.parametrize("where", ["no folder", "unset"])
 def test_a_source_that_is_missing_is_an_error_and_the_board_goes_by_the_results(

@@ -152,16 +152,3 @@ def test_a_task_without_another_set_and_an_unknown_kind_are_errors(chats):
         Task.load("trec", "synthetic", limit_train=1).public_records("out")
     with pytest.raises(UsageError, match="Known: in, out"):
         Task.load("trec", "synthetic", limit_train=1).public_records("near")
-
-
-FILM = {"title": "A {b}\n%s", "year": 1999, "genres": ["War"], "cast": ["A", "B", "C"], "extract": "SECRET"}
-
-
-def test_a_local_film_becomes_one_line_of_json(chats):
-    for split, year in (("train", 1999), ("test", 2000)):
-        write(chats, "wikimovies", split, [{**FILM, "year": year}])
-    task = Task.load("wikimovies", "local")
-    assert task.train == (
-        Record('{"title": "A {b}\\n%s", "year": 1999, "genres": ["War"], "cast": ["A", "B"]}', "movie"),
-    )
-    assert (task.labels, task.partitioned, task.kind, task.main_metric) == (("movie",), False, "json", "valid")

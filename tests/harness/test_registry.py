@@ -74,24 +74,3 @@ def test_a_built_in_module_that_fails_to_import_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(mechanisms, "__path__", [*mechanisms.__path__, str(tmp_path)])
     with pytest.raises(PluginError, match=r"mechanisms\.half_written.*no_such_package_here"):
         registry.load_mechanisms()
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        "def skip(self, task):\n        raise RuntimeError('\\x1b[2J')",
-        "def paid(self, knob, sizes):\n        raise GeneratorExit",
-        "def __post_init__(self):\n        raise SystemExit(0)",
-    ],
-)
-@pytest.mark.parametrize("words", [["plan"], ["run", "--results", "R"]], ids=lambda words: words[0])
-def test_a_plugin_that_raises_anywhere_ends_in_a_sentence(dpicl, sim_suite, tmp_path, method, words):
-    path = plugin(tmp_path, PLUGIN.replace("words: int = 3", "words: int = 3\n\n    " + method))
-    if "paid" in method:
-        path.write_text(path.read_text().replace("return dp.NoOpDpEvent()", "return self.paid(knob, sizes)"))
-    command, *rest = (word.replace("R", str(tmp_path / "results")) if word == "R" else word for word in words)
-    answer = dpicl(command, sim_suite, "--plugin", str(path), "--mechanism", "nothing", *rest)
-    never_asked = command == "plan" and "skip" in method
-    assert answer.code == (0 if never_asked else 2)
-    assert "\x1b" not in answer.out + answer.err
-    assert never_asked or "my_method.py, line" in answer.err

@@ -78,6 +78,7 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     assert len(card["not_covered"]) > 4 and card["privacy"]["event"]["event"] == "parallel"
     page = (desk / "demos.card.md").read_text()
     assert "one record; add or remove one record" in page and "noise\\_multiplier" in page and str(desk) not in page
+    assert "Utility was not measured" in page
     (stands,) = answer.json["budgets"]
     assert (stands["private_set"], stands["releases"], stands["limit"]) == ("tickets", 1, 1.1)
     assert stands["epsilon"] == pytest.approx(card["privacy"]["epsilon_proved"])
@@ -202,11 +203,6 @@ def test_deltas_of_all_releases_that_add_up_to_above_one_over_the_declared_size_
     first, second = (release(dpicl, "--delta", "0.01", out=f"{name}.jsonl") for name in "ab")
     assert "1/60" not in first.out and "delta = 0.02 is above 1/60" in second.out
     assert (first.code, second.code) == (0, 0)
-
-
-def test_secure_noise_needs_a_declared_size(dpicl, desk):
-    words = ("release", "tang", "--data", "tickets.csv", "--labels", "a,b", "--epsilon", 1, "--out", "x.jsonl")
-    refuse(dpicl(*words, "--model", "sim"), "--size")
 
 
 @pytest.mark.parametrize("line", ["a swordfish,weather", '"","billing"', "a swordfish", "a swordfi\xdfh,billing"])
@@ -407,12 +403,6 @@ def test_what_beats_the_others_is_not_doubted_and_can_be_measured_alone_at_no_co
     assert f"{scores['zero_shot']['score']:.3f}" in shown.out and "charging" not in shown.err
     assert not list(desk.glob("desk*")) and answer.json["budgets"] == []
     assert dpicl("budget", "--json").json == {"private_sets": []}
-
-
-def test_the_card_says_where_utility_was_not_measured(dpicl, desk):
-    answer = release(dpicl)
-    assert "Utility was not measured" in answer.out
-    assert "Utility was not measured" in (desk / "demos.card.md").read_text()
 
 
 def test_utility_of_answers_is_measured_for_as_many_queries(dpicl, desk):

@@ -16,7 +16,7 @@ from dpicl import models
 from dpicl.core import seeds
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
-from dpicl.core.seeds import accounted_delta, streams
+from dpicl.core.seeds import streams
 from dpicl.data.concealed import concealed
 from dpicl.data.task import Task
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
@@ -117,12 +117,6 @@ def test_rates_and_events_come_from_the_declared_size_and_noise_is_calibrated_be
     delta, proved = card["privacy"]["delta"], card["privacy"]["epsilon_proved"]
     assert epsilon(event, delta - 1e-7).upper == proved <= 1
     assert epsilon(event, delta).upper < proved
-
-
-def test_a_delta_that_is_too_small_is_refused_for_secure_noise_alone():
-    assert accounted_delta(1e-9, "seeded") == 1e-9
-    with pytest.raises(UsageError, match="1e-06"):
-        accounted_delta(9e-7, "secure")
 
 
 def test_a_release_that_floating_point_may_cost_too_much_is_refused_before_a_record_is_read(world):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import islice, product
 
@@ -183,34 +182,3 @@ def test_released_mails_are_scored_through_lm_eval(synthetic):
 
 def test_a_mechanism_that_would_repeat_one_mail_skips_the_task(synthetic):
     assert "zero_shot" in str(PublicDemonstrations().skip(synthetic))
-
-
-SUITE = """
-name: mails
-version: 1
-source: {source}
-model: sim
-seeds: [0]
-epsilons: [8]
-delta: 1e-5
-shots: 2
-train_records: 200
-tasks: [enron]
-mechanisms:
-  - name: tang
-    options: {{slots: 3, tokens: 4, top_k: 20}}
-"""
-
-
-@pytest.mark.parametrize("source", ["synthetic", "local"])
-def test_a_result_on_local_mail_holds_no_text_and_one_on_invented_mail_does(dpicl, local, tmp_path, source):
-    local(*({"text": f"Ann{i}, the pump is broken, call Bob{i} at ann{i}@b.example now"} for i in range(200)))
-    suite = tmp_path / "mails.yaml"
-    suite.write_text(SUITE.format(source=source), encoding="utf-8")
-    assert dpicl("run", suite, "--results", tmp_path / "results").code == 0
-    (path,) = (tmp_path / "results").rglob("*.json")
-    result = json.loads(path.read_text(encoding="utf-8"))
-    assert result["released_count"] == 2
-    assert len(result["released"]) == (2 if source == "synthetic" else 0)
-    assert set(result["aggregates"]) == {"word_distance", "repeats"}
-    assert "b.example" not in path.read_text(encoding="utf-8")

@@ -108,16 +108,6 @@ def test_bad_use_says_what_to_do(dpicl, results, words, message):
     assert not list(results.rglob("*.json"))
 
 
-def test_a_model_that_answers_with_no_number_leaves_no_result(dpicl, results):
-    refuse(
-        dpicl(
-            *("attack", "gap", "--source", "synthetic", "--task", "agnews", "--members", 12, "--others", 12),
-            *("--mechanism", "zero_shot", "--model", "sim:nan", "--results", results),
-        )
-    )
-    assert not list(results.rglob("*.json"))
-
-
 def test_what_was_made_before_a_failure_is_kept(dpicl, results):
     words = ("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 1, "--option", "slots=50", "--results", results)
     answer = dpicl(*words)

@@ -13,8 +13,7 @@ from dpicl.attacks.driver import jobs_of, run_attack, setup_of
 from dpicl.attacks.likelihood import Likelihood
 from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
-from dpicl.attacks.views import first_words
-from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, flips_after, rightness, said_yes
+from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, rightness, said_yes
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanism.registry import load_mechanisms
@@ -205,24 +204,13 @@ def test_what_an_attack_cannot_use_is_skipped_with_its_reason(own, mechanism, ta
     assert reason in own.skip(MECHANISMS[mechanism].cls(), Task.without_records(task))
 
 
-def test_words_of_answers(agnews):
-    record = Record("alpha beta gamma", agnews.labels[-1])
-    asked = agnews.query(Brainwash(words=2).query_text(agnews, record, 2))
-    wrong = f"Article: alpha beta\nAnswer: {agnews.labels[0]}\n\n"
-    assert asked == wrong * 2 + "Article: alpha beta\nAnswer:"
+def test_words_of_answers():
     assert [said_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")] == [
         *(1.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0)
     ]
-    assert rightness("classification", "World", "World") == 1.0
-    assert rightness("classification", "World", "Sports") == 0.0
     assert rightness("extraction", "Ann Lee \nmore", "Ann Lee") == 1.0
     assert rightness("extraction", "ann lee", "Ann Lee") == 0.0
     assert rightness("generation", "the cat sat", "the cat ran") == pytest.approx(2 / 3)
-    assert flips_after(["a", "a", "b", "a"], "a") == 2
-    assert flips_after(["b"], "a") == 0
-    assert flips_after(["a"] * 7, "a") == 7
-    assert first_words("one  two\nthree", 2) == "one two"
-    assert first_words("one  two", None) == "one  two"
 
 
 def test_repeat_scores_the_cosine_with_the_words_that_follow():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from dpicl.attacks import audit_runs
 from dpicl.attacks.audit_runs import AuditJob, AuditRuns
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.results import attack_from_text
-from dpicl.core.errors import BudgetExceeded, UsageError
+from dpicl.core.errors import UsageError
 from dpicl.data.task import Task
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.hot_pate import HotPATE
@@ -152,22 +151,6 @@ def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, news, 
     assert text.strip() and canary.record.label == news.labels[0] and not canary.queries
     whole, none = canary.score([f"so {text}", "zzz"])
     assert none < whole <= 1.0 and whole > 0.5
-
-
-def test_a_run_that_spends_more_than_the_first_one_did_is_refused(own_cache, news, sim) -> None:
-    calls = itertools.count()
-
-    class Spendthrift(Tang):
-        name = "spendthrift"
-
-        def release(self, private, context):
-            if next(calls) > 30:
-                super().release(private, context)
-            return super().release(private, context)
-
-    with pytest.raises(BudgetExceeded, match="not among the releases that were declared"):
-        audited(Spendthrift(slots=4, tokens=4, top_k=10), news, sim, 2.0, runs=40)
-    assert next(calls) == 32
 
 
 def test_a_set_that_is_sampled_says_at_which_rate(own_cache, news, sim) -> None:
