@@ -8,7 +8,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,13 @@ from typing import Any
 import pytest
 
 from dpicl.core import plugins, strict_yaml
-from dpicl.core.vocabulary import Record
 from dpicl.data import sources, task_file
-from dpicl.data.task_file import SourceSpec
 from dpicl.program import main
-from dpicl.results.schema import Result
-from dpicl.results.store import Damaged, Store
+from dpicl.results.store import Store
 from tests.examples import examples as examples
 
 #: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
 SHARED = ("calibration", "models")
-#: Synthetic corpora that a process keeps at a time.
-CORPORA = 32
-#: Parsed files of YAML, too.
-DOCUMENTS = 64
 COMMITTED = (Path(__file__).parents[1] / "results").resolve()
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
@@ -58,83 +51,54 @@ class Answer:
 _write_corpus = sources.read_synthetic
 
 
-@pytest.fixture(scope="session", autouse=True)
-def corpora_once() -> Iterator[None]:
-    """A synthetic corpus is written once for all tests of this process that load it: 8,200 records take half a second.
-    Tests of the corpora take `new_corpora`."""
-    kept: dict[tuple[object, ...], tuple[tuple[Record, ...], tuple[Record, ...]]] = {}
+def remember(
+    patch: pytest.MonkeyPatch,
+    places: Sequence[Any],
+    name: str,
+    most: int,
+    key: Callable[..., Any],
+    copy: Callable[..., Any],
+) -> None:
+    """Asks the function of that name once for each key, of which the last so many are kept, and gives everybody a copy.
+    A key that is None is not remembered."""
+    kept: dict[Any, Any] = {}
+    asked = getattr(places[0], name)
 
-    def read(spec: SourceSpec, *more: int | None) -> tuple[list[Record], list[Record]]:
-        key = (repr(spec), *more)
-        if key not in kept:
-            train, test = _write_corpus(spec, *more)
-            kept[key] = tuple(train), tuple(test)
-            if len(kept) > CORPORA:
+    def remembered(*given: Any, **named: Any) -> Any:
+        if (own := key(*given, **named)) is None:
+            return asked(*given, **named)
+        if own not in kept:
+            if len(kept) == most:
                 del kept[next(iter(kept))]
-        first, second = kept[key]
-        return list(first), list(second)
+            kept[own] = asked(*given, **named)
+        return copy(kept[own], *given, **named)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "read_synthetic", read)
-        yield
+    for place in places:
+        patch.setattr(place, name, remembered)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def documents_once() -> Iterator[None]:
-    """A text of YAML is parsed once for all tests of this process: the suites that ship take a second, and whatever
-    looks at submissions reads them all."""
-    kept: dict[tuple[str, bool], strict_yaml.Document] = {}
-    parse = strict_yaml.parse
+def read_once() -> Iterator[None]:
+    """What many tests of this process read is read once: synthetic corpora (8,200 records take half a second; tests of
+    the corpora take `new_corpora`), YAML (the suites that ship take a second), the distributions on a path with
+    plug-ins, and the results of record, of one suite in a row, since some are large."""
 
-    def parsed(text: str, path: Path, functions: bool = False) -> strict_yaml.Document:
-        if (text, functions) not in kept:
-            kept[text, functions] = parse(text, path, functions)
-            if len(kept) > DOCUMENTS:
-                del kept[next(iter(kept))]
-        found = kept[text, functions]
+    def committed(store: Store) -> str | None:
+        folder = os.path.realpath(store.folder)
+        return folder if os.path.dirname(folder) == str(COMMITTED) else None
+
+    def document(found: strict_yaml.Document, text: str, path: Path, functions: bool = False) -> strict_yaml.Document:
         return strict_yaml.Document(path, copy.deepcopy(found.data), dict(found.lines))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strict_yaml, "parse", parsed)
-        patch.setattr(task_file, "parse", parsed)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def entry_points_once() -> Iterator[None]:
-    """The distributions on one path are searched for plug-ins once; tests install theirs in folders of their own."""
-    kept: dict[tuple[str, ...], Any] = {}
-    found = plugins.entry_points
-
-    def listed(group: str) -> Any:
-        key = (group, *sys.path)
-        if key not in kept:
-            kept[key] = found(group=group)
-        return kept[key]
+    def lists(found: tuple[list[Any], list[Any]], *_: object) -> tuple[list[Any], list[Any]]:
+        return list(found[0]), list(found[1])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugins, "entry_points", listed)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def committed_results_once() -> Iterator[None]:
-    """The results of record of one suite are read once in a row: nothing of this session changes them."""
-    kept: dict[str, tuple[list[Result], list[Damaged]]] = {}
-    load_all = Store.load_all
-
-    def loaded(store: Store) -> tuple[list[Result], list[Damaged]]:
-        folder = os.path.realpath(store.folder)
-        if os.path.dirname(folder) != str(COMMITTED):
-            return load_all(store)
-        if folder not in kept:
-            kept.clear()  # some are large
-            kept[folder] = load_all(store)
-        results, damaged = kept[folder]
-        return list(results), list(damaged)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "load_all", loaded)
+        remember(patch, [sources], "read_synthetic", 32, lambda spec, *more: (repr(spec), *more), lists)
+        parsed = [strict_yaml, task_file]
+        remember(patch, parsed, "parse", 64, lambda text, path, functions=False: (text, functions), document)
+        remember(patch, [plugins], "entry_points", 99, lambda group: (group, *sys.path), lambda found, group: found)
+        remember(patch, [Store], "load_all", 1, committed, lists)
         yield
 
 
