@@ -46,31 +46,6 @@ def suite(tmp_path, monkeypatch) -> Callable[[str, str], Path]:
 
 
 LAST = "mechanisms: [zero_shot, tang]"
-WRONG = {
-    "a number for a mechanism": (LAST, "mechanisms: [3]", 11, "entry 1"),
-    "a text for mechanisms": (LAST, "mechanisms: tang", 11, "list"),
-    "options that are a list": (LAST, "mechanisms: [{name: tang, options: [1]}]", 11, "options"),
-    "no name": (LAST, "mechanisms: [{label: tang}]", 11, "'name' is missing"),
-    "no mechanism": (LAST, "mechanisms: []", 11, "at least 1 item"),
-    "a seed that is a word": ("seeds: [0]", "seeds: [a]", 5, "whole number"),
-    "a truth value": ("tasks: [agnews]", "tasks: [yes]", 10, "quotes"),
-    "a version that is a list": ("version: 1", "version: [1]", 2, "'version'"),
-    "another source": ("source: synthetic", "source: disk", 3, "'hub'"),
-    "a list for keys": (LAST, f"{LAST}\ntask_seeds: [1, 2]", 12, "not a list"),
-    "keys for a list": (LAST, "mechanisms: {tang: 1}", 11, "not keys with values"),
-    "keys that are empty": (LAST, f"{LAST}\ntask_seeds:", 12, "is empty"),
-    "a list for a number": (LAST, f"{LAST}\ntask_seeds: {{agnews: [1]}}", 12, "not a list"),
-    "a key that is no number": (LAST, f"{LAST}\nepsilon_seeds: {{one: 1}}", 12, "'epsilon_seeds, one' must be"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_suite_is_explained_without_the_words_of_a_schema(dpicl, suite, name):
-    old, new, line, words = WRONG[name]
-    answer = dpicl("plan", suite(old, new))
-    refuse(answer, f"line {line}:", words)
-    for jargon in ("MechanismEntry", "mechanisms.0", "Input should", "input should", "instance of", "[type="):
-        assert jargon not in answer.err
 
 
 def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):

@@ -14,7 +14,10 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from dpicl.attacks.limits import mean_lower, mean_upper
 from dpicl.attacks.lower_bounds import halves, lower_bound
+from dpicl.attacks.one_run import one_run_bound, p_value
+from dpicl.attacks.rates import membership
 from dpicl.core.errors import UsageError
 
 REPETITIONS = 200
@@ -115,19 +118,31 @@ def test_infinite_scores_are_scores() -> None:
     assert 2 < lower_bound(members, others, DELTA).epsilon < math.inf
 
 
+FOUR = [1.0, 2.0, 3.0, 4.0]
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    ("attempt", "words"),
     [
-        {"members": [1.0, 2, 3], "others": [1.0, 2, 3]},
-        {"others": [1.0, 2, 3, 4, 5]},
-        {"members": [1.0, 2, 3, math.nan]},
-        {"delta": 1.0},
-        {"confidence": 1.0},
-        {"confidence": 0.0},
+        (lambda: lower_bound(FOUR[:3], FOUR[:3], DELTA), "At least 4"),
+        (lambda: lower_bound(FOUR, [*FOUR, 5.0], DELTA), "as many runs"),
+        (lambda: lower_bound([*FOUR[:3], math.nan], FOUR, DELTA), "NaN"),
+        (lambda: lower_bound(FOUR, FOUR, 1.0), "delta"),
+        (lambda: lower_bound(FOUR, FOUR, DELTA, 1.0), "confidence"),
+        (lambda: lower_bound(FOUR, FOUR, DELTA, 0.0), "confidence"),
+        (lambda: mean_lower([], 0.05), "at least one value"),
+        (lambda: mean_lower([0.2, 1.1], 0.05), "between 0 and 1"),
+        (lambda: mean_lower([0.2, math.nan], 0.05), "between 0 and 1"),
+        (lambda: mean_upper([0.2], 1.0), "error probability"),
+        (lambda: membership(FOUR[:3], FOUR), "At least 4"),
+        (lambda: membership(np.ones((4, 2)), FOUR), "one score"),
+        (lambda: membership(FOUR, [*FOUR[:3], math.nan]), "NaN"),
+        (lambda: one_run_bound([1.0], [True], DELTA), "at least two"),
+        (lambda: one_run_bound([1.0, 2.0], [True], DELTA), "one coin"),
+        (lambda: one_run_bound([1.0, math.nan], [True, False], DELTA), "NaN"),
+        (lambda: p_value(10, 5, 6, 1.0, 0.0), "not possible"),
     ],
 )
-def test_senseless_audits_are_refused(wrong) -> None:
-    good = {"members": [1.0, 2, 3, 4], "others": [0.0, 1, 2, 3], "delta": DELTA}
-    lower_bound(**good)
-    with pytest.raises(UsageError):
-        lower_bound(**{**good, **wrong})
+def test_senseless_input_of_a_statistic_is_refused(attempt, words) -> None:
+    with pytest.raises(UsageError, match=words):
+        attempt()

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from dpicl.attacks.one_run import epsilon_lower, one_run_bound, p_value
-from dpicl.core.errors import UsageError
 
 
 def slow_p_value(candidates, guesses, correct, epsilon, delta):
@@ -61,21 +60,3 @@ def test_a_perfect_attack_is_found_and_a_blind_one_is_not():
     assert seen.correct >= 0.9 * seen.guesses
     assert one_run_bound(np.zeros(200), inside, 1e-5).epsilon < 1
     assert one_run_bound(-inside.astype(float), inside, 1e-5).epsilon == 0
-
-
-@pytest.mark.parametrize(
-    ("scores", "inside", "message"),
-    [
-        ([1.0], [True], "at least two"),
-        ([1.0, 2.0], [True], "one coin"),
-        ([1.0, math.nan], [True, False], "NaN"),
-    ],
-)
-def test_refusals(scores, inside, message):
-    with pytest.raises(UsageError, match=message):
-        one_run_bound(scores, inside, 1e-5)
-
-
-def test_impossible_counts_are_refused():
-    with pytest.raises(UsageError, match="not possible"):
-        p_value(10, 5, 6, 1.0, 0.0)
