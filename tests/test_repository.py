@@ -1,6 +1,5 @@
-"""What a fresh clone promises: the set-up commands, the exact versions, the gate."""
+"""What a fresh clone promises: what is installed, and the exact versions."""
 
-import os
 import re
 import subprocess
 import tomllib
@@ -23,25 +22,6 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_the_readme_sets_everything_up_with_exactly_two_commands():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = re.search(r"^## Set-up\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
-    assert section
-    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", section.group(1), re.MULTILINE | re.DOTALL)
-    commands = [line.split("#")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
-    assert commands == ["make leaderboard", "make test"]
-
-
-def test_commands_set_up_first():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for targets, needs in (
-        (("leaderboard", "site", "docs"), "setup"),
-        (("test", "test-server", "test-cluster", "test-all", "check", "format"), "$(DEV)"),
-    ):
-        for target in targets:
-            assert f"\n{target}: {needs}\n" in makefile
-
-
 def test_running_installs_nothing_that_only_tests_need(tmp_path):
     """What `make leaderboard` and then `make test` would do, asked of make itself."""
 
@@ -54,18 +34,6 @@ def test_running_installs_nothing_that_only_tests_need(tmp_path):
     assert running and testing[: len(running)] == running
     assert not any("[dev]" in line for line in running) and "[dev]" in testing[-1]
     assert all("--constraint constraints.txt" in line for line in testing)
-
-
-def test_the_gate_is_executable_and_runs_checks_and_tests():
-    gate = ROOT / ".ci" / "run"
-    assert os.access(gate, os.X_OK)
-    subprocess.run(["bash", "-n", str(gate)], check=True)
-    text = gate.read_text(encoding="utf-8")
-    commands = {line.strip() for line in text.splitlines()}
-    assert {f"make {target}" for target in ("check", "test-data", "test-cluster", "test-server", "site")} <= commands
-    newcomer, _, rest = text.partition("../shared/data")
-    assert "for command in leaderboard test;" in newcomer and "env -i HOME=" in newcomer and "DPICL_DATA" in rest
-    assert "DPICL_DATA" not in newcomer and "DPICL_CACHE" not in newcomer
 
 
 def test_every_dependency_has_an_exact_version():
