@@ -90,23 +90,13 @@ def test_a_plugin_file_is_a_mechanism(tmp_path):
     ("wrong", "word"),
     [
         ({"task": "agnew"}, "agnews"),
-        ({"model": "y"}, "embedded"),
-        ({"epsilon": -1}, "above 0"),
-        ({"epsilon": "much"}, "must be a number"),
         ({"epsilon": True}, "must be a number"),
         ({"epsilon": []}, "one or more"),
         ({"seeds": 1.5}, "whole number"),
-        ({"seeds": 10**30}, "at most"),
-        ({"shots": 0}, "at least 1"),
         ({"options": [1]}, "dictionary"),
         ({"plugins": 3}, "path"),
-        ({"results": 3}, "path"),
         ({"taks": "agnews"}, "Did you mean 'task'"),
-        ({"seeds": 0}, "seeds"),
-        ({"delta": 2}, "delta"),
-        ({"options": {"slot": 3}}, "slots"),
         ({"engine": "cloud"}, "inline"),
-        ({"source": "moon"}, "source"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(wrong, word):
