@@ -10,7 +10,6 @@ from dpicl.core.json_text import plain
 from dpicl.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
 from dpicl.reaccounting.settings import FAMILIES, Setting
 from dpicl.reaccounting.table import reaccount
-from tests.harness.helpers import refuse
 
 PRISM = ("--family", "bounded-range", "--sensitivity", "10/760", "--steps", 100, "--delta", "1e-4", "--temperature")
 
@@ -154,28 +153,6 @@ def test_every_accounting_says_what_it_is(family):
     assert set(answer) - set(answer["about"]) <= others
     assert all(about["bound"] and about["theorem"] and about["neighbours"] for about in answer["about"].values())
     assert "proved" in answer["about"]
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        ((), "--noise"),
-        (("--family", "classical"), "--epsilon0"),
-        (("--family", "bounded-range"), "either --epsilon0 or --temperature"),
-        (("--family", "bounded-range", "--temperature", 1, "--noise", 1), "scale of the scores"),
-        (("--family", "epsilon-delta", "--epsilon0", 1, "--sensitivity", 2), "it goes with gaussian"),
-        (("--family", "no-noise", "--noise", 1), "--noise says nothing"),
-        (("--noise", 1, "--slots", 5), "--noise-on"),
-        (("--noise", 1, "--noise-on", "sum", "--slots", 5), "--noise-on"),
-        (("--noise", 1, "--noise-on", "means"), "Did you mean 'mean'"),
-        (("--noise", 1, "--sample", "twice"), "Known: each, once"),
-        (("--noise", 1, "--sensitivity", 0), "--sensitivity"),
-        (("--noise", 1, "--rate", 2), "--rate must be at most 1, not"),
-        (("--family", "gausian", "--noise", 1), "Did you mean 'gaussian'"),
-    ],
-)
-def test_flags_that_do_not_fit_together(dpicl, words, hint):
-    refuse(dpicl("account", *words, "--delta", "1e-5"), hint)
 
 
 def test_numbers_beyond_the_accountants_are_one_sentence(dpicl):

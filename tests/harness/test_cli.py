@@ -189,19 +189,6 @@ def test_list_names_what_there_is(dpicl, kind):
     assert all(name in text for name in expected)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["voting", "--task", "samsum"], "voting cannot do samsum"),
-        (["sga", "--task", "agnews", "--size", 100], "sga cannot do agnews"),
-        (["tang", "--task", "samsum", "--size", 100], "tang cannot do samsum"),
-        (["tang", "--task", "agnews", "--size", 3000, "--queries", 5], "leave queries out"),
-    ],
-)
-def test_calibrate_gives_no_number_for_what_a_mechanism_cannot_do(dpicl, words, message):
-    refuse(dpicl("calibrate", *words, "--epsilon", 1), message)
-
-
 def test_calibrate_says_what_one_answer_costs(dpicl):
     words = ["voting", "--task", "agnews", "--epsilon", 1, "--size", 12000, "--queries", 30]
     answer = dpicl("calibrate", *words, "--json").json

@@ -199,30 +199,3 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         (EXACT, 8.0, 1),
     ]
     assert len(list((tmp_path / "results" / "attacks" / EXACT).rglob("*.json"))) == 2
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--suite", "quick"),
-        ("voting", "--epsilon", "1"),
-        ("--exact", "voting", "--task", "agnews"),
-        ("--exact", "--suite", "quick", "--option", "slots=2"),
-        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--records", "8"),
-        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--runs", "200"),
-        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--question", "inquiry"),
-        ("voting", "--task", "agnews", "--epsilon", "1", "--copies", "2"),
-        ("--exact", "--suite", "quick", "--mechanism", "voting"),
-        ("--exact", "--suite", "quick", "--delta", "1e-5"),
-        ("--exact", "--suite", "quick", "--seed", "0"),
-        ("--exact", "--suite", "quick", "--model", "sim"),
-        ("--exact", "--suite", "quick", "--source", "auto"),
-        ("--exact", "--suite", "quick", "--limit", "5"),
-        ("voting", "--exact", "--suite", "quick"),
-        ("--exact", "--suite", "quick", "--epsilon", "3"),
-        ("voting", "--task", "agnews", "--epsilon", "1", "--other-records", "alone"),
-        ("--exact", "nothing_so_called", "--task", "agnews", "--epsilon", "1"),
-    ],
-)
-def test_flags_that_do_not_fit_are_bad_use(dpicl, flags) -> None:
-    assert dpicl("audit", *flags).code == 2

@@ -31,23 +31,6 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
     assert by_name["sensitivity"]["status"] == "failed" and by_name["sensitivity"]["task"] == "agnews"
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["votin"], "Did you mean 'voting'?"),
-        (["voting", "--task", "agnew"], "Unknown task 'agnew'"),
-        (["voting", "--task", "samsum"], "voting cannot do samsum"),
-        (["voting", "--option", "slot=3"], "Unknown option of voting 'slot'"),
-        (["voting", "--option", "tang.slots=3"], "Unknown mechanism 'tang'"),
-        (["missing.py"], "missing.py is not there"),
-        (["voting", "--seed", "-1"], "at least 0"),
-    ],
-)
-def test_a_bad_use_is_one_sentence(words, sentence, capfd):
-    assert main(["check", *words]) == 2
-    assert sentence in capfd.readouterr().err
-
-
 def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_path, capfd):
     source = (
         "from dpicl.mechanisms.zero_shot import ZeroShot\n"

@@ -1,0 +1,105 @@
+"""Command lines that make no sense: exit code 2, one sentence that says what to do, and nothing is written."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.harness.helpers import refuse
+
+ACCOUNT = "account --delta 1e-5"
+AUDIT = "audit voting --task agnews --epsilon 1"
+PRIVATE = "calibrate private_prediction --task agnews --size 100 --epsilon 1 --option prompts=10 --option"
+#: A command line -> what its sentence says. RUN: `dpicl run` on the simulated suite.
+REFUSALS = {
+    "": "command is missing",
+    "--noise 3": "dpicl COMMAND --help",
+    "-- run": "Unknown command '--'",
+    "rum quick": "Did you mean 'run'",
+    "help rum": "Did you mean 'run'",
+    "publish wandbb": "Did you mean 'publish wandb'",
+    "list mechanism": "Did you mean 'mechanisms'",
+    "run": "SUITE",
+    "run quik": "Did you mean 'quick'",
+    "run no/such/suite.yaml": "There is no suite file",
+    "plan .": "is a folder",
+    "plan quick --results file": "is a file",
+    "plan quick --mechanism qqqq": "--plugin",
+    "plan generation --detect 3": "--detect",
+    "plan generation --detect 0.1 --power 80": "--power",
+    "plan generation --power 0.9": "--power",
+    "RUN extra": "Unexpected",
+    "RUN --epsilom 1": "Did you mean '--epsilon'",
+    "RUN --task agnewz": "Did you mean 'agnews'",
+    "RUN --mechanism tangy": "Did you mean 'tang'",
+    "RUN --model sim:x": "sim:x",
+    "RUN --option slotz=3": "Did you mean 'slots'",
+    "RUN --option slots=few": "few",
+    "RUN --epsilon 0": "must be an epsilon above 0",
+    "RUN --epsilon nan": "must be an epsilon above 0",
+    "RUN --epsilon one": "must be a number",
+    "RUN --epsilon 1,x": "'x'",
+    "RUN --seed -1": "at least 0",
+    "RUN --seed 1.5": "whole number",
+    "RUN --limit 0": "at least 1",
+    f"RUN --limit {'9' * 5000}": "fewer digits",
+    "RUN --limit \udcff": "must be a text in UTF-8",
+    "RUN --plugin 'a\0b'": "null character",
+    "RUN --plugin nowhere.py": "is not there",
+    "RUN --workers 2": "--engine local",
+    "RUN --engine local --address a:1": "ray",
+    **{f"account --noise 1 --delta {delta}": "--delta" for delta in ("0", "1", "nan", "1/0", "small")},
+    "calibrate tang --task agnews --epsilon 1 --size 9 --delta 0": "--delta",
+    "calibrate tang --task samsum --epsilon 1 --size 100": "tang cannot do samsum",
+    "calibrate voting --task samsum --epsilon 1": "voting cannot do samsum",
+    "calibrate tang --task agnews --epsilon 1 --size 3000 --queries 5": "leave queries out",
+    f"{PRIVATE} clip=inf": "must be a finite number",
+    f"{PRIVATE} threshold=nan": "must be a finite number",
+    f"{PRIVATE} clip=1e300": "far too large",
+    f"{PRIVATE} clip=1e-300": "far too small",
+    f"{PRIVATE} private_tokens=100000000000000000000": "2^53",
+    ACCOUNT: "--noise",
+    f"{ACCOUNT} --family gausian --noise 1": "Did you mean 'gaussian'",
+    f"{ACCOUNT} --family classical": "--epsilon0",
+    f"{ACCOUNT} --family bounded-range": "either --epsilon0 or --temperature",
+    f"{ACCOUNT} --family bounded-range --temperature 1 --noise 1": "scale of the scores",
+    f"{ACCOUNT} --family epsilon-delta --epsilon0 1 --sensitivity 2": "it goes with gaussian",
+    f"{ACCOUNT} --family no-noise --noise 1": "--noise says nothing",
+    f"{ACCOUNT} --noise 1 --slots 5": "--noise-on",
+    f"{ACCOUNT} --noise 1 --noise-on sum --slots 5": "--noise-on",
+    f"{ACCOUNT} --noise 1 --sample twice": "Known: each, once",
+    f"{ACCOUNT} --noise 1 --sensitivity 0": "--sensitivity",
+    f"{ACCOUNT} --noise 1 --rate 2": "--rate must be at most 1, not",
+    "check missing.py": "missing.py is not there",
+    "check voting --task agnew": "Unknown task 'agnew'",
+    "check voting --task samsum": "voting cannot do samsum",
+    "check voting --option slot=3": "Unknown option of voting 'slot'",
+    "check voting --option tang.slots=3": "Unknown mechanism 'tang'",
+    "check voting --seed -1": "at least 0",
+    "audit nope --exact": "Unknown mechanism 'nope'",
+    "audit --suite quick": "add --exact",
+    "audit voting --epsilon 1": "--task T",
+    "audit voting --task agnews --exact": "--epsilon E",
+    "audit voting --suite quick --exact": "Unknown row of quick 'voting'",
+    "audit --exact --suite quick --epsilon 3": "Unknown epsilon of quick",
+    **{f"{AUDIT} {flag}": "add --exact" for flag in ("--copies 2", "--other-records alone")},
+    **{f"{AUDIT} --exact {flag}": "leave --" for flag in ("--records 8", "--runs 200", "--question inquiry")},
+    **{
+        f"audit --exact --suite quick {flag}": f"leave {flag.partition(' ')[0]} out"
+        for flag in ("--option slots=2", "--delta 1e-5", "--seed 0", "--model sim", "--source auto", "--limit 5")
+    },
+}
+
+
+@pytest.mark.usefixtures("no_plugins_before")
+@pytest.mark.parametrize("line", REFUSALS, ids=lambda line: line[:60])
+def test_what_makes_no_sense_is_refused_in_one_sentence(dpicl, sim_suite, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    words = shlex.split(line.replace("RUN", f"run {shlex.quote(str(sim_suite))} --seed 0", 1))
+    answer = dpicl(*words)
+    refuse(answer, REFUSALS[line])
+    assert ", line " not in answer.err  # a flag is not blamed on the file
+    assert not list(tmp_path.rglob("*.json"))
