@@ -1,4 +1,4 @@
-"""Fixtures of plug-ins, and a server that answers as a model server does."""
+"""Fixtures of plug-ins, two tasks and a model, and a server that answers as a model server does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from dpicl import models
 from dpicl.data import config as task_config
+from dpicl.data.task import Task
 from dpicl.scaffold.writing import EXAMPLES, write_example
 from tests.harness.models.fake_server import FakeServer, running
 from tests.harness.models.tiny import save_tiny_llama
@@ -26,6 +27,22 @@ def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def meals(tmp_path: Path) -> Path:
     """The folder of a task."""
     return write_example(EXAMPLES["task"], "meals", (), tmp_path)[0]
+
+
+@pytest.fixture(scope="session")
+def agnews() -> Task:
+    """60 records a class, 6 to test on."""
+    return Task.load("agnews", "synthetic", limit_train=60, limit_test=6)
+
+
+@pytest.fixture(scope="session")
+def samsum() -> Task:
+    return Task.load("samsum", "synthetic", limit_train=240, limit_test=4)
+
+
+@pytest.fixture(scope="session")
+def sim() -> models.LanguageModel:
+    return models.load("sim")
 
 
 @pytest.fixture(scope="session")

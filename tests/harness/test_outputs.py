@@ -17,11 +17,6 @@ from dpicl.releasing import release as releasing
 from tests.harness.parrot import Parrot
 
 
-@pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=40, limit_test=4)
-
-
 @dataclass(frozen=True)
 class OneDraw(DemonstrationMechanism):
     """Samples once for each shot and draws one noisy sum; the text is what `says` makes of it."""
@@ -49,7 +44,7 @@ class OneDraw(DemonstrationMechanism):
 
 
 def release(mechanism, task, noise="seeded", epsilon=1.0, shots=2):
-    task = replace(task, declared=dict.fromkeys(task.labels, 40)) if noise == "secure" else task
+    task = replace(task, declared=dict.fromkeys(task.labels, 60)) if noise == "secure" else task
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, noise=noise, shots=shots)
     return releasing.release(mechanism, task, models.load("sim"), config, charge=lambda new: ("records",))
 

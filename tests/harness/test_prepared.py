@@ -34,11 +34,6 @@ CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5)
 MECHANISMS = load_mechanisms()
 
 
-@pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=30, limit_test=6)
-
-
 @dataclass(frozen=True)
 class Keeps(EmbeddingCentroids):
     """Answers with a record of a sample that it kept."""
@@ -48,7 +43,7 @@ class Keeps(EmbeddingCentroids):
 
     def prepare(self, private, context):
         super().prepare(private, context)
-        slots = private.poisson_slots(30, None, partition="World", releases=self._releases(context.knob)).draw().slots
+        slots = private.poisson_slots(60, None, partition="World", releases=self._releases(context.knob)).draw().slots
 
         class Reads:
             def answer(self, query: Query) -> str:
@@ -69,7 +64,7 @@ class TwoForOne(Keeps):
 
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
 def test_no_record_can_be_read_after_the_preparation(own_cache, agnews, noise):
-    task = replace(agnews, declared=dict.fromkeys(agnews.labels, 30))
+    task = replace(agnews, declared=dict.fromkeys(agnews.labels, 60))
     with pytest.raises(PluginError if noise == "seeded" else Concealed) as caught:
         release(
             TwoForOne(),

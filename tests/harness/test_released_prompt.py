@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpicl import models
 from dpicl.attacks.pii import Pii
 from dpicl.attacks.targets import Target
 from dpicl.conformance.bench import Run, set_up
@@ -13,7 +12,6 @@ from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import PluginError
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt
-from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.outputs import check_prompt
 from dpicl.releasing.release import release
@@ -38,36 +36,26 @@ class Instructs(OneDraw):
         return ReleasedPrompt(OWN, made if self.shown else ())
 
 
-@pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=60, limit_test=4)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return models.load("sim")
-
-
 CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, model, shown):
-    made = release(Instructs(shown=shown), agnews, model, CONFIG)
+def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, sim, shown):
+    made = release(Instructs(shown=shown), agnews, sim, CONFIG)
     assert made.prompt.instruction == OWN and len(made.demonstrations) == 2 * shown
     prefix = agnews.icl_prefix(made.demonstrations, made.prompt.instruction)
     assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(agnews.config.description)
-    scored = evaluate(agnews, model, made.demonstrations, instruction=made.prompt.instruction)
-    assert scored.scores["log_loss"] != evaluate(agnews, model, made.demonstrations).scores["log_loss"]
+    scored = evaluate(agnews, sim, made.demonstrations, instruction=made.prompt.instruction)
+    assert scored.scores["log_loss"] != evaluate(agnews, sim, made.demonstrations).scores["log_loss"]
 
 
-def test_attackers_ask_after_the_released_instruction(agnews, model, monkeypatch):
-    target = Target(Instructs(), agnews, model, CONFIG)
+def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
+    target = Target(Instructs(), agnews, sim, CONFIG)
     asked = []
-    score = type(model).score
-    monkeypatch.setattr(type(model), "score", lambda *given: asked.extend(given[1]) or score(*given))
+    score = type(sim).score
+    monkeypatch.setattr(type(sim), "score", lambda *given: asked.extend(given[1]) or score(*given))
     target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
-    assert [tokens for tokens, _ in asked] == [model.encode(OWN + agnews.query(text)) for text in ("one", "two")]
+    assert [tokens for tokens, _ in asked] == [sim.encode(OWN + agnews.query(text)) for text in ("one", "two")]
     assert target.demonstrations() == [] and len(target.releases) == 1
 
 
@@ -83,7 +71,7 @@ def test_a_result_holds_it_and_counts_it_as_released(own_cache):
     assert '"instruction"' not in to_text(hidden)
 
 
-def test_what_is_no_prompt_is_refused(model):
+def test_what_is_no_prompt_is_refused(sim):
     one = Demonstration("a text", "World")
     for given in (
         ReleasedPrompt(3),
@@ -94,9 +82,9 @@ def test_what_is_no_prompt_is_refused(model):
         OWN,
     ):
         with pytest.raises(PluginError):
-            check_prompt(Instructs(), given, ("World", "Sports"), model)
-    assert check_prompt(Instructs(), ReleasedPrompt("\ud800"), ("World",), model).instruction == "?"
-    assert check_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), model).demonstrations[0].tokens > 0
+            check_prompt(Instructs(), given, ("World", "Sports"), sim)
+    assert check_prompt(Instructs(), ReleasedPrompt("\ud800"), ("World",), sim).instruction == "?"
+    assert check_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), sim).demonstrations[0].tokens > 0
 
 
 def test_the_conformance_kit_compares_instructions():
@@ -106,6 +94,6 @@ def test_the_conformance_kit_compares_instructions():
     assert first.released == second.released and [item[1] for item in first.released] == [OWN]
 
 
-def test_personal_data_is_looked_for_in_the_instruction_and_after_it(agnews, model):
-    said = Pii()._written(Target(Instructs(), agnews, model, CONFIG))
+def test_personal_data_is_looked_for_in_the_instruction_and_after_it(agnews, sim):
+    said = Pii()._written(Target(Instructs(), agnews, sim, CONFIG))
     assert said[0] == OWN and len(said) == 4

@@ -30,11 +30,6 @@ from tests.samples import contents
 CONFIG = ReleaseConfig(epsilon=2.0, delta=1e-5)
 
 
-@pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=60, limit_test=6)
-
-
 @pytest.fixture(autouse=True)
 def _nobody_asked(own_cache):
     Parrot.asked.clear()

@@ -22,16 +22,6 @@ from tests.harness.models.tiny import save_tiny_llama
 PER_QUERY = SamplingScheme(3, 2, "per_query")
 
 
-@pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=4, limit_test=4)
-
-
-@pytest.fixture(scope="module")
-def samsum():
-    return Task.load("samsum", "synthetic", limit_train=8, limit_test=4)
-
-
 @pytest.fixture
 def tiny_with_bos(tmp_path, own_cache):
     """A random Llama whose tokenizer puts BOS before every text."""

@@ -26,16 +26,6 @@ ALL_IN_ONE = {"slots": 1, "examples_per_slot": 12, "partition": "once", "calibra
 
 
 @pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=40, limit_test=4)
-
-
-@pytest.fixture(scope="module")
-def samsum():
-    return Task.load("samsum", "synthetic", limit_train=40, limit_test=4)
-
-
-@pytest.fixture(scope="module")
 def enron():
     return Task.load("enron", "synthetic", limit_train=60, limit_test=4)
 

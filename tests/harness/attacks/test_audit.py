@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dpicl import models
 from dpicl.api.tables import failure
 from dpicl.attacks import audit_runs
 from dpicl.attacks.audit_runs import AuditJob, AuditRuns
@@ -39,21 +38,6 @@ SMALL = {"slots": 4, "examples_per_slot": 1}
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
     monkeypatch.setattr(audit_runs, "DRAWS", 4)
-
-
-@pytest.fixture(scope="module")
-def news() -> Task:
-    return Task.load("agnews", "synthetic", limit_train=60, limit_test=1)
-
-
-@pytest.fixture(scope="module")
-def chats() -> Task:
-    return Task.load("samsum", "synthetic", limit_train=240, limit_test=1)
-
-
-@pytest.fixture(scope="module")
-def sim():
-    return models.load("sim")
 
 
 def runs_of(mechanism, task, model, **settings):
@@ -89,22 +73,22 @@ class Blind(Parrot):
 
 
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
-def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(own_cache, news, sim, epsilon) -> None:
+def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(own_cache, agnews, sim, epsilon) -> None:
     alone = Parrot(slots=2, examples_per_slot=1)
-    result = audited(alone, news, sim, epsilon, question="lookup", runs=100)
+    result = audited(alone, agnews, sim, epsilon, question="lookup", runs=100)
     assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
     assert result.bound.decision.trials_in == 50
     assert result.privacy.queries == 1 and result.subject.members == 2
 
 
-def test_too_little_noise_is_refuted(own_cache, news, sim) -> None:
+def test_too_little_noise_is_refuted(own_cache, agnews, sim) -> None:
     alone = Leaky(slots=1, examples_per_slot=1)  # one vote of several hardly ever wins
-    result = audited(alone, news, sim, 0.5, question="lookup", runs=100)
+    result = audited(alone, agnews, sim, 0.5, question="lookup", runs=100)
     assert result.bound.epsilon > result.privacy.epsilon_proved and "refuted" in failure(result)
 
 
-def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim) -> None:
-    result = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40, delta=0.3)
+def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) -> None:
+    result = audited(Blind(**SMALL), agnews, sim, 1.0, question="lookup", runs=40, delta=0.3)
     assert result.bound.epsilon == 0 and any("delta = 0.3 is above 1/" in note for note in result.notes)
 
 
@@ -119,8 +103,8 @@ def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim) -> N
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mechanism, question) -> None:
-    task = news if isinstance(mechanism, Voting) else chats
+def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, mechanism, question) -> None:
+    task = agnews if isinstance(mechanism, Voting) else samsum
     result = audited(mechanism, task, sim, 2.0, question=question, runs=8)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
     assert (result.access, result.bound.method) == ("black-box", "rates")
@@ -138,37 +122,37 @@ def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mech
     ],
     ids=lambda mechanism: mechanism.name,
 )
-def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism) -> None:
-    runs = runs_of(mechanism, news, sim, runs=40)
+def test_demonstration_mechanisms_can_be_audited(own_cache, agnews, sim, mechanism) -> None:
+    runs = runs_of(mechanism, agnews, sim, runs=40)
     noisy, bare = (runs.audit(epsilon) for epsilon in (2.0, math.inf))
     assert noisy.bound.epsilon <= noisy.privacy.epsilon_proved and math.isinf(bare.privacy.epsilon_proved)
 
 
-def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, news, sim) -> None:
+def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews, sim) -> None:
     mechanism = Tang(slots=4, tokens=4, top_k=10)
-    canary = runs_of(mechanism, news, sim, records=20).canary(1.0)
+    canary = runs_of(mechanism, agnews, sim, records=20).canary(1.0)
     text = canary.record.text
-    assert text.strip() and canary.record.label == news.labels[0] and not canary.queries
+    assert text.strip() and canary.record.label == agnews.labels[0] and not canary.queries
     whole, none = canary.score([f"so {text}", "zzz"])
     assert none < whole <= 1.0 and whole > 0.5
 
 
-def test_a_set_that_is_sampled_says_at_which_rate(own_cache, news, sim) -> None:
-    result = audited(Parrot(**SMALL), news, sim, 2.0, question="lookup", runs=8, records=16)
+def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim) -> None:
+    result = audited(Parrot(**SMALL), agnews, sim, 2.0, question="lookup", runs=8, records=16)
     assert "sampling rate 0.25" in result.notes[0]
 
 
-def test_no_private_text_is_in_a_result(own_cache, news, chats, sim) -> None:
-    for mechanism, task in ((Voting(**SMALL), news), (ESA(**SMALL, candidates=4, embedding="sim"), chats)):
+def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim) -> None:
+    for mechanism, task in ((Voting(**SMALL), agnews), (ESA(**SMALL, candidates=4, embedding="sim"), samsum)):
         text = to_text(audited(mechanism, task, sim, 1.0, question="lookup", runs=8))
         for record in task.train:
             assert " ".join(record.text.split()[:6]) not in text
         assert not any(far in text for far in FAR_TEXTS)
 
 
-def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -> None:
+def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, agnews, sim) -> None:
     mechanism = Voting(slots=5, examples_per_slot=4)
-    runs = runs_of(mechanism, news, sim, question="lookup", seed=3)
+    runs = runs_of(mechanism, agnews, sim, question="lookup", seed=3)
     bare = calibrate_mechanism(mechanism, runs.sizes, math.inf, 1e-5)
     canary, assigned = runs.canary(0.0).record, []
     for run in range(20):
@@ -181,11 +165,11 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
     assert len(set(assigned)) == 20
 
 
-def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
-    made = runs_of(Voting(**SMALL), news, sim, question="lookup").canary(1.0)
+def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
+    made = runs_of(Voting(**SMALL), agnews, sim, question="lookup").canary(1.0)
     (query,), label = made.queries, made.record.label
-    assert news.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
-    assert label in news.labels and len(query.text.split()) <= 12
+    assert agnews.icl_prefix((made.record,)).count(f"Article: {query.text}\nAnswer: {label}\n\n") == 3
+    assert label in agnews.labels and len(query.text.split()) <= 12
 
 
 @pytest.mark.parametrize(

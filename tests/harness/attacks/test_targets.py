@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,37 +16,20 @@ from dpicl.attacks.views import free_text, with_records, yes_or_no
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
-from dpicl.data.task import Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.models.simulated import load_simulated
 
 MECHANISMS = load_mechanisms()
 
 
-@pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=40, limit_test=4)
-
-
-@pytest.fixture(scope="module")
-def samsum():
-    return Task.load("samsum", "synthetic", limit_train=60, limit_test=4)
-
-
-@pytest.fixture
-def model():
-    return load_simulated("")
-
-
-def made_target(mechanism, task, model, records=12, *, epsilon=math.inf, sizes=None, **options):
+def made_target(mechanism, task, sim, records=12, *, epsilon=math.inf, sizes=None, **options):
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2)
     private = with_records(task, task.train[:records], sizes)
-    return Target(MECHANISMS[mechanism].cls(**options), private, model, config)
+    return Target(MECHANISMS[mechanism].cls(**options), private, sim, config)
 
 
-def test_demonstrations_are_released_once_however_often_they_are_used(agnews, model, own_cache):
-    own = made_target("real_demonstrations", agnews, model, None)
+def test_demonstrations_are_released_once_however_often_they_are_used(agnews, sim, own_cache):
+    own = made_target("real_demonstrations", agnews, sim, None)
     first = own.demonstrations()
     own.label_log_probs(lambda task: task, ["some text"])
     own.answers(yes_or_no, [Query("0", "some text")])
@@ -54,8 +38,8 @@ def test_demonstrations_are_released_once_however_often_they_are_used(agnews, mo
     assert not own.answers_queries
 
 
-def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, model, own_cache):
-    own = made_target("voting", agnews, model, epsilon=2.0, slots=2, examples_per_slot=2)
+def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, sim, own_cache):
+    own = made_target("voting", agnews, sim, epsilon=2.0, slots=2, examples_per_slot=2)
     answers = own.answers(yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
     assert set(answers) == set("01234")
     assert set(answers.values()) <= {"Yes", "No"}
@@ -67,22 +51,22 @@ def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, m
         own.demonstrations()
 
 
-def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, model, own_cache):
-    own = made_target("voting", agnews, model, slots=2, examples_per_slot=2)
+def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, sim, own_cache):
+    own = made_target("voting", agnews, sim, slots=2, examples_per_slot=2)
     with pytest.raises(UsageError, match="too many"):
         own.answers(free_text, [Query("0", "say something")])
     assert own.releases == []
 
 
-def test_label_log_probs_are_the_model_after_the_released_examples(agnews, model, own_cache):
-    own = made_target("real_demonstrations", agnews, model, None)
+def test_label_log_probs_are_the_model_after_the_released_examples(agnews, sim, own_cache):
+    own = made_target("real_demonstrations", agnews, sim, None)
     texts = ["first text", "another one"]
     rows = own.label_log_probs(lambda task: task, texts)
     assert rows.shape == (2, 4)
     for row, text in zip(rows, texts, strict=True):
-        prompt = model.encode(agnews.icl_prefix(own.demonstrations()) + agnews.query(text))
-        whole = [model.encode(" " + label) for label in agnews.labels]
-        direct = model.score([(prompt, whole)])[0]
+        prompt = sim.encode(agnews.icl_prefix(own.demonstrations()) + agnews.query(text))
+        whole = [sim.encode(" " + label) for label in agnews.labels]
+        direct = sim.score([(prompt, whole)])[0]
         assert row == pytest.approx(direct)
 
 
@@ -96,11 +80,11 @@ def test_a_view_changes_the_question_and_not_the_examples(agnews):
     assert agnews.labels == ("World", "Sports", "Business", "Technology")
 
 
-def test_the_noise_of_a_target_follows_the_published_sizes(agnews, model, own_cache):
+def test_the_noise_of_a_target_follows_the_published_sizes(agnews, sim, own_cache):
     sizes = dict.fromkeys(agnews.labels, 10)
     knobs = set()
     for count in (30, 31, 60):
-        own = made_target("tang", agnews, model, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
+        own = made_target("tang", agnews, sim, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
         own.demonstrations()
         knobs.add(own.releases[0].calibration.knob)
     assert len(knobs) == 1
@@ -128,9 +112,10 @@ def test_a_surplus_is_in_or_out_for_sure(samsum, members, others, sure_in, sure_
 
 def test_coins_are_fair_and_independent(samsum):
     """200 samples of 60 records: every record's share, and the spread of the number of members, are binomial (1e-4)."""
-    games = [assign(samsum, 30, 30, 1, seed) for seed in range(200)]
+    task = replace(samsum, train=samsum.train[:60])
+    games = [assign(task, 30, 30, 1, seed) for seed in range(200)]
     counts = Counter(record for game in games for record in game["members"])
-    statistic = sum((counts[record] - 100) ** 2 / 50 for record in samsum.train[:60])
+    statistic = sum((counts[record] - 100) ** 2 / 50 for record in task.train)
     assert stats.chi2.isf(1 - 5e-5, 60) < statistic < stats.chi2.isf(5e-5, 60)
     sizes = np.array([len(game["members"]) for game in games])
     assert stats.chi2.isf(1 - 5e-5, 200) < ((sizes - 30) ** 2 / 15).sum() < stats.chi2.isf(5e-5, 200)

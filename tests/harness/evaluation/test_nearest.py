@@ -7,7 +7,7 @@ import pytest
 
 from dpicl.core.errors import ModelError, PluginError
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.data.task import TASKS, Task, load_config
+from dpicl.data.task import TASKS, load_config
 from dpicl.data.task_file import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, read_task_file
 from dpicl.evaluation.contextual_calibration import log_losses
 from dpicl.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
@@ -22,11 +22,6 @@ from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 
 TEXT = (TASKS / "agnews" / "task.yaml").read_text("utf-8")
 OTHER = TEXT.replace("main_metric: acc_logistic", "main_metric: acc_nearest")
-
-
-@pytest.fixture(scope="module")
-def agnews():
-    return Task.load("agnews", "synthetic", limit_train=20, limit_test=8)
 
 
 @pytest.fixture
