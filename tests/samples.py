@@ -1,11 +1,19 @@
-"""Samples as plain records (a sample can be read only while it is open), and tasks of given records."""
+"""Samples as plain records (a sample can be read only while it is open), private sets, and tasks of given records."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+
+from dpicl.attacks.audit_runs import CoupledSampling
+from dpicl.core.seeds import Streams
 from dpicl.data.splits import Record
 from dpicl.data.task import Task, load_config
+from dpicl.privacy.ledger import Ledger
+from dpicl.privacy.private_set import PrivateSet
 
 GENERATION = ("samsum", "xsum", "chatdoctor")
 
@@ -13,6 +21,17 @@ GENERATION = ("samsum", "xsum", "chatdoctor")
 def contents(slots):
     """The same slots with records that stay."""
     return tuple(tuple(Record(record.text, record.label) for record in slot) for slot in slots)
+
+
+def private_set(
+    records: Sequence[Any], sizes: Mapping[str | None, int], seed: int = 0, noise: Any = None, **more: Any
+) -> tuple[PrivateSet, Ledger, np.random.Generator]:
+    """The set, its ledger without a limit, and the public randomness of that seed. A record that is added at the end
+    changes nobody else's coin or slot."""
+    ledger, streams = Ledger(None, math.inf), Streams(seed)
+    noise = noise or streams.source("noise")
+    private = PrivateSet(records, ledger, sizes=sizes, sampling=CoupledSampling(seed), noise=noise, **more)
+    return private, ledger, streams.public
 
 
 def small_task(name: str, test: Sequence[Record], labels: Sequence[str] = ()) -> Task:

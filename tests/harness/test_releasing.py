@@ -19,13 +19,12 @@ from dpicl.mechanism.bases import Query
 from dpicl.mechanisms.tang import Tang
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.sampling_schemes import SCHEMES, SamplingScheme
 from dpicl.releasing.execution import Execution
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import release
 from tests.harness.parrot import Parrot
-from tests.samples import contents
+from tests.samples import contents, private_set
 
 CONFIG = ReleaseConfig(epsilon=2.0, delta=1e-5)
 
@@ -79,14 +78,9 @@ def test_each_sampling_scheme_has_its_event():
         SamplingScheme(10, 2, "per_query").event(inner, 19, 1)
 
 
-def private_set(records, ledger, seed=0):
-    sampling, noise = CoupledSampling(seed), Streams(0).source("noise")
-    return PrivateSet(records, ledger, sizes={None: len(records)}, sampling=sampling, noise=noise)
-
-
 def test_once_deals_every_record_and_the_others_a_sample(agnews):
     def assigned(way, queries=3):
-        private = private_set(agnews.train, Ledger(None, float("inf")))
+        private, *_ = private_set(agnews.train, {None: len(agnews.train)})
         sample_for = SamplingScheme(8, 2, way).sampler(private, dp.GaussianDpEvent(1.0), queries)
         both = [(sample, contents(sample.slots)) for sample in map(sample_for, ["a query"] * queries)]
         return [[record for slot in slots for record in slot] for _, slots in both], [sample for sample, _ in both]
@@ -105,9 +99,7 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
     for seed in range(30):
         pair = []
         for records in (agnews.train[:-1], agnews.train):
-            ledger = Ledger(None, float("inf"))
-            sampling, noise = CoupledSampling(seed), Streams(0).source("noise")
-            private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, sampling=sampling, noise=noise)
+            private, *_ = private_set(records, {None: len(agnews.train)}, seed)
             sample_for = SamplingScheme(6, 3, way).sampler(private, dp.GaussianDpEvent(1.0), 4)
             pair.append([contents(sample_for("a query").slots) for _ in range(4)])
         for without, with_it in zip(*pair, strict=True):

@@ -6,14 +6,11 @@ import hashlib
 
 import numpy as np
 
-from dpicl.attacks.audit_runs import CoupledSampling
-from dpicl.core.seeds import Streams
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import Context
 from dpicl.models.base import ChatPrompt, ModelIdentity, Tokens, Usage
 from dpicl.models.rereading import RereadingModel
-from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import PrivateSet
+from tests.samples import private_set
 
 ALPHABET = [chr(c) for c in range(32, 127)] + ["\n", "\x00"]
 EOS = len(ALPHABET) - 1
@@ -88,10 +85,7 @@ class ForcedNoise:
 def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=None, task=None, size=None):
     """Releases from records of label 'a' with the given texts; answers (demonstrations, ledger, model)."""
     model, task = model or AdversarialModel(), task or TinyTask()
-    ledger = Ledger(None, float("inf"))
     records = [Record(text=t, label="a") for t in texts]
-    streams = Streams(seed)
-    noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, sampling=CoupledSampling(seed), noise=noise)
-    context = Context(task, model, tuple(shots), knob, streams.public)
+    private, ledger, public = private_set(records, {"a": size or len(texts)}, seed, noise)
+    context = Context(task, model, tuple(shots), knob, public)
     return mechanism.release(private, context), ledger, model

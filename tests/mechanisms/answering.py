@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpicl.attacks.audit_runs import CoupledSampling
-from dpicl.core.seeds import Streams
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, Query
 from dpicl.mechanisms.esa import ESA
@@ -18,9 +16,7 @@ from dpicl.mechanisms.product_of_experts import ProductOfExperts
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting
-from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import PrivateSet
-from tests.samples import contents
+from tests.samples import contents, private_set
 
 DIMENSION = 8
 WORDS = ("anna", "brings", "cake", "tomorrow", "the", "party", "at", "noon")
@@ -128,16 +124,10 @@ class HashReader:
 
 def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3):
     """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (the sample of a text,
-    context, ledger).
-
-    The sampling randomness is that of `CoupledSampling`: a record that is added at the end changes nobody else's slot.
-    """
-    ledger = Ledger(None, float("inf"))
+    context, ledger)."""
     records = [Record(text, "") for text in texts]
-    streams = Streams(seed)
-    noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, sampling=CoupledSampling(seed), noise=noise)
-    context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams.public)
+    private, ledger, public = private_set(records, {None: size or len(texts)}, seed, noise)
+    context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, public)
     return mechanism.scheme.sampler(private, mechanism.release(knob), budget), context, ledger
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.attacks.observers import Recording
 from dpicl.conformance.bench import set_up
 from dpicl.conformance.checking import QUICK, CheckEvidence
@@ -17,11 +16,10 @@ from dpicl.mechanism.bases import Context
 from dpicl.mechanisms.dp_opt import WISHES, DPOpt, MetaPrompts, Student
 from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, flatten
-from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.limited_domain import LimitedDomain
-from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import observing
 from dpicl.reaccounting.published import dp_opt_epsilon
+from tests.samples import private_set
 
 SMALL = DPOpt(slots=8, instructions=2, tokens=6, retries=2, least=2)
 
@@ -33,13 +31,9 @@ def task():
 
 def release(task, mechanism=SMALL, records=None, knob=0.2, seed=0, model=None):
     """(prompt, ledger, noisy releases)."""
-    ledger, streams, recording = Ledger(None, float("inf")), Streams(seed), Recording()
-    records = list(task.train if records is None else records)
-    private = PrivateSet(
-        records, ledger, sizes={None: 40}, sampling=CoupledSampling(seed), noise=streams.source("noise")
-    )
-    context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, streams.public)
-    with observing(recording):
+    private, ledger, public = private_set(list(task.train if records is None else records), {None: 40}, seed)
+    context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, public)
+    with observing(recording := Recording()):
         made = mechanism.release(private, context)
     return made, ledger, [observation.release for observation in recording.observed_releases]
 

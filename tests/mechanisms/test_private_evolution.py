@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpicl.attacks.audit_runs import CoupledSampling
 from dpicl.attacks.observers import Recording
-from dpicl.core.seeds import Streams
 from dpicl.core.vocabulary import Demonstration, Record, Sizes
 from dpicl.data.task_file import BY_EMBEDDING
 from dpicl.evaluation import lm_eval_bridge
@@ -19,13 +17,12 @@ from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy import accountants
 from dpicl.privacy.events import compose
 from dpicl.privacy.gaussians import exact_epsilon
-from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import observing
 from dpicl.run.pipeline import run_cell
 from dpicl.run.workbench import Workbench
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 from tests.mechanisms.adversarial import TinyTask
+from tests.samples import private_set
 
 SMALL = PrivateEvolution(rounds=3, candidates=3, variations=1, tokens=6, embedding="sim")
 TEXTS = [f"the {word} of the year" for word in ("company", "river", "company", "team", "law", "company")]
@@ -35,17 +32,10 @@ class Run:
     """One release: made, ledger, counts (clean, of every histogram), embedded (the texts of every call)."""
 
     def __init__(self, mechanism, texts, knob=1.0, shots=("a",), seed=0, grouped=True, sizes=None, model=None):
-        self.ledger, streams, recording = Ledger(None, float("inf")), Streams(seed), Recording()
-        self.embedded = []
-        private = PrivateSet(
-            [Record(text, "a") for text in texts],
-            self.ledger,
-            sizes=sizes or {"a" if grouped else None: max(1, len(texts))},
-            sampling=CoupledSampling(seed),
-            noise=streams.source("noise"),
-        )
-        context = Context(TinyTask(), model or SimulatedLM(), shots, knob, streams.public, embed=self.embed)
-        with observing(recording):
+        self.embedded, sizes = [], sizes or {"a" if grouped else None: max(1, len(texts))}
+        private, self.ledger, public = private_set([Record(text, "a") for text in texts], sizes, seed)
+        context = Context(TinyTask(), model or SimulatedLM(), shots, knob, public, embed=self.embed)
+        with observing(recording := Recording()):
             self.made = mechanism.release(private, context)
         self.counts = [observation.release.clean for observation in recording.observed_releases]
 

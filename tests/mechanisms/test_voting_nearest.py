@@ -11,18 +11,16 @@ from hypothesis import strategies as st
 
 from dpicl.attacks.observers import Recording
 from dpicl.core.errors import PluginError
-from dpicl.core.seeds import Streams
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, Query, Sizes
 from dpicl.mechanisms.voting_nearest import VotingNearest
 from dpicl.models.embeddings import embed_alone
 from dpicl.privacy.accountants import epsilon
-from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import PrivateSet
 from dpicl.privacy.release_hooks import observing
 from dpicl.privacy.slack import LARGEST, slack
 from tests.examples import examples
 from tests.mechanisms.answering import CLASSES, HashReader
+from tests.samples import private_set
 
 WORDS = ("cake", "party", "noon", "@")
 MECHANISM = VotingNearest(slots=3, examples_per_slot=2, threshold=0.6, uses=2, embedding="sim")
@@ -32,18 +30,11 @@ QUERIES = [Query(str(i), f"{WORDS[i % 3]} party") for i in range(7)]
 
 def votes(mechanism, texts, knob=0.0):
     """(the clean votes of every query, the ledger)."""
-    ledger, streams, seen = Ledger(None, math.inf), Streams(0), Recording()
-    private = PrivateSet(
-        [Record(text, "") for text in texts],
-        ledger,
-        sizes={None: max(len(texts), 1)},
-        sampling=streams.source("sampling"),
-        noise=streams.source("noise"),
-        embed=embed_alone,
-    )
-    context = AnswerContext(CLASSES, HashReader(), knob, streams.public)
+    records, size = [Record(text, "") for text in texts], max(len(texts), 1)
+    private, ledger, public = private_set(records, {None: size}, embed=embed_alone)
+    context = AnswerContext(CLASSES, HashReader(), knob, public)
     sample_for = mechanism.scheme.sampler(private, mechanism.release(knob), len(QUERIES))
-    with observing(seen):
+    with observing(seen := Recording()):
         for query in QUERIES:
             assert mechanism.answer(query, sample_for(query.text), context) in CLASSES.labels
     return [each.release.clean for each in seen.observed_releases], ledger

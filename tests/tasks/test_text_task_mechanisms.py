@@ -23,8 +23,7 @@ from dpicl.mechanisms.zero_shot import ZeroShot
 from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.events import flatten
 from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.private_set import PrivateSet
-from tests.samples import GENERATION
+from tests.samples import GENERATION, private_set
 
 pytestmark = pytest.mark.usefixtures("quick_embeddings")
 WRITERS = {
@@ -49,17 +48,9 @@ class NotingLM(SimulatedLM):
 def release(
     mechanism: DemonstrationMechanism, task: Task, *, shots: int = 3, seed: int = 0, model: SimulatedLM | None = None
 ) -> tuple[list[Demonstration], Ledger]:
-    randomness = Streams(seed)
-    plan = task.plan_shots(shots, randomness.stream("shots"))
-    ledger = Ledger(None, float("inf"))
-    private = PrivateSet(
-        task.train,
-        ledger,
-        sizes=task.sizes(plan).records,
-        sampling=randomness.source("sampling"),
-        noise=randomness.source("noise"),
-    )
-    context = Context(task.public_view(), model or SimulatedLM(), plan, 1.0, randomness.public)
+    plan = task.plan_shots(shots, Streams(seed).stream("shots"))
+    private, ledger, public = private_set(task.train, task.sizes(plan).records, seed)
+    context = Context(task.public_view(), model or SimulatedLM(), plan, 1.0, public)
     return mechanism.release(private, context), ledger
 
 
@@ -145,10 +136,10 @@ def test_public_controls_say_why_they_cannot(tasks):
     assert "generation" in str(PublicRecords().skip(tasks["trec"]))
     assert all(PublicDemonstrations().skip(tasks[name]) is None for name in (*GENERATION, "trec"))
     few = replace(tasks["samsum"], public=tasks["samsum"].public[:1])
-    context = Context(few.public_view(), SimulatedLM(), ("example",) * 2, 0.0, Streams(0).public)
-    sampling = Streams(0).source("sampling")
+    private, _, public = private_set([], {})
+    context = Context(few.public_view(), SimulatedLM(), ("example",) * 2, 0.0, public)
     with pytest.raises(DataError, match="1 public records and 2 are to be shown"):
-        PublicRecords().release(PrivateSet([], Ledger(None, 1.0), sizes={}, sampling=sampling, noise=sampling), context)
+        PublicRecords().release(private, context)
 
 
 @pytest.mark.parametrize("name", WRITERS)
