@@ -50,6 +50,7 @@ REFUSALS = {
     "RUN --plugin nowhere.py": "is not there",
     "RUN --workers 2": "--engine local",
     "RUN --engine local --address a:1": "ray",
+    **{f"RUN --shard={part}": "2/8" for part in ("0/2", "3/2", "a/b", "1/٢", "9" * 5000 + "/2", "")},
     **{f"account --noise 1 --delta {delta}": "--delta" for delta in ("0", "1", "nan", "1/0", "small")},
     "calibrate tang --task agnews --epsilon 1 --size 9 --delta 0": "--delta",
     "calibrate tang --task samsum --epsilon 1 --size 100": "tang cannot do samsum",
