@@ -36,13 +36,18 @@ ROWS = {
 
 
 def suite(folder: Path, *rows: str, sizes: str = SIZES, epsilon: str = "1", **changes: str) -> Path:
-    """The file of a suite of these rows; changes: further keys."""
-    text = SUITE.format(sizes=sizes, epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS[row]}" for row in rows))
+    """The file of a suite of these rows, names of ROWS or YAML; changes: further keys."""
+    text = SUITE.format(sizes=sizes, epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS.get(row, row)}" for row in rows))
     for key, value in changes.items():
         text = "\n".join(line for line in text.splitlines() if not line.startswith(f"{key}:")) + f"\n{key}: {value}\n"
     path = folder / "own.yaml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def synthetic_suite(folder: Path, *rows: str, **changes: str) -> Path:
+    """The same on the synthetic corpora, whose sizes are counted."""
+    return suite(folder, *rows, sizes="", **{"source": "synthetic", "train_records": "60", **changes})
 
 
 def rows_of(split: str, each: int) -> list[dict[str, str]]:

@@ -8,34 +8,19 @@ from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
 from dpicl.results.store import Store
 from tests.harness.helpers import write
-
-SUITE = """
-name: answers
-version: 1
-source: {source}
-model: sim
-seeds: [0, 1]
-epsilons: [1, 8]
-delta: 1e-5
-shots: 2
-test_records: 6
-train_records: 80
-tasks: [{task}]
-mechanisms:
-  - name: {mechanism}
-    options: {{slots: 4, examples_per_slot: 2, sampling_seed: 0{more}}}
-"""
+from tests.harness.local_suite import synthetic_suite
 
 
 @pytest.fixture
 def run(dpicl, fresh_cache, tmp_path):
     """run('esa', 'samsum') -> (answer of `dpicl run`, results by (epsilon, seed))."""
 
-    def start(mechanism, task, more="", source="synthetic", suite=SUITE, flags=()):
-        path = tmp_path / "answers.yaml"
-        path.write_text(suite.format(mechanism=mechanism, task=task, more=more, source=source), encoding="utf-8")
+    def start(mechanism, task, more=", sampling_seed: 0", flags=(), **keys):
+        row = f"{{name: {mechanism}, options: {{slots: 4, examples_per_slot: 2{more}}}}}"
+        shared = {"seeds": "[0, 1]", "epsilons": "[1, 8]", "test_records": "6", "train_records": "80", **keys}
+        path = synthetic_suite(tmp_path, row, tasks=f"[{task}]", **shared)
         answer = dpicl("run", path, "--results", tmp_path / "results", "--json", *flags)
-        results, _ = Store(tmp_path / "results", "answers").load_all()
+        results, _ = Store(tmp_path / "results", "own").load_all()
         return answer, {(result.cell.epsilon, result.cell.seed): result for result in results}
 
     return start
@@ -55,8 +40,8 @@ def run(dpicl, fresh_cache, tmp_path):
     ],
 )
 def test_every_mechanism_answers_at_its_proved_epsilon_and_the_model_is_asked_once(run, mechanism, task, more):
-    suite = SUITE.replace(", sampling_seed: 0", "") if mechanism == "voting_nearest" else SUITE
-    answer, results = run(mechanism, task, more, suite=suite)
+    seed = "" if mechanism == "voting_nearest" else ", sampling_seed: 0"
+    answer, results = run(mechanism, task, seed + more)
     assert answer.code == 0, answer.err
     assert set(results) == {(1, 0), (1, 1), (8, 0), (8, 1)}
     for (target, _), result in results.items():
@@ -86,9 +71,9 @@ def test_answers_that_retell_real_records_stay_here(run, tmp_path, monkeypatch):
         write(tmp_path / "data", "samsum", split, rows)
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
     flags = ["--epsilon", 1, "--seed", 0, "--mechanism", "ksa", "--mechanism", "public_demonstrations"]
-    answer, _ = run("ksa", "samsum", ", words: 2", source="local", flags=flags)
+    answer, _ = run("ksa", "samsum", ", sampling_seed: 0, words: 2", source="local", flags=flags)
     assert answer.code == 0, answer.err
-    results, _ = Store(tmp_path / "results", "answers").load_all()
+    results, _ = Store(tmp_path / "results", "own").load_all()
     assert {r.cell.mechanism: (r.answers, r.released, r.released_count) for r in results} == {
         "ksa": ([], [], 6),
         "public_demonstrations": ([], [], 2),
@@ -98,18 +83,18 @@ def test_answers_that_retell_real_records_stay_here(run, tmp_path, monkeypatch):
 
 
 def test_a_budget_for_more_queries_is_stated_and_for_fewer_refused(run):
-    more, results = run("voting", "agnews", suite=SUITE + "queries: 500\n", flags=["--epsilon", 1, "--seed", 0])
+    more, results = run("voting", "agnews", queries="500", flags=["--epsilon", 1, "--seed", 0])
     assert more.code == 0, more.err
     assert results[1, 0].privacy.queries == 500 and len(results[1, 0].answers) == 6
-    few, _ = run("voting", "agnews", suite=SUITE + "queries: 5\n", flags=["--epsilon", 1, "--seed", 0])
+    few, _ = run("voting", "agnews", queries="5", flags=["--epsilon", 1, "--seed", 0])
     assert few.code == 2 and "'queries' (5) does not cover 6 test records" in few.err
-    text = SUITE.replace("test_records: 6", "test_records: 3") + "queries: 5\n"
-    late, _ = run("voting", "agnews", suite=text, flags=["--epsilon", 1, "--seed", 0, "--limit", 6])
+    asked = ["--epsilon", 1, "--seed", 0, "--limit", 6]
+    late, _ = run("voting", "agnews", queries="5", test_records="3", flags=asked)
     assert late.code == 2 and "'queries' (5) does not cover 6 test records" in late.err
 
 
 def test_the_plan_counts_a_collection_once(dpicl, run, tmp_path):
     run("voting", "agnews", flags=["--epsilon", 1, "--seed", 0])
-    plan = dpicl("plan", tmp_path / "answers.yaml", "--results", tmp_path / "elsewhere", "--json").json
+    plan = dpicl("plan", tmp_path / "own.yaml", "--results", tmp_path / "elsewhere", "--json").json
     tokens = [cell["tokens"] for cell in plan["cells"]]
     assert tokens[0] > 0 and tokens[1:] == [0, 0, 0]

@@ -19,30 +19,16 @@ from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
 from tests.faults.harness import MAY_DIFFER
+from tests.harness.local_suite import synthetic_suite
 from tests.harness.models.tiny import save_tiny_llama
 
-SUITE = """
-name: shared
-version: 1
-source: synthetic
-model: {model}
-seeds: [{seeds}]
-epsilons: [4]
-delta: 1e-5
-shots: 3
-test_records: 4
-train_records: 60
-tasks: [{task}]
-mechanisms:
-{mechanisms}
-"""
-MIXED = """
-  - {name: zero_shot}
-  - {name: real_demonstrations}
-  - {name: tang, options: {slots: 3, examples_per_slot: 1, tokens: 4, top_k: 10}}
-  - {name: prism, options: {prompts: 4, tokens: 3}}
-  - {name: voting, options: {slots: 4, examples_per_slot: 2}}
-"""
+MIXED = (
+    "{name: zero_shot}",
+    "{name: real_demonstrations}",
+    "{name: tang, options: {slots: 3, examples_per_slot: 1, tokens: 4, top_k: 10}}",
+    "{name: prism, options: {prompts: 4, tokens: 3}}",
+    "{name: voting, options: {slots: 4, examples_per_slot: 2}}",
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Runs:
     """Runs cells of one suite in this process, each time with an output cache and results of its own."""
 
-    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: str, **settings: str) -> None:
         self._folder, self._patch, self._count = tmp_path, monkeypatch, 0
-        path = tmp_path / "shared.yaml"
-        path.write_text(SUITE.format(**settings), encoding="utf-8")
-        self._suite = load_suite(path)
+        self._suite = load_suite(synthetic_suite(tmp_path, *rows, epsilon="4", shots="3", **settings))
         self.cells = expand(self._suite, load_mechanisms())
 
     def __call__(self, cells: Sequence[Cell]) -> dict[str, Result]:
@@ -77,7 +61,7 @@ class Runs:
 
 @pytest.fixture
 def runs(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    return lambda **settings: Runs(tmp_path, monkeypatch, **settings)
+    return lambda *rows, **settings: Runs(tmp_path, monkeypatch, *rows, **settings)
 
 
 def content(result: Result) -> dict[str, Any]:
@@ -86,7 +70,7 @@ def content(result: Result) -> dict[str, Any]:
 
 
 def test_a_cell_gives_the_same_alone_and_among_seven_others(runs: Any, folder: Path) -> None:
-    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
+    run = runs(*MIXED, model=f"hf:{folder}", seeds="[0, 1]")
     assert len(run.cells) >= 8
     private = [
         cell for cell in run.cells if cell.seed == 1 and cell.mechanism not in ("zero_shot", "real_demonstrations")
@@ -110,7 +94,7 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     monkeypatch.setattr(
         lm_eval_bridge, "evaluate", lambda *words, **more: scored.append(words) or evaluate(*words, **more)
     )
-    run = runs(model=f"hf:{folder}", seeds="0, 1, 2, 3", task="agnews", mechanisms="  - {name: zero_shot}")
+    run = runs("zero_shot", model=f"hf:{folder}", seeds="[0, 1, 2, 3]")
     results = run(run.cells)
     assert len(results) == len(run.cells) > 1
     assert len(loads) == 1

@@ -13,39 +13,16 @@ import pytest
 
 from dpicl.models import hub
 from tests.harness.helpers import PLUGIN, listed, refuse, write
+from tests.harness.local_suite import synthetic_suite
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
-SUITE = """\
-name: small
-version: 1
-source: synthetic
-model: sim
-seeds: [0]
-epsilons: [1]
-train_records: 60
-test_records: 4
-shots: 2
-tasks: [agnews]
-mechanisms: [zero_shot, tang]
-"""
-
 
 @pytest.fixture
-def suite(tmp_path, monkeypatch) -> Callable[[str, str], Path]:
-    """Writes the suite with a change into the working folder."""
+def suite(tmp_path, monkeypatch) -> Callable[..., Path]:
+    """Writes a small suite of these rows into the working folder."""
     monkeypatch.chdir(tmp_path)
-
-    def write(old: str = "", new: str = "") -> Path:
-        assert old in SUITE
-        path = Path("small.yaml")
-        path.write_text(SUITE.replace(old, new))
-        return path
-
-    return write
-
-
-LAST = "mechanisms: [zero_shot, tang]"
+    return lambda *rows, **keys: synthetic_suite(Path(), *(rows or ("zero_shot", "tang")), **keys)
 
 
 def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
@@ -76,19 +53,19 @@ def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
     text = text.replace("from dpicl.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
                         " dpicl.mechanism.bases import")  # fmt: skip
     Path("mine.py").write_text(text + f"\n    {FAILING[name]}\n")
-    answer = dpicl("run", suite(LAST, "mechanisms: [nothing, zero_shot]"), "--plugin", "mine.py", "--json")
+    answer = dpicl("run", suite("nothing", "zero_shot"), "--plugin", "mine.py", "--json")
     assert answer.code == 2, answer.err
     if name != "options":  # these are made before the first cell
         assert answer.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 1}
     assert "mine.py, line" in answer.err and "Traceback" not in answer.err and "\x1b" not in answer.err
-    assert dpicl("plan", "small.yaml", "--plugin", "mine.py").code == (2 if name in ("events", "options") else 0)
+    assert dpicl("plan", "own.yaml", "--plugin", "mine.py").code == (2 if name in ("events", "options") else 0)
 
 
 def test_a_tasks_own_function_that_fails_ends_its_cell_alone(dpicl, suite, meals, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
     file = meals / "task.yaml"
     file.write_text(file.read_text().replace("dpicl.tasks.metrics.accuracy", "dpicl.tasks.metrics.similarity"))
-    answer = dpicl("run", suite("[agnews]", "[meals, agnews]"), "--source", "auto", "--plugin", meals, "--mechanism",
+    answer = dpicl("run", suite(tasks="[meals, agnews]"), "--source", "auto", "--plugin", meals, "--mechanism",
                    "zero_shot", "--json")  # fmt: skip
     assert answer.code == 2 and answer.json["counts"]["failed"] == 1
     assert "Traceback" not in answer.err and "text_metrics.py, line" in answer.err
