@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpicl.core.cell import Cell
 from dpicl.plan.selection import shard
-from dpicl.results.store import Store
-from tests.faults.harness import MAY_DIFFER
 from tests.leaderboards.factory import make_result
 
 
@@ -46,27 +41,3 @@ def test_what_is_done_already_changes_no_part(dpicl, sim_suite, tmp_path):
     again = dpicl("run", *words).json["counts"]
     assert (again["done"], again["present"]) == (0, len(planned))
     assert [cell["id"] for cell in dpicl("plan", *words).json["cells"]] == planned
-
-
-def outcomes(folder: Path) -> dict[str, object]:
-    results, damaged = Store(folder, "sim_suite").load_all()
-    assert damaged == []
-    return {result.cell_id: result.model_dump(exclude=MAY_DIFFER) for result in results}
-
-
-@pytest.mark.slow
-def test_parts_make_the_suite_in_one_folder_and_copied_together(dpicl, sim_suite, tmp_path):
-    assert dpicl("run", sim_suite, "--results", tmp_path / "whole").code == 0
-    for number in (1, 2, 3):
-        for folder in ("one", f"part{number}"):
-            assert dpicl("run", sim_suite, "--results", tmp_path / folder, "--shard", f"{number}/3").code == 0
-    for number in (3, 1, 2):
-        shutil.copytree(tmp_path / f"part{number}", tmp_path / "all", dirs_exist_ok=True)
-    whole = outcomes(tmp_path / "whole")
-    assert len(whole) == 8
-    assert outcomes(tmp_path / "one") == outcomes(tmp_path / "all") == whole
-    boards = [dpicl("board", sim_suite, "--results", tmp_path / name, "--json").json for name in ("whole", "all")]
-    answers = [[section["answers"] for section in board["sections"]] for board in boards]
-    assert answers[0] == answers[1] and answers[0]
-    done = dpicl("run", sim_suite, "--results", tmp_path / "all", "--json").json["counts"]
-    assert done == {"done": 0, "present": 8, "skipped": 0, "failed": 0}
