@@ -1,4 +1,4 @@
-"""What a fresh clone promises: what is installed, and the exact versions."""
+"""What a fresh clone promises: the set-up commands, what is installed, and the exact versions."""
 
 import re
 import subprocess
@@ -20,6 +20,15 @@ def pins() -> dict[str, str]:
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_readme_sets_everything_up_with_exactly_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Set-up\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    assert section
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", section.group(1), re.MULTILINE | re.DOTALL)
+    commands = [line.split("#")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
+    assert commands == ["make leaderboard", "make test"]
 
 
 def test_running_installs_nothing_that_only_tests_need(tmp_path):
