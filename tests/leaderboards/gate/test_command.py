@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,10 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
     assert again.code == 2 and "already exists" in again.err
     _, problems = load_submissions(world.root)
     assert any("team_c/mine is left out" in problem for problem in problems)
+    for suite in ("record", world.suite):
+        begun = dpicl("submit", world.root, "--new", f"team_d/{Path(suite).stem}", "--suite", suite, "--json")
+        assert f"suite: {Path(suite).stem}\n" in Path(begun.json["files"][0]).read_text()
+        assert begun.json["next"][1].startswith(f"dpicl run {suite} ")
 
 
 def test_a_folder_of_submissions_is_not_taken_for_one(world: World, dpicl):

@@ -18,14 +18,14 @@ from dpicl.cli import apart
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
-from dpicl.core.paths import DEFAULT_RESULTS
+from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import card, code, examination
 from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import ROOT, Examination, examine, known_suites, places_check
 from dpicl.leaderboards.gate.history import removed_check
-from dpicl.plan.suite import Suite, load_suite
+from dpicl.plan.suite import load_suite
 from dpicl.results import manifest
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
@@ -108,7 +108,7 @@ def submit(
     all: every submission below DIR (default: those of the project).
     new: write a card to fill in, below DIR (default: this folder).
     results: results of record, to compare with.
-    suite: a suite that does not ship; may be repeated.
+    suite: a suite that does not ship; may be repeated. With `new`: the suite of the card (default: open).
     base: an earlier copy, to compare with: scores move only with a new version.
     maintainer: footnote, unreliable and reproduced.json may be new or changed.
     run_code: run the submitted mechanism, here: use a container.
@@ -118,10 +118,13 @@ def submit(
     by: with --record: who ran it again.
     """
     place = None if folder is None else Path(folder)
+    files = {load_suite(path).name: path for path in (find_suite(str(given)) for given in as_list(suite))}
     if new:
         if all or base or run_code or rerun or record:
             raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
-        return _new(place or Path(), new, known_suites(as_list(suite))[_FIRST_SUITE])
+        if len(files) > 1:
+            raise UsageError("A submission is of one suite; give --suite once.")
+        return _new(place or Path(), new, str(as_list(suite)[0]) if files else _FIRST_SUITE)
     refused = {
         "Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.": not (place or all),
         "There is nothing to record without a re-run; add --rerun N.": record and not rerun,
@@ -140,7 +143,7 @@ def submit(
         message(line)
 
     others = contents if all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
-    suites, earlier = known_suites(as_list(suite)), None if base is None else Path(base)
+    suites, earlier = known_suites(files.values()), None if base is None else Path(base)
     cases = [
         Case(one, suites, Path(results), earlier, others, run_code=run_code, maintainer=maintainer, announce=announce)
         for one in contents
@@ -155,17 +158,17 @@ def submit(
     extra = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
     if record:
         _record(found, str(by))
-    files = {load_suite(path).name: str(path) for path in as_list(suite)}
     boards = [_board(one.case, files) for one in found if one.good]
     return Submitted(found, extra, list(dict.fromkeys(boards)))
 
 
-def _board(case: Case, files: Mapping[str, str]) -> str:
+def _board(case: Case, files: Mapping[str, Path]) -> str:
     """The command that shows the rows of a submission among the others. files: of suites that do not ship, by name."""
     suite, root = str(case.contents.suite), case.contents.folder.parent.parent
+    suite = str(files.get(suite, suite))
     results = ["--results", str(case.record)] if case.record != Path(DEFAULT_RESULTS) else []
     place = os.path.relpath(root) if root.is_relative_to(Path.cwd()) else str(root)
-    return shlex.join(["dpicl", "board", files.get(suite, suite), "--full", "--submissions", place, *results])
+    return shlex.join(["dpicl", "board", suite, "--full", "--submissions", place, *results])
 
 
 def _folders(folder: Path | None, every: bool) -> list[Path]:
@@ -192,11 +195,11 @@ def _record(found: list[Examination], by: str) -> None:
             message(f"Recorded {count(len(one.reruns), 'cell')} in {path}")
 
 
-def _new(root: Path, name: str, suite: Suite) -> Answer:
-    written = card.begin(root, name, suite, datetime.now(UTC).year)
+def _new(root: Path, name: str, suite: str) -> Answer:
+    written = card.begin(root, name, load_suite(find_suite(suite)), datetime.now(UTC).year)
     folder = written[0].parent
     file = str(folder / f"{folder.name}.py")
-    run = ["run", _FIRST_SUITE, "--plugin", file, "--mechanism", folder.name, "--results", str(folder / "results")]
+    run = ["run", suite, "--plugin", file, "--mechanism", folder.name, "--results", str(folder / "results")]
     commands = [shlex.join(["dpicl", *words]) for words in (["check", file], run, ["submit", str(folder)])]
     shown = [*(f"Wrote {path}" for path in written), "Fill in the card, put your mechanism beside it, then:"]
     shown += [f"  {one}" for one in commands]
