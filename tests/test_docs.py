@@ -133,7 +133,7 @@ class Session:
         known = help_of(words, self.capfd)
         flags = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words))
         assert [flag for flag in flags if flag not in known] == []
-        if words[0] == "ginc" or not self._is_run(words[0], example):  # it trains a model for minutes
+        if not self._is_run(words[0], example):
             return
         reads = words[0] in READS and not {"--plugin", "--source", "--results"} & {*words}
         small = [] if reads else [pair for pair in SMALL.items() if pair[0] in known and pair[0] not in words]

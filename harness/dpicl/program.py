@@ -46,7 +46,6 @@ attack | cli.attack | attack mechanisms, with zero-shot and real demonstrations 
 audit | cli.audit | a lower bound on the epsilon of a mechanism, from runs with and without a canary
 check | cli.check | test a mechanism for the usual privacy bugs
 new | cli.new | write a working example to start from: a mechanism or a task
-ginc | cli.ginc | train the model of the task ginc
 data | cli.data | count records, labels, lengths, repeats and errors of a task or of a file, before anything runs
 doctor | cli.doctor | show what is installed and what is missing
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -15,7 +14,6 @@ import pytest
 import torch
 
 from dpicl import models
-from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.files import file_sha256
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import ginc
@@ -24,17 +22,16 @@ from dpicl.models.ginc_corpus import language
 from dpicl.models.transformers import TransformersLM
 from dpicl.plan.expand import expand
 from dpicl.plan.suite import Suite
-from dpicl.program import main
 
-TINY = ginc.Size(1, 16, 2, 64, documents=12, length=63, batch=4, rate=1e-2, warm_up=1, on_use=True)
+TINY = ginc.Training(1, 16, 2, 64, documents=12, batch=4, rate=1e-2, warm_up=1)
 MECHANISMS = load_mechanisms()
 
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own, and sizes that take no time."""
+    """A cache of its own, and a training that takes no time."""
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    monkeypatch.setattr(ginc, "SIZES", {"small": TINY, "4": replace(TINY, on_use=False, seed=1)})
+    monkeypatch.setattr(ginc, "TRAINING", TINY)
     return tmp_path
 
 
@@ -47,29 +44,26 @@ def test_a_training_is_the_same_to_the_bit_whatever_else_is_random(tmp_path: Pat
     for folder in folders:
         folder.mkdir()
     before = torch.get_rng_state()
-    ginc.pretrain(TINY, "small", folders[0])
+    ginc.pretrain(TINY, folders[0])
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(5)
     torch.set_num_threads(2)
     np.random.default_rng().random(3)
-    ginc.pretrain(TINY, "small", folders[1])
+    ginc.pretrain(TINY, folders[1])
     assert torch.get_num_threads() == 2
     assert not torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(1)
-    ginc.pretrain(replace(TINY, seed=1), "small", folders[2])
+    ginc.pretrain(replace(TINY, seed=1), folders[2])
     first, second, other = map(weights, folders)
     assert first == second != other
-    assert ginc.folder_name(TINY) != ginc.folder_name(replace(TINY, seed=1))
 
 
-def test_every_block_begins_with_the_end_of_text_and_is_read_in_every_epoch() -> None:
-    size = replace(TINY, epochs=2, documents=3, length=130, batch=2)
-    blocks = list(ginc.batches(size))
-    assert len(blocks) == size.steps == 6
-    assert {tuple(block.shape) for block in blocks} == {(2, 64)}
-    rows = [tuple(row) for block in blocks for row in block.tolist()]
-    assert {row[0] for row in rows} == {150}
-    assert sorted(rows[:6]) == sorted(rows[6:]) != rows[:6]
+def test_every_block_begins_with_the_end_of_text() -> None:
+    blocks = list(ginc.batches(TINY))
+    assert len(blocks) == TINY.steps == 3
+    assert {tuple(block.shape) for block in blocks} == {(4, 64)}
+    rows = {tuple(row) for block in blocks for row in block.tolist()}
+    assert {row[0] for row in rows} == {150} and len(rows) == 12
 
 
 def test_it_is_trained_when_first_used_and_read_in_packed_rows(empty_cache: Path, capsys) -> None:
@@ -92,18 +86,18 @@ def test_it_is_trained_when_first_used_and_read_in_packed_rows(empty_cache: Path
 
 
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
-    size = replace(TINY, documents=300)
-    assert ginc.pretrain(size, "small", tmp_path) < ginc.pretrain(replace(size, rate=1e-9), "small", tmp_path) - 0.5
+    more = replace(TINY, documents=300)
+    assert ginc.pretrain(more, tmp_path) < ginc.pretrain(replace(more, rate=1e-9), tmp_path) - 0.5
 
 
 def _train_slowly(pipe: Connection) -> None:
-    def pretrain(size: ginc.Size, name: str, target: Path, device: str) -> None:
+    def pretrain(training: ginc.Training, target: Path) -> None:
         (target / "model.safetensors").write_text("half")
         pipe.send("begun")
         pipe.recv()
 
     ginc.pretrain = pretrain
-    ginc.prepared("small")
+    ginc.prepared()
 
 
 def test_others_wait_for_the_one_that_trains_and_take_over_when_it_is_killed(empty_cache: Path) -> None:
@@ -112,7 +106,7 @@ def test_others_wait_for_the_one_that_trains_and_take_over_when_it_is_killed(emp
     training = fork.Process(target=_train_slowly, args=(there,))
     training.start()
     assert here.recv() == "begun"
-    waiting = fork.Process(target=ginc.prepared, args=("small",))
+    waiting = fork.Process(target=ginc.prepared)
     waiting.start()
     waiting.join(0.5)
     assert waiting.is_alive()
@@ -120,18 +114,7 @@ def test_others_wait_for_the_one_that_trains_and_take_over_when_it_is_killed(emp
     waiting.join(30)
     training.join()
     assert waiting.exitcode == 0
-    assert [path.name for path in (empty_cache / "models").iterdir() if path.is_dir()] == [ginc.folder_name(TINY)]
-
-
-def test_the_sizes_of_the_paper_are_prepared_by_a_command(empty_cache: Path, capsys) -> None:
-    with pytest.raises(ModelError, match="dpicl ginc prepare --size 4"):
-        models.load("ginc:4", device="cpu")
-    with pytest.raises(UsageError, match="size"):
-        models.load("ginc:5", device="cpu")
-    assert main(["ginc", "prepare", "--size", "4", "--device", "cpu", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["sha256"] == weights(Path(said["folder"]))
-    assert models.load("ginc:4", device="cpu").identity.name == "ginc:4"
+    assert [path.name for path in (empty_cache / "models").iterdir() if path.is_dir()] == [ginc.FOLDER]
 
 
 def suite(**changes: object) -> Suite:
@@ -145,7 +128,7 @@ def suite(**changes: object) -> Suite:
         (["embedded"], {("trec", "embedded"), ("ginc", "ginc")}),
         (["sim"], {("trec", "sim"), ("ginc", "sim")}),
         (["embedded", "hf:x"], {("trec", "embedded"), ("trec", "hf:x"), ("ginc", "ginc")}),
-        (["embedded", "ginc:12"], {("trec", "embedded"), ("ginc", "ginc:12")}),
+        (["embedded", "ginc"], {("trec", "embedded"), ("ginc", "ginc")}),
     ],
 )
 def test_a_suite_reads_the_task_with_its_own_model(wanted: list[str], read: set[tuple[str, str]]) -> None:
