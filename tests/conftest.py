@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.core import plugins, strict_yaml
+from dpicl.core import strict_yaml
 from dpicl.data import sources, task_file
 from dpicl.program import main
 from dpicl.results.store import Store
@@ -80,8 +80,8 @@ def remember(
 @pytest.fixture(scope="session", autouse=True)
 def read_once() -> Iterator[None]:
     """What many tests of this process read is read once: synthetic corpora (8,200 records take half a second; tests of
-    the corpora take `new_corpora`), YAML (the suites that ship take a second), the distributions on a path with
-    plug-ins, and the results of record, of one suite in a row, since some are large."""
+    the corpora take `new_corpora`), YAML (the suites that ship take a second), and the results of record, of one
+    suite in a row, since some are large."""
 
     def committed(store: Store) -> str | None:
         folder = os.path.realpath(store.folder)
@@ -97,7 +97,6 @@ def read_once() -> Iterator[None]:
         remember(patch, [sources], "read_synthetic", 32, lambda spec, *more: (repr(spec), *more), lists)
         parsed = [strict_yaml, task_file]
         remember(patch, parsed, "parse", 64, lambda text, path, functions=False: (text, functions), document)
-        remember(patch, [plugins], "entry_points", 99, lambda group: (group, *sys.path), lambda found, group: found)
         remember(patch, [Store], "load_all", 1, committed, lists)
         yield
 

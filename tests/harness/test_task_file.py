@@ -109,9 +109,9 @@ def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, m
     assert (meals / "ran").exists()  # which is why docs/add-a-task.md says that a task folder is code
 
 
-def test_the_doctor_names_an_installed_task_that_cannot_be_used(meals: Path, monkeypatch):
+def test_the_doctor_names_a_task_that_cannot_be_used(meals: Path, monkeypatch):
     (meals / "task.yaml").write_text("task: 1")
-    monkeypatch.setattr(task_config, "_given", {"meals": task_config.TaskFolder(meals, "an entry point")})
+    monkeypatch.setattr(task_config, "_given", {"meals": task_config.TaskFolder(meals, "a plugin")})
     found = {check.name: check for check in doctor._data()}
     assert not found["task meals"].ok and "task.yaml of task meals, line 1" in found["task meals"].found
     assert found["task agnews"].ok

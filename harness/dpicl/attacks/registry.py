@@ -1,4 +1,4 @@
-"""The known attacks. Like mechanisms they are built in, or come from entry points or plugin files."""
+"""The known attacks. Like mechanisms they are built in, or come from plugin files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from dpicl.core.plugins import Registered, classes_of, registered
 from dpicl.mechanism.options import option_types, validated
 from dpicl.mechanism.registry import classes_in
 
-ENTRY_POINTS = "dpicl.attacks"
-
 
 def load_attacks(plugins: Iterable[Path] = ()) -> dict[str, Registered[Attack]]:
-    """Every attack by name; see `plugins.registered` for what fails."""
+    """Every attack by name. Raises PluginError."""
     given = (item for path in plugins for item in classes_in(path, attacks_of))
-    return registered("attack", Attack, "dpicl.attacks", ENTRY_POINTS, attacks_of, given)  # type: ignore[type-abstract]
+    return registered("attack", "dpicl.attacks", attacks_of, given)
 
 
 def attack_of(cls: type[Attack], given: Mapping[str, Any]) -> Attack:

@@ -1,4 +1,4 @@
-"""What plugins have in common, whatever they hold: modules, hashes, entry points, and what is said when one fails.
+"""What plugins have in common, whatever they hold: modules, hashes, and what is said when one fails.
 
 Mechanisms are known to dpicl.mechanism.registry, attacks to dpicl.attacks.registry, models and tasks to
 their own modules.
@@ -10,7 +10,6 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-import logging
 import pkgutil
 import sys
 import traceback
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
@@ -32,8 +31,6 @@ MODULE: Final = "dpicl_plugin_"
 
 #: What begins so is content, shipped or not, that the harness treats alike.
 _CONTENT = ("dpicl.mechanisms.", "dpicl.tasks.")
-
-_log = logging.getLogger(__name__)
 
 
 class Pluggable(ABC):
@@ -59,12 +56,11 @@ class Pluggable(ABC):
 
 
 P = TypeVar("P", bound=Pluggable)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Registered(Generic[P]):
-    """A class and where it came from. plugin_hash: `code_hash` of its file or package; None for a built-in one."""
+    """A class and where it came from. plugin_hash: sha256 of its file; None for a built-in one."""
 
     cls: type[P]
     origin: str
@@ -72,27 +68,17 @@ class Registered(Generic[P]):
 
 
 def registered(
-    kind: str,
-    base: type[P],
-    package: str,
-    group: str,
-    of_module: Callable[[ModuleType], list[type[P]]],
-    given: Iterable[Registered[P]],
+    kind: str, package: str, of_module: Callable[[ModuleType], list[type[P]]], given: Iterable[Registered[P]]
 ) -> dict[str, Registered[P]]:
-    """Every class of a kind by name: of the modules of a package, of the entry points of a group, and the given ones.
-
-    A module that fails raises PluginError, an entry point that fails is a warning (`installed`).
-    """
-    found: dict[str, Registered[P]] = {}
+    """Every class of a kind by name: of the modules of a package, and the given ones. Raises PluginError."""
     built_in = (Registered(cls, "built in") for module in _modules_of(package, kind) for cls in of_module(module))
-    packages = installed(group, lambda entry: _classes_at(entry, base, of_module, kind))
-    for sources in (built_in, packages, given):
-        for new in sources:
-            if (old := found.setdefault(new.cls.name, new)).cls is not new.cls:
-                raise PluginError(
-                    f"Two {kind}s are called '{new.cls.name}': {old.origin} and {new.origin}; rename one of them."
-                )
-            found[new.cls.name] = new
+    found: dict[str, Registered[P]] = {}
+    for new in (*built_in, *given):
+        if (old := found.setdefault(new.cls.name, new)).cls is not new.cls:
+            raise PluginError(
+                f"Two {kind}s are called '{new.cls.name}': {old.origin} and {new.origin}; rename one of them."
+            )
+        found[new.cls.name] = new
     return found
 
 
@@ -133,33 +119,6 @@ def _modules_of(package: str, kind: str) -> Iterator[ModuleType]:
             raise PluginError(f"The {kind} module {name} fails to import: {_reason(error)}.") from error
 
 
-def installed(group: str, read: Callable[[EntryPoint], Iterable[T]]) -> Iterator[T]:
-    """What ``read`` makes of every entry point of a group. One that fails is a warning that names it: somebody else's
-    broken package must not stop a run that does not use it."""
-    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
-        try:
-            found = list(read(entry))
-        except Exception as error:
-            _log.warning("The plugin '%s' (%s) is left out: %s.", entry.name, entry.value, _reason(error))
-            continue
-        yield from found
-
-
-def _classes_at(
-    entry: EntryPoint, base: type[P], of_module: Callable[[ModuleType], list[type[P]]], kind: str
-) -> Iterator[Registered[P]]:
-    """What an entry point names: a class, or a module with classes."""
-    loaded = entry.load()
-    if isinstance(loaded, ModuleType):
-        classes = of_module(loaded)
-    elif inspect.isclass(loaded) and issubclass(loaded, base) and not inspect.isabstract(loaded):
-        classes = [loaded]
-    else:
-        raise PluginError(f"{entry.value} is no {kind} class and no module with one")
-    for cls in classes:
-        yield Registered(cls, origin_of(entry), code_hash(cls.__module__))
-
-
 def version_of(distribution: str) -> str | None:
     """The version of an installed distribution; None where it is not installed."""
     try:
@@ -168,27 +127,13 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
-def origin_of(entry: EntryPoint) -> str:
-    """How a table calls it."""
-    return f"entry point {entry.name} = {entry.value}"
-
-
-def code_hash(module: str) -> str:
-    """sha256 of an imported module's file; where it belongs to a package, over all files of that package but caches."""
-    top = sys.modules[module.partition(".")[0]]
-    if not hasattr(top, "__path__"):
-        return hashlib.sha256(Path(str(top.__file__)).read_bytes()).hexdigest()
-    return folder_hash(*map(Path, top.__path__))
-
-
-def folder_hash(*folders: Path, keep: Callable[[Path], bool] = lambda path: "__pycache__" not in path.parts) -> str:
-    """sha256 over the names and contents of the files in folders that are to be kept (all but caches)."""
+def folder_hash(folder: Path, keep: Callable[[Path], bool] = lambda path: "__pycache__" not in path.parts) -> str:
+    """sha256 over the names and contents of the files in a folder that are to be kept (all but caches)."""
     digest = hashlib.sha256()
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if keep(path) and path.is_file():
-                content = hashlib.sha256(path.read_bytes()).hexdigest()
-                digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    for path in sorted(folder.rglob("*")):
+        if keep(path) and path.is_file():
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
 
 
@@ -244,7 +189,7 @@ def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
         spec = getattr(module, "__spec__", None)  # not __file__: torch's made-up modules say "_ops.py", in no folder
         if spec and spec.has_location and Path(spec.origin).resolve().parent == folder:
             name = Path(spec.origin).name
-            raise PluginError(f"it imports {name} beside it; put all of it into one file, or into a package")
+            raise PluginError(f"it imports {name} beside it; put all of it into one file")
 
 
 def _reason(error: BaseException) -> str:

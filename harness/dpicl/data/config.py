@@ -1,16 +1,13 @@
 """Where tasks are, and their files: ``<name>/task.yaml`` and the public lists beside it.
 
-A task is a folder. The built-in ones are in ``tasks/``; others come from packages with an entry point of the group
-``dpicl.tasks``, or from folders that were given with `--plugin`. Their version ends in a hash of their files.
+A task is a folder. The built-in ones are in ``tasks/``; others were given with `--plugin`, and their version ends in a
+hash of their files.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from dpicl.core import plugins
@@ -21,7 +18,6 @@ from dpicl.data.task_file import TaskFile, read_task_file
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
 TASKS = content_folder("tasks")
-ENTRY_POINTS = "dpicl.tasks"
 #: Files of a task that decide what is asked and how it is scored. Records have a fingerprint of their own.
 _HASHED = (".yaml", ".yml", ".txt", ".py")
 _NOT_HASHED = ("suite.yaml",)
@@ -29,7 +25,7 @@ _NOT_HASHED = ("suite.yaml",)
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """One task and where it came from. origin: 'built in', an entry point, or a plugin folder."""
+    """One task and where it came from. origin: 'built in', or a plugin folder."""
 
     path: Path
     origin: str
@@ -49,14 +45,9 @@ _given: dict[str, TaskFolder] = {}
 
 
 def task_folders() -> dict[str, TaskFolder]:
-    """Every task by name: built-in ones, entry points, given folders.
-
-    An entry point that fails is a warning that names it. Raises PluginError for two tasks of one name.
-    """
+    """Every task by name: built-in ones and given folders."""
     found = {path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")}
-    for folder in (*_installed(tuple(sys.path)), *_given.values()):
-        _add(found, folder)
-    return dict(sorted(found.items()))
+    return dict(sorted({**found, **_given}.items()))
 
 
 def add_task_folder(path: Path) -> list[str]:
@@ -71,7 +62,11 @@ def add_task_folder(path: Path) -> list[str]:
             f"The folder {path} holds no task.yaml; give a task's folder, or one that holds such folders."
         )
     for folder in new:
-        _add(found, folder)
+        old = found.setdefault(folder.path.name, folder)
+        if old.path != folder.path:
+            raise PluginError(
+                f"Two tasks are called '{folder.path.name}': {old.origin} and {folder.origin}; rename one of them."
+            )
         _read(folder.path, folder.file_hash)
     _given.update({folder.path.name: folder for folder in new})
     return [folder.path.name for folder in new]
@@ -146,7 +141,7 @@ def _text(path: Path, what: str) -> str:
 
 
 def folder_of(name: str) -> TaskFolder:
-    """The folder of a task; a built-in one is found without a look at plugins. Raises UsageError."""
+    """The folder of a task; a built-in one is found without a look at others. Raises UsageError."""
     if name.isidentifier() and (TASKS / name / "task.yaml").is_file():
         return TaskFolder(TASKS / name, "built in")
     folders = task_folders()
@@ -159,26 +154,3 @@ def _folders_in(path: Path) -> list[Path]:
     if (path / "task.yaml").is_file():
         return [path]
     return sorted(file.parent for file in path.glob("*/task.yaml"))
-
-
-@cache
-def _installed(search_path: tuple[str, ...]) -> tuple[TaskFolder, ...]:
-    """The tasks of installed packages; search_path: sys.path, on which packages are looked for."""
-
-    def read(entry: EntryPoint) -> list[TaskFolder]:
-        places = map(Path, importlib.import_module(entry.value).__path__)
-        folders = [TaskFolder(f.resolve(), plugins.origin_of(entry)) for place in places for f in _folders_in(place)]
-        if not folders:
-            raise PluginError("the package holds no task.yaml")
-        for folder in folders:
-            _read(folder.path, folder.file_hash)
-        return folders
-
-    return tuple(plugins.installed(ENTRY_POINTS, read))
-
-
-def _add(found: dict[str, TaskFolder], new: TaskFolder) -> None:
-    name = new.path.name
-    if name in found and found[name].path != new.path:
-        raise PluginError(f"Two tasks are called '{name}': {found[name].origin} and {new.origin}; rename one of them.")
-    found[name] = new

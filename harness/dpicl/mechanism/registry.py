@@ -1,4 +1,4 @@
-"""The mechanisms that there are: built in, from entry points, and from files given with `--plugin`.
+"""The mechanisms that there are: built in, and from files given with `--plugin`.
 
 Tasks, models and attacks have their own lists (dpicl.data.config, dpicl.models,
 dpicl.attacks.registry). The package `mechanisms` is named here alone, and late.
@@ -18,8 +18,6 @@ from dpicl.core.vocabulary import Knob
 from dpicl.data import config as task_config
 from dpicl.mechanism.bases import Mechanism
 
-ENTRY_POINTS = "dpicl.mechanisms"
-
 #: The origin of what the program that runs registered.
 HERE = "this program"
 #: What the program that runs registered, by class.
@@ -29,12 +27,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}")
 
 
 def load_mechanisms(plugins: Iterable[Path] = ()) -> dict[str, Registered[Mechanism]]:
-    """Every mechanism by name: built-in ones, entry points, plugin files; see `plugins.registered` for what fails.
+    """Every mechanism by name: built-in ones, and those of plugin files. Raises PluginError.
 
     From then on this process also knows the models of the plugin files, and the tasks of plugin folders.
     """
     given = (*_here.values(), *(item for path in plugins for item in load_plugin(path)))
-    return registered("mechanism", Mechanism, "dpicl.mechanisms", ENTRY_POINTS, mechanisms_of, given)  # type: ignore[type-abstract]
+    return registered("mechanism", "dpicl.mechanisms", mechanisms_of, given)
 
 
 def register(cls: type[Mechanism]) -> Registered[Mechanism]:

@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import inspect
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -31,7 +28,6 @@ _PACKAGED = (*PACKAGED, *(f"{name}{FLOAT32}" for name in PACKAGED))
 BUILT_IN = (*_PACKAGED, "ginc", "hf", "server", "sim")
 #: A model that reads the language of one task alone -> that task, which no other model can read (but ``sim``).
 TASK_OF = {"ginc": "ginc"}
-ENTRY_POINTS = "dpicl.models"
 
 #: (rest, device, dtype) -> model. rest: what follows the colon of its name. device: 'cpu', 'cuda' or 'cuda:N'.
 #: dtype: a torch dtype, or None for the loader's choice.
@@ -42,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class PluginModel:
-    """The loader of the models ``NAME`` and ``NAME:REST``, where it came from, and the hash of its file or package."""
+    """The loader of the models ``NAME`` and ``NAME:REST``, where it came from, and the hash of its file."""
 
     load: Loader
     origin: str
@@ -95,10 +91,9 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         if name != base and dtype not in (None, "float32"):
             raise UsageError(f"Model '{name}' is float32 by its name; use '{base}' for {dtype}.")
         return load_packaged(PACKAGED[base], device_of(device), _dtype(dtype if name == base else "float32"))
-    plugged = _plugged()
-    if kind in plugged:
-        return _load_plugin(name, plugged[kind], rest, device_of(device), _dtype(dtype))
-    raise unknown("model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
+    if kind in _given:
+        return _load_plugin(name, _given[kind], rest, device_of(device), _dtype(dtype))
+    raise unknown("model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *_given])
 
 
 def require_sound(name: str) -> None:
@@ -166,17 +161,20 @@ def known() -> list[dict[str, Any]]:
     ]
     plugged = [
         {"name": f"{name}:REST", "about": model.summary, "available": None, "get": "", "origin": model.origin}
-        for name, model in sorted(_plugged().items())
+        for name, model in sorted(_given.items())
     ]
     return [*built_in, *plugged]
 
 
 def add(module: ModuleType, origin: str, plugin_hash: str) -> None:
     """Makes the models of a plugin file known in this process. Raises PluginError for a name that is taken."""
-    found = _plugged()
     new = {name: PluginModel(load, origin, plugin_hash) for name, load in loaders_of(module).items()}
-    for name, model in new.items():
-        _add(found, name, model)
+    for name in new:
+        taken = "a built-in one" if name in BUILT_IN else ""
+        if name in _given and _given[name].plugin_hash != plugin_hash:
+            taken = _given[name].origin
+        if taken:
+            raise PluginError(f"Two models are called '{name}': {taken} and {origin}; rename one of them.")
     _given.update(new)
 
 
@@ -190,39 +188,6 @@ def loaders_of(module: ModuleType) -> dict[str, Loader]:
             f"MODELS in {module.__name__} must be a dictionary: a name without a colon -> load(rest, device, dtype)."
         )
     return loaders
-
-
-def _plugged() -> dict[str, PluginModel]:
-    """Models that are not built in, by name. Raises PluginError for two of one name."""
-    found: dict[str, PluginModel] = {}
-    for name, model in (*_of_packages(tuple(sys.path)), *_given.items()):
-        _add(found, name, model)
-    return found
-
-
-def _add(found: dict[str, PluginModel], name: str, new: PluginModel) -> None:
-    taken = "a built-in one" if name in BUILT_IN else ""
-    if name in found and found[name].plugin_hash != new.plugin_hash:
-        taken = found[name].origin
-    if taken:
-        raise PluginError(f"Two models are called '{name}': {taken} and {new.origin}; rename one of them.")
-    found[name] = new
-
-
-@cache
-def _of_packages(search_path: tuple[str, ...]) -> tuple[tuple[str, PluginModel], ...]:
-    """The loaders of installed packages; search_path: sys.path, on which packages are looked for.
-
-    An entry point that fails is a warning that names it.
-    """
-
-    def read(entry: importlib.metadata.EntryPoint) -> list[tuple[str, PluginModel]]:
-        load = entry.load()
-        if not callable(load) or not _NAME.fullmatch(entry.name):
-            raise PluginError(f"{entry.value} is no function load(rest, device, dtype), or its name has a colon")
-        return [(entry.name, PluginModel(load, plugins.origin_of(entry), plugins.code_hash(entry.module)))]
-
-    return tuple(plugins.installed(ENTRY_POINTS, read))
 
 
 def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: Any) -> LanguageModel:
