@@ -1,4 +1,4 @@
-"""A suite on records of a test's own, with declared sizes, and an entropy source that a test can repeat."""
+"""A suite on records of a test's own, and an entropy source that a test can repeat."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ epsilons: [{epsilon}]
 delta: 1e-5
 shots: 2
 test_records: 4
-{sizes}
 tasks: [agnews]
 mechanisms:
 {mechanisms}
 """
-SIZES = "sizes: {agnews: {World: 40, Sports: 40, Business: 40, Technology: 40}}"
 ROWS = {
     "tang": "{name: tang, options: {slots: 4, examples_per_slot: 1, tokens: 3, top_k: 10}}",
     "pta": "{name: pta, options: {slots: 4, examples_per_slot: 1, tokens: 3}}",
@@ -35,9 +33,9 @@ ROWS = {
 }
 
 
-def suite(folder: Path, *rows: str, sizes: str = SIZES, epsilon: str = "1", **changes: str) -> Path:
+def suite(folder: Path, *rows: str, epsilon: str = "1", **changes: str) -> Path:
     """The file of a suite of these rows, names of ROWS or YAML; changes: further keys."""
-    text = SUITE.format(sizes=sizes, epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS.get(row, row)}" for row in rows))
+    text = SUITE.format(epsilon=epsilon, mechanisms="\n".join(f"  - {ROWS.get(row, row)}" for row in rows))
     for key, value in changes.items():
         text = "\n".join(line for line in text.splitlines() if not line.startswith(f"{key}:")) + f"\n{key}: {value}\n"
     path = folder / "own.yaml"
@@ -46,8 +44,8 @@ def suite(folder: Path, *rows: str, sizes: str = SIZES, epsilon: str = "1", **ch
 
 
 def synthetic_suite(folder: Path, *rows: str, **changes: str) -> Path:
-    """The same on the synthetic corpora, whose sizes are counted."""
-    return suite(folder, *rows, sizes="", **{"source": "synthetic", "train_records": "60", **changes})
+    """The same on the synthetic corpora."""
+    return suite(folder, *rows, **{"source": "synthetic", "train_records": "60", **changes})
 
 
 def rows_of(split: str, each: int) -> list[dict[str, str]]:

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpicl.core.errors import DataError
+from dpicl.data.config import load_config
 from dpicl.data.splits import Record, deduplicate, drawn, letters, normalised, split_public, subsample
 from dpicl.data.task import Task
+from tests.harness.helpers import write
 
 #: Two spellings of one key, whose lot under SEED is the smallest, and other keys; two classes.
 TEXTS, LABELS, SEED = ("a", "A!", "b", "d"), ("x", "y"), 3
@@ -156,3 +158,20 @@ def test_coins_have_the_share_and_are_independent_from_seed_to_seed():
 def test_two_spellings_of_one_record_have_one_coin():
     spelt = [drawn([Record(text, "x")], 0.5, seed) for text in ("\u00e9 b", "e\u0301 B!") for seed in range(40)]
     assert [bool(own) for own in spelt[:40]] == [bool(own) for own in spelt[40:]]
+
+
+def test_the_first_private_record_beside_a_public_part_does_not_show(monkeypatch, tmp_path):
+    """With declared sizes a file that is no longer than its public part leaves a private set without records."""
+    public = load_config("samsum").data.public["local"]
+    rows = [
+        {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."} for i in range(public + 1)
+    ]
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    write(tmp_path, "samsum", "test", [{"dialogue": "T: ask", "summary": "A."}])
+    for private in (0, 1):
+        write(tmp_path, "samsum", "train", rows[: public + private])
+        task = Task.load("samsum", "local", sizes={"": 900})
+        assert (len(task.train), len(task.public), task.size) == (private, public, 900)
+        if not private:
+            with pytest.raises(DataError, match="public part"):
+                Task.load("samsum", "local")

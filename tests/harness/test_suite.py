@@ -131,11 +131,11 @@ def test_the_id_does_not_depend_on_the_label_but_on_everything_else(tmp_path):
         "suite": "x", "suite_version": 4, "task": "trec", "task_version": 99, "source": "local", "mechanism": "x",
         "options": {"a": 1}, "model": "x", "epsilon": 0.5, "delta": 0.1, "seed": 9, "shots": 8, "test_records": 1,
         "train_records": 1, "noise": "secure", "mode": "paper", "plugin": "ab", "queries": 3,
-        "sizes": {"World": 9}, "private_share": 0.5, "development": True,
+        "private_share": 0.5, "development": True,
     }.items():  # fmt: skip
         assert cell.model_copy(update={field: value}).id != cell.id, field
         assert field in Cell.model_fields
-    assert len(Cell.model_fields) == 22  # a new field must be added above
+    assert len(Cell.model_fields) == 21  # a new field must be added above
 
 
 def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
@@ -203,11 +203,6 @@ def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
         (TEXT + "epsilon_seeds: {8: 0}\n", 15, "at least 1"),
         (TEXT + "task_test_records: {trec: .5}\n", 15, "whole number"),
         (TEXT + "queries: 9\ntask_test_records: {trec: 10}\n", 15, "'queries' (9) does not cover 10"),
-        (TEXT + "sizes: {agnews: {World: 40}}\n", 15, "one for each of World, Sports, Business, Technology"),
-        (TEXT + "sizes: {agnews: {World: 4, Sports: 4, Business: 4, Sience: 4}}\n", 15, "do not fit the classes"),
-        (TEXT + "sizes: {agnews: 0}\n", 15, "whole number"),
-        (TEXT + "sizes: {agnews: many}\n", 15, "whole number"),
-        (TEXT + "sizes: {agnevs: 40}\n", 15, "Did you mean 'agnews'?"),
         (TEXT.replace("[1, 8]", f"['{'9' * 400}/3']"), 6, "must be a number"),
         (TEXT + "shots: 100000\n", 15, "at most 10,000"),
         (TEXT + "queries: 1000000000000\n", 15, "at most"),

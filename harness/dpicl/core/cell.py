@@ -68,10 +68,9 @@ class Cell(BaseModel):
     label: the row on the board. It names the cell but does not determine its result, so it is not part of the id.
     source: where the records really come from ('auto' is resolved). test_records, train_records (a class; extraction:
     in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`. queries: Q, how many
-    queries the epsilon of an answer mechanism covers; None means as many as there are test records. sizes: n of every
-    class ('' for a task without classes) as declared; None: counted. private_share: the part of the private records
-    that the seed draws (dpicl.data.splits.drawn); None: all. development: whether it is a reference baseline
-    that measures headroom, on the last test records and not on the first.
+    queries the epsilon of an answer mechanism covers; None means as many as there are test records. private_share: the
+    part of the private records that the seed draws (dpicl.data.splits.drawn); None: all. development: whether it is a
+    reference baseline that measures headroom, on the last test records and not on the first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -95,7 +94,6 @@ class Cell(BaseModel):
     mode: Mode
     plugin: str | None = None
     queries: Positive | None = None
-    sizes: dict[str, Positive] | None = None
     private_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     development: bool = False
 
@@ -122,7 +120,7 @@ class Cell(BaseModel):
         """Later fields are written where they are set, so that what was written before there were any stays as it
         is."""
         data: dict[str, Any] = write(self)
-        for name in ("sizes", "private_share", "development"):
+        for name in ("private_share", "development"):
             if data.get(name) in (None, False):
                 data.pop(name, None)
         return data

@@ -25,7 +25,6 @@ from dpicl.own.records import OwnRecords, load_own, read_public
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.utility import Utility, measure
-from dpicl.plan.expand import sizes_of
 from dpicl.releasing.release import Charger, NewRelease, expected_release, release
 from dpicl.run.pipeline import manifest_of
 
@@ -60,13 +59,17 @@ class ReleaseJob:
 
     @cached_property
     def sizes(self) -> dict[str, int] | None:
-        """Declared n of every class ('' for a task without classes). Raises UsageError for what does not fit."""
+        """Declared n of every class ('' for a task without classes); None where none is declared. Raises UsageError for
+        what does not fit."""
         classes = self.own.config().classes
-        try:
-            return sizes_of(self.size, classes)
-        except ValueError as error:
-            said = f"The declared sizes do not fit the labels: {error} (--size N or --size LABEL=N)."
-            raise UsageError(said) from None
+        if self.size is None:
+            return None
+        if isinstance(self.size, int):
+            return dict.fromkeys(classes or [""], self.size)
+        if set(self.size) != set(classes):
+            need = f"one number, or one for each of {', '.join(classes)}" if classes else "one number"
+            raise UsageError(f"The declared sizes do not fit the labels: give {need} (--size N or --size LABEL=N).")
+        return {label: self.size[label] for label in classes}
 
     @cached_property
     def task(self) -> PublicTask:

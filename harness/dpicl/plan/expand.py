@@ -46,28 +46,6 @@ def _models_of(suite: Suite, position: int, task: str) -> list[str]:
         raise suite.error(("tasks", position), str(error)) from None
 
 
-def declared_sizes(suite: Suite, task: str) -> dict[str, int] | None:
-    """As `sizes_of`, what the suite declares. Raises UsageError for sizes that do not fit the classes."""
-    try:
-        return sizes_of(suite.sizes.get(task), load_config(task).classes)
-    except ValueError as error:
-        raise suite.error(("sizes", task), f"the declared sizes do not fit the classes of {task}: {error}.") from None
-
-
-def sizes_of(declared: int | Mapping[str, int] | None, classes: Sequence[str]) -> dict[str, int] | None:
-    """n of every class ('' without classes), from one number for all or a number for each; None where none is declared.
-
-    Raises ValueError, with what is needed, for numbers that do not fit the classes.
-    """
-    if declared is None:
-        return None
-    if isinstance(declared, int):
-        return dict.fromkeys(classes or [""], declared)
-    if set(declared) != set(classes):
-        raise ValueError(f"give one number, or one for each of {', '.join(classes)}" if classes else "give one number")
-    return {label: declared[label] for label in classes}
-
-
 def _cells_of(
     suite: Suite,
     position: int,
@@ -77,7 +55,7 @@ def _cells_of(
     model: str,
     changes: Sequence[OptionChange],
 ) -> Iterator[Cell]:
-    config, sizes = load_config(task), declared_sizes(suite, task)
+    config = load_config(task)
     source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
     wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
@@ -117,7 +95,6 @@ def _cells_of(
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
                 queries=registered.cls.query_budget(suite.queries),
-                sizes=sizes,
                 development=development,
             )
 
@@ -153,7 +130,7 @@ def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple
     tasks = list_tasks()
     for i, task in enumerate(suite.tasks):
         yield ("tasks", i), "task", task, tasks
-    for key in ("task_shots", "task_test_records", "task_seeds", "sizes"):
+    for key in ("task_shots", "task_test_records", "task_seeds"):
         for task in getattr(suite, key):
             yield (key, task), "task", task, tasks
     for i, entry in enumerate(suite.mechanisms):

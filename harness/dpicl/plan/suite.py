@@ -20,7 +20,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     PrivateAttr,
     ValidationError,
     field_validator,
@@ -42,13 +41,6 @@ from dpicl.plan.suite_rows import (
 )
 
 Source = Literal["auto", "hub", "local", "synthetic"]
-
-
-def _declared(value: Any) -> int | dict[str, int]:
-    numbers = list(value.values()) if isinstance(value, dict) else [value]
-    if not numbers or not all(type(one) is int and 0 < one <= 10**9 for one in numbers):
-        raise ValueError("must be a whole number above 0 and up to a billion, or one for each class")
-    return {str(label): one for label, one in value.items()} if isinstance(value, dict) else int(value)
 
 
 def _not_secure(value: Any) -> Any:
@@ -106,7 +98,6 @@ class Suite(BaseModel):
     task_test_records: dict[str, Quantity] = {}
     task_seeds: dict[str, Quantity] = {}
     epsilon_seeds: dict[TargetEpsilon, Quantity] = {}
-    sizes: dict[str, Annotated[Any, PlainValidator(_declared)]] = {}
     margin: Portion = 0.03
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]

@@ -72,7 +72,6 @@ def tuning_suite(suite: Suite, mechanisms: Mapping[str, Registered], shots: int 
         "epsilons": suite.epsilons[:1],
         "epsilon_seeds": {},
         "task_seeds": {},
-        "sizes": {},
         "mechanisms": rows,
     }
     if shots is not None:

@@ -49,7 +49,6 @@ def task_of(cell: Cell) -> Task:
         limit_train=cell.train_records,
         limit_test=cell.test_records,
         seed=_RECORDS_SEED,
-        sizes=cell.sizes,
         code_seed=cell.seed,
         development=cell.development,
     )
@@ -122,7 +121,7 @@ def _at_hand(cell: Cell, download: bool) -> AtHand:
 
 def _request(cell: Cell) -> tuple[Any, ...]:
     """What a cell says of its records."""
-    return cell.task, cell.source, cell.train_records, cell.test_records, cell.development, cell.sizes is None
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.development
 
 
 def _cache_path(cell: Cell) -> Path | None:

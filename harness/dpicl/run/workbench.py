@@ -185,7 +185,6 @@ class Workbench:
 
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:
-    sizes = None if cell.sizes is None else tuple(cell.sizes.items())
     codes = cell.seed if load_config(cell.task).metadata.codes else None  # a map for each seed
     limits = (cell.train_records, cell.test_records, cell.development)
-    return cell.task, cell.source, limits, sizes, codes
+    return cell.task, cell.source, limits, codes

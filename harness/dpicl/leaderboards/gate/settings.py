@@ -21,7 +21,6 @@ from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import seeds_text
-from dpicl.plan.expand import declared_sizes
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 
@@ -91,7 +90,6 @@ def _fixed(suite: Suite, cell: Cell) -> dict[str, object]:
         **{key: getattr(suite, key) for key in keys},
         "test_records": suite.records_of(cell.task),
         "shots": suite.task_shots.get(cell.task, suite.shots),
-        "sizes": declared_sizes(suite, cell.task),
         **({} if cell.queries is None else {"queries": suite.queries}),
         **({} if suite.source == "auto" else {"source": suite.source}),
     }

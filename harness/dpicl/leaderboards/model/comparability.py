@@ -41,7 +41,6 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "source of records": lambda r: (r.cell.source, r.manifest.data.source),
     "records": lambda r: r.manifest.data.fingerprint,
     "sizes of the private classes": lambda r: tuple(sorted(r.manifest.data.sizes.items())),
-    "declared sizes": lambda r: None if r.cell.sizes is None else tuple(r.cell.sizes.items()),
     "records a class": lambda r: r.cell.train_records,
     "share of the private records": lambda r: r.cell.private_share,
     "number of test records": lambda r: r.cell.test_records,
@@ -68,11 +67,11 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
 }
 
 TASK = (
-    *("task version", "records", "declared sizes", "prompts", "number of shots", "records a class"),
+    *("task version", "records", "prompts", "number of shots", "records a class"),
     *("share of the private records", "number of test records", "metric", "direction of the metric", "test records"),
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
-READER = ("task version", "declared sizes", "prompts", "number of shots", "records a class", "metric")
+READER = ("task version", "prompts", "number of shots", "records a class", "metric")
 ROW = ("mechanism", "options", "plug-in file", "number of queries", "accounting")
 REFERENCE = (
     *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
@@ -86,7 +85,7 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("source of records", "records"), _DATA),
     **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
     **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
-    **dict.fromkeys(("records a class", "share of the private records", "declared sizes"), _SUITE),
+    **dict.fromkeys(("records a class", "share of the private records"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
 
@@ -200,7 +199,7 @@ class Admission:
             self._rows.setdefault((data, cell.label), (cell.options, cell.plugin))
 
     def admits(self, result: Result) -> bool:
-        """Whether a result has the suite's version, settings, shots and declared sizes, one of its models and its
+        """Whether a result has the suite's version, settings, shots, one of its models and its
         source (any, where the suite says auto: then the board has a section for each). A row of the suite must have the
         options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
         """
@@ -223,7 +222,6 @@ class Admission:
 
     def _data_of(self, cell: Cell) -> Hashable:
         """What a result must share with a cell of the suite."""
-        sizes = None if cell.sizes is None else frozenset(cell.sizes.items())
         source = None if self._suite.source == "auto" else cell.source
         counts = (cell.test_records, cell.train_records, cell.private_share)
-        return cell.task, cell.model, cell.shots, sizes, source, counts
+        return cell.task, cell.model, cell.shots, source, counts
