@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 from pathlib import Path
 
@@ -50,14 +49,6 @@ def test_another_repository_in_the_environment_or_the_working_folder_is_not_take
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
     assert manifest.commit() == (head, False)
-
-
-def test_a_git_in_the_working_folder_is_not_started(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "git").write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
-    (tmp_path / "git").chmod(0o755)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", os.pathsep.join([".", "", os.environ["PATH"]]))
-    assert manifest.commit()[0] is not None and not (tmp_path / "ran").exists()
 
 
 def test_without_git_or_an_answer_of_it_no_commit_is_known(checkout: Path, monkeypatch: pytest.MonkeyPatch):
