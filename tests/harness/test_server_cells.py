@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dpicl import models
-from dpicl.core.errors import UsageError
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.code import reason_not_to_run
@@ -19,7 +17,6 @@ from dpicl.leaderboards.model.submissions import Card
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import server_http
 from dpicl.models.server_settings import ServerRecord
-from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench
 from tests.harness.models import fake_server
@@ -29,7 +26,7 @@ SUITE = """\
 name: servers
 version: 1
 source: synthetic
-models: [{model}]
+models: ['{model}']
 seeds: [0]
 epsilons: [2]
 shots: 2
@@ -52,9 +49,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workbench, "EMBEDDED", "sim")
 
 
-def entry(fake: FakeServer, **more: object) -> str:
-    settings = {"kind": fake.kind, "tokenizer": str(fake.folder), "patience": 1, "timeout": 60, **more}
-    return json.dumps({"server": fake.url, **settings})
+def name(fake: FakeServer, **more: object) -> str:
+    return fake.name(patience=1, timeout=60, **more)
 
 
 @pytest.fixture
@@ -84,7 +80,7 @@ def values(result: Result) -> dict[str, float]:
 
 def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServer) -> None:
     expected = run(f"hf:{fake.folder}", results="here")
-    found = run(entry(fake))
+    found = run(name(fake))
     assert found.keys() == expected.keys() == {"voting", "tang", "prism"}
     for label, result in found.items():
         assert told(result) == told(expected[label])
@@ -102,21 +98,21 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
 
 @pytest.mark.slow
 def test_a_run_that_fails_half_way_goes_on_with_the_same_release(run, fake: FakeServer) -> None:
-    expected = run(entry(fake), "--mechanism", "tang", results="unbroken")["tang"]
+    expected = run(name(fake), "--mechanism", "tang", results="unbroken")["tang"]
     requests = len(fake.seen)
     fake.seen.clear()
     fake.faults.extend([None] * (requests // 2) + [fake_server.status(500)] * 1000)
-    assert run(entry(fake), "--mechanism", "tang", code=2) == {}
+    assert run(name(fake), "--mechanism", "tang", code=2) == {}
     fake.faults.clear()
-    found = run(entry(fake), "--mechanism", "tang")["tang"]
+    found = run(name(fake), "--mechanism", "tang")["tang"]
     assert told(found) == told(expected)
     assert found.privacy.ledger == expected.privacy.ledger
 
 
 def test_a_truncating_server_says_so_on_the_row_and_refuses_what_needs_more(run, dpicl, fake: FakeServer) -> None:
-    found = run(entry(fake, top=20), "--mechanism", "tang")
+    found = run(name(fake, top=20), "--mechanism", "tang")
     assert any("truncated" in note for note in found["tang"].privacy.notes)
-    prism = run(entry(fake, top=20), "--mechanism", "prism")["prism"]  # among the tokens that the public prompt shows
+    prism = run(name(fake, top=20), "--mechanism", "prism")["prism"]  # among the tokens that the public prompt shows
     assert prism.manifest.server is not None and not prism.manifest.server.vocabulary
     assert prism.released_count == 2
 
@@ -124,8 +120,8 @@ def test_a_truncating_server_says_so_on_the_row_and_refuses_what_needs_more(run,
 def test_each_mechanism_declares_what_it_needs() -> None:
     class Limited:
         server = ServerRecord(
-            kind="vllm", model="m", vocabulary=False, listed_ids=0, top_tokens=20, tokenizer="agrees", context=100,
-            fingerprint="", loopback=True,
+            kind="vllm", model="m", vocabulary=False, listed_ids=0, top_tokens=20, context=100, fingerprint="",
+            loopback=True,
         )  # fmt: skip
         identity = models.load("sim").identity
 
@@ -148,11 +144,3 @@ def test_prefixes_of_private_sets_are_kept_apart(tiny_folder: Path, own_cache: P
             model.next_token_log_probs([[5, 6]])
     salts = [body["cache_salt"] for _, body in server.seen[-4:]]
     assert salts[1] == salts[2] and len(set(salts)) == 3 and min(map(len, salts)) > 40
-
-
-@pytest.mark.parametrize("text", ["{server: 3}", "{kind: vllm}", "{server: 'http://x', wndow: 3}", "{server: 'x y'}"])
-def test_an_entry_that_is_none_names_its_line(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "suite.yaml"
-    path.write_text(SUITE.format(model=text), encoding="utf-8")
-    with pytest.raises(UsageError, match="line 4"):
-        load_suite(path)

@@ -312,7 +312,3 @@ class VLLM(Dialect):
         }
         whole = body.get("logprobs") == -1
         return Call("/v1/completions", lambda content: read(_Completion.model_validate_json(content)), sent, whole)
-
-
-#: How each kind of server is asked.
-DIALECTS: Mapping[str, type[Dialect]] = {one.kind: one for one in (LlamaCpp, VLLM)}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.models.server_dialects import DIALECTS, Ask, Dialect, ModelList, Prompt, Props, ServedModel
+from dpicl.models.server_dialects import VLLM, Ask, Dialect, LlamaCpp, ModelList, Prompt, Props, ServedModel
 from dpicl.models.server_http import Call, Connection, Refused, Unanswered
-from dpicl.models.server_settings import ServerKind, ServerRecord, ServerSettings
+from dpicl.models.server_settings import ServerRecord, ServerSettings
 from dpicl.models.tokenizers import load_tokenizer
 
-#: What servers call themselves in their list of models.
-_KINDS: Mapping[str, ServerKind] = {"llamacpp": "llama.cpp", "vllm": "vllm"}
 #: Public prompts whose likeliest next tokens tell one model from another, and a text that two tokenizers should cut
 #: alike.
 FIXED = ("The capital of France is", "1, 2, 3, 4, 5, 6, 7,", "def add(a, b):\n    return a +", "Monday, Tuesday,")
@@ -55,11 +53,10 @@ def probe(settings: ServerSettings, salt: str) -> Probed:
 
 async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
     served = _served(settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
-    kind, tokens = settings.kind or _KINDS.get(served.owned_by, "vllm"), load_tokenizer(settings.tokenizer)
-    context = settings.context or served.max_model_len
-    if context is None and kind == "llama.cpp":
+    tokens, context = load_tokenizer(settings.tokenizer), settings.context or served.max_model_len
+    dialect = (LlamaCpp if served.owned_by == "llamacpp" else VLLM)(served.id, tokens)
+    if context is None and dialect.kind == "llama.cpp":
         context = (await ask(Call("/props", Props.model_validate_json))).context
-    dialect = DIALECTS[kind](served.id, tokens)
     if await ask(dialect.tokenize(SAME_TOKENS)) != tokens.encode(SAME_TOKENS):
         raise ModelError(
             f"The tokenizer {settings.tokenizer} is not that of the server's model: they cut the same text into other"
@@ -74,12 +71,11 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
     lists = await _shown(dialect, ask, prompts[0], [(1, spread)])
     said = [(await dialect.log_probs(ask, prompt, 1)).best for prompt in prompts]
     record = ServerRecord(
-        kind=kind,
+        kind=dialect.kind,
         model=served.id.rpartition("/")[2] if served.id.startswith("/") else served.id,
         vocabulary=shown >= tokens.vocab_size,
         listed_ids=dialect.lists if lists else 0,
         top_tokens=shown,
-        tokenizer="agrees",
         context=context or CONTEXT,
         cache=cache,
         fingerprint=hashlib.sha256(json.dumps(said).encode()).hexdigest(),
@@ -90,12 +86,11 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
 
 def _served(settings: ServerSettings, listed: ModelList) -> ServedModel:
     """What the server says of the model that is wanted, or of the only one that it has."""
-    named = {each.id: each for each in listed.data}
-    if settings.model in named or (settings.model is None and len(named) == 1):
-        return named[settings.model or next(iter(named))]
-    none = f", and none is called {settings.model}" if settings.model else ""
-    known = ", ".join(sorted(named))[:300]
-    raise UsageError(f"The server {settings.url} has {len(named)} models{none}; name one: ?model=ID ({known}).")
+    fitting = {each.id: each for each in listed.data if settings.model in (None, each.id)}
+    if len(fitting) != 1:
+        known = ", ".join(sorted(each.id for each in listed.data))[:300]
+        raise UsageError(f"The server {settings.url} has these models; name one: ?model=ID ({known}).")
+    return fitting.popitem()[1]
 
 
 async def _shown(dialect: Dialect, ask: Ask, prompt: Prompt, tries: Sequence[tuple[int, Sequence[int]]]) -> int:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from typing import Annotated, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -59,19 +58,18 @@ _Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 class ServerSettings(BaseModel):
     """Where a server is, and how it is asked.
 
-    url: its base, without /v1. tokenizer: a folder or hub id, the one that the server was started with. kind: None:
-    found out. model: the id of the model where the server has several. window: requests that are on their way at the
-    same time. timeout: seconds of one request, its answer included. patience: seconds for which a request is repeated
-    before it is given up. context: tokens that a prompt and its answer may have; None: what the server says. top: the
-    most of the likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt may use
-    what the server kept of another one (llama.cpp, vLLM). key: the environment variable with the API key.
+    url: its base, without /v1. tokenizer: a folder or hub id, the one that the server was started with. model: the
+    id of the model where the server has several. window: requests that are on their way at the same time. timeout:
+    seconds of one request, its answer included. patience: seconds for which a request is repeated before it is given
+    up. context: tokens that a prompt and its answer may have; None: what the server says. top: the most of the
+    likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt may use what the server
+    kept of another one. key: the environment variable with the API key.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_base)]
     tokenizer: str
-    kind: ServerKind | None = None
     model: str | None = None
     window: Annotated[int, Field(ge=1, le=1024)] = 8
     timeout: _Seconds = 120.0
@@ -111,20 +109,15 @@ class ServerRecord(BaseModel):
     lists, 0 for none; top_tokens: of how many of the likeliest tokens.
     cache: whether a prompt may use what the server kept of others. context: tokens that it reads. fingerprint: sha256
     over what it said to fixed prompts. loopback: whether it is on this machine.
-    token_prompts, alone, among, other kinds and tokenizers: of earlier results.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["llama.cpp", "vllm", "openai"]
+    kind: ServerKind
     model: Annotated[str, Field(max_length=300)]
-    token_prompts: bool = True
     vocabulary: bool
     listed_ids: Count
     top_tokens: Count
-    alone: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    among: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    tokenizer: Literal["of the server", "agrees", "not compared"]
     context: Positive
     fingerprint: Annotated[str, Field(max_length=64)]
     loopback: bool
@@ -180,23 +173,6 @@ def require_sound(rest: str) -> None:
 def require_usable(rest: str) -> None:
     """Raises UsageError for what `settings_of` refuses, plain http to another machine, or a key that is not there."""
     settings_of(rest).secret()
-
-
-def name_of(entry: Mapping[str, Any]) -> str:
-    """The model's name for an entry of a suite's `models`: {server: URL, kind: ..., window: ...}. Raises ValueError."""
-    settings = dict(entry)
-    address = settings.pop("server", None)
-    if not isinstance(address, str) or not all(isinstance(value, str | int | float) for value in settings.values()):
-        raise ValueError("an entry of models is a name, or {server: URL, ...} with plain values")
-    name = f"server:{address}" + (f"?{urlencode(settings)}" if settings else "")
-    try:
-        if "://" in address:
-            _parsed(name.removeprefix("server:"))
-        elif settings or not _NAME.fullmatch(address):
-            raise UsageError(f"server is an address, as in {EXAMPLE}, or a name without further settings")
-    except UsageError as error:
-        raise ValueError(str(error).rstrip(".")) from None
-    return name
 
 
 def _parsed(address: str) -> ServerSettings:

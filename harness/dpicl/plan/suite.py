@@ -35,7 +35,6 @@ from dpicl.core.strict_yaml import Document, Place, read
 from dpicl.models.server_settings import settings_of
 from dpicl.plan.suite_rows import (
     MechanismEntry,
-    ModelName,
     Tuned,
     Word,
 )
@@ -82,7 +81,7 @@ class Suite(BaseModel):
     version: int | str
     description: str = ""
     source: Source = "auto"
-    models: Annotated[list[ModelName], Field(min_length=1)]
+    models: Annotated[list[str], Field(min_length=1)]
     seeds: Annotated[list[Seed], Field(min_length=1)]
     baseline_seeds: list[Seed] = []
     epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]

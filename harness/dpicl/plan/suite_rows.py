@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -18,7 +17,6 @@ from pydantic import (
 
 from dpicl.core.cell import Options
 from dpicl.core.field_types import Finite, Quantity, Seed, TargetEpsilon
-from dpicl.models.server_settings import name_of
 
 #: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
 SETTINGS = 6
@@ -40,12 +38,6 @@ def _tasks(value: Any) -> Any:
     return value
 
 
-def _model(value: Any) -> Any:
-    """A model's name; the settings of a model server stand in its name."""
-    return name_of(value) if isinstance(value, dict) else value
-
-
-ModelName = Annotated[str, BeforeValidator(_model)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 TasksOfRow = Annotated[list[str] | dict[str, list[str]], PlainValidator(_tasks)]
 Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]

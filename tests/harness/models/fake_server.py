@@ -47,7 +47,7 @@ class FakeServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def name(self, **settings: object) -> str:
-        pairs = {"kind": self.kind, "tokenizer": self.folder, **settings}
+        pairs = {"tokenizer": self.folder, **settings}
         return f"server:{self.url}?" + "&".join(f"{key}={value}" for key, value in pairs.items())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -79,10 +79,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         fake = self.server
-        own = {"id": fake.id, "owned_by": fake.kind, "meta": {"n_params": 7}, "max_model_len": fake.model.max_length}
+        owner, context = fake.kind.replace(".", ""), fake.model.max_length
+        own = {"id": fake.id, "owned_by": owner, "meta": {"n_params": 7}, "max_model_len": context}
         answers = {
             "/v1/models": {"data": [own]},
-            "/props": {"default_generation_settings": {"n_ctx": fake.model.max_length}},
+            "/props": {"default_generation_settings": {"n_ctx": context}},
         }
         self.answer(answers.get(self.path), 200 if self.path in answers else 404)
 

@@ -28,7 +28,7 @@ SUITE = """\
 name: llama_cpp
 version: 1
 source: synthetic
-models: [{{server: "{url}", window: 4, tokenizer: "{tokenizer}"}}]
+models: ["server:{url}?window=4&tokenizer={tokenizer}"]
 seeds: [0]
 epsilons: [8]
 shots: 1
