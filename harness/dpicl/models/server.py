@@ -29,10 +29,10 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
-from dpicl.models.server_dialects import Ask, LogProbs, Prompt, joined
+from dpicl.models.server_dialects import Ask, Dialect, LogProbs, Prompt, joined
 from dpicl.models.server_http import Connection, Refused, Unanswered
-from dpicl.models.server_probe import Probed, probe
-from dpicl.models.server_settings import settings_of
+from dpicl.models.server_probe import FIXED, probe
+from dpicl.models.server_settings import ServerRecord, settings_of
 from dpicl.models.tokenizers import TokenizedModel
 
 #: Some requests that make one answer.
@@ -46,30 +46,33 @@ _SALT: ContextVar[str] = ContextVar("salt", default="")
 def load_server(rest: str) -> ServerLM:
     """The model of the server that ``rest`` names, probed. Raises UsageError and ModelError."""
     settings, salt = settings_of(rest), secrets.token_urlsafe(32)
-    return ServerLM(f"server:{rest.partition('?')[0]}", Connection(settings), probe(settings, salt), salt)
+    return ServerLM(f"server:{rest.partition('?')[0]}", Connection(settings), *probe(settings, salt), salt)
 
 
 class ServerLM(TokenizedModel, StatelessModel):
-    """A model behind a connection, as its probe found it. name: that of results. salt: of public prompts.
+    """A model behind a connection, as its probe found it. name: that of results. parameters: 0 where the server does
+    not say. salt: of public prompts.
 
     A prefix is not read: the server finds what prompts have in common, and keeps what it has read where it does.
     """
 
     answer_room = 1
 
-    def __init__(self, name: str, connection: Connection, probed: Probed, salt: str) -> None:
+    def __init__(
+        self, name: str, connection: Connection, dialect: Dialect, record: ServerRecord, parameters: int, salt: str
+    ) -> None:
         self._connection, self._salt = connection, salt
-        self.server = self._record = probed.record
-        self._dialect, self._tokens = probed.dialect, probed.dialect.tokens
+        self.server = self._record = record
+        self._dialect, self._tokens = dialect, dialect.tokens
         self.usage = Usage()
         self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
         self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
-        self._public = probed.public
+        self._public = Prompt([*self._tokens.lead, *self._tokens.encode(FIXED[0])], salt if record.cache else None)
         about = self._record.model_dump(
             include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
         )
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
-        self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)
+        self.identity = ModelIdentity(name, pinned, None, "server", "server", parameters, batch_invariant=False)
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32; -infinity for tokens that the server does not list, NaN where it refuses the prompt."""

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.models.server_dialects import VLLM, Ask, Dialect, LlamaCpp, ModelList, Prompt, Props, ServedModel
@@ -23,17 +22,8 @@ SAME_TOKENS = "The quick brown fox.\n  12 345\n\n\tx = y_1; naïve Größe 東�
 PATIENCE, CONTEXT = 10.0, 2048
 
 
-class Probed(NamedTuple):
-    """A server that was probed. public: a prompt that it answers. parameters: of its model, 0 where it does not say."""
-
-    dialect: Dialect
-    record: ServerRecord
-    public: Prompt
-    parameters: int
-
-
-def probe(settings: ServerSettings, salt: str) -> Probed:
-    """Asks a server what it can do. salt: of the public prompts.
+def probe(settings: ServerSettings, salt: str) -> tuple[Dialect, ServerRecord, int]:
+    """How a server is asked, what it can do, and the parameters of its model (0: not said). salt: of public prompts.
 
     Raises ModelError for one that does not answer or is none, UsageError for settings that lack something.
     """
@@ -47,11 +37,11 @@ def probe(settings: ServerSettings, salt: str) -> Probed:
         ) from None
     except Unanswered as error:
         raise connection.silent(error) from None
-    probed: Probed = found
-    return probed
+    dialect, record, parameters = found
+    return dialect, record, parameters
 
 
-async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
+async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> tuple[Dialect, ServerRecord, int]:
     served = _served(settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
     tokens, context = load_tokenizer(settings.tokenizer), settings.context or served.max_model_len
     dialect = (LlamaCpp if served.owned_by == "llamacpp" else VLLM)(served.id, tokens)
@@ -64,24 +54,32 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> Probed:
         )
     cache = settings.cache != "no"
     prompts = [Prompt([*tokens.lead, *tokens.encode(text)], salt if cache else None) for text in FIXED]
-    spread = [at * dialect.vocab_size // dialect.lists for at in range(dialect.lists)]
-    shown = await _shown(dialect, ask, prompts[0], [(top, ()) for top in dialect.tops_below(settings.top)])
-    if not shown:
+
+    async def shown(top: int, listed: Sequence[int] = ()) -> int:
+        """How many tokens are given; 0 where that is refused or ignored."""
+        with suppress(Refused, Unanswered):
+            return len((await dialect.log_probs(ask, prompts[0], top, listed)).tokens)
+        return 0
+
+    top_tokens = 0
+    for top in dialect.tops_below(settings.top):
+        top_tokens = top_tokens or await shown(top)
+    if not top_tokens:
         raise Refused("it lists no token")
-    lists = await _shown(dialect, ask, prompts[0], [(1, spread)])
+    lists = await shown(1, [at * dialect.vocab_size // dialect.lists for at in range(dialect.lists)])
     said = [(await dialect.log_probs(ask, prompt, 1)).best for prompt in prompts]
     record = ServerRecord(
         kind=dialect.kind,
         model=served.id.rpartition("/")[2] if served.id.startswith("/") else served.id,
-        vocabulary=shown >= tokens.vocab_size,
+        vocabulary=top_tokens >= tokens.vocab_size,
         listed_ids=dialect.lists if lists else 0,
-        top_tokens=shown,
+        top_tokens=top_tokens,
         context=context or CONTEXT,
         cache=cache,
         fingerprint=hashlib.sha256(json.dumps(said).encode()).hexdigest(),
         loopback=settings.loopback,
     )
-    return Probed(dialect, record, prompts[0], served.parameters)
+    return dialect, record, served.parameters
 
 
 def _served(settings: ServerSettings, listed: ModelList) -> ServedModel:
@@ -91,11 +89,3 @@ def _served(settings: ServerSettings, listed: ModelList) -> ServedModel:
         known = ", ".join(sorted(each.id for each in listed.data))[:300]
         raise UsageError(f"The server {settings.url} has these models; name one: ?model=ID ({known}).")
     return fitting.popitem()[1]
-
-
-async def _shown(dialect: Dialect, ask: Ask, prompt: Prompt, tries: Sequence[tuple[int, Sequence[int]]]) -> int:
-    """How many tokens the first (top, listed) gives that the server neither refuses nor ignores; 0 where none does."""
-    for top, listed in tries:
-        with suppress(Refused, Unanswered):
-            return len((await dialect.log_probs(ask, prompt, top, listed)).tokens)
-    return 0
