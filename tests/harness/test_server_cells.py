@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from dpicl import models
 from dpicl.data.task import Task
@@ -15,7 +16,7 @@ from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.model.marks import SERVED, marks_of
 from dpicl.leaderboards.model.submissions import Card
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.models import server_http
+from dpicl.models import huggingface, server_http
 from dpicl.models.server_settings import ServerRecord
 from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench
@@ -78,7 +79,8 @@ def values(result: Result) -> dict[str, float]:
     return {name: score.value for name, score in result.scores.items()}
 
 
-def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServer) -> None:
+def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServer, monkeypatch) -> None:
+    monkeypatch.setattr(huggingface, "preferred_dtype", lambda device: torch.float32)  # as the server reads it
     expected = run(f"hf:{fake.folder}", results="here")
     found = run(name(fake))
     assert found.keys() == expected.keys() == {"voting", "tang", "prism"}
