@@ -36,6 +36,14 @@ def test_results_that_are_not_comparable_get_sections_of_their_own(what):
     assert what in note
 
 
+def test_the_newest_section_comes_first_but_not_before_one_with_private_rows():
+    private = [*ends(), make_result("tang", 0.6)]
+    other = [one.model_copy(update={"created": "2099-01-01T00:00:00Z"}) for one in ends(model="hf:gpt2")]
+    assert [one.group.model for one in build_board([*private, *other]).sections] == ["embedded", "hf:gpt2"]
+    newer = make_result("tang", 0.6, model="hf:gpt2")
+    assert [one.group.model for one in build_board([*private, *other, newer]).sections] == ["hf:gpt2", "embedded"]
+
+
 def test_the_ends_of_one_section_never_serve_another():
     board = build_board([*ends(source="local"), make_result("tang", 0.6, source="synthetic")])
     synthetic = next(section for section in board.sections if section.group.source == "synthetic")

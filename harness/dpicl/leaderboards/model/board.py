@@ -8,6 +8,7 @@ Submitted rows stand beside our own, but where versions differ our own results d
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,8 +51,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, the newest first; ``notes`` are about results in none of them, and ``unplaced`` are those of the notes
-    that are about attacks on no row. skipped: why rows have no result on a task: label, task and reason."""
+    """Sections, those with private rows first, the newest at the head; ``notes`` are about results in none of them, and
+    ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on a task:
+    label, task and reason."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
@@ -119,10 +121,10 @@ def build_board(
         number = count(sum(len(own) for group, own in groups.items() if group.simulated), "result")
         notes.append(f"Left out: {number} of a simulated model, which never stand on a board with real ones.")
         groups = defaultdict(list, real)
-    newest = sorted(groups, key=lambda group: max(result.created for result in groups[group]), reverse=True)
-    if len(newest) > 1:
-        notes.append(_several(newest))
-    sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in newest)
+    ordered = sorted(groups, key=lambda group: _importance(groups[group]), reverse=True)
+    if len(ordered) > 1:
+        notes.append(_several(ordered))
+    sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in ordered)
     unplaced = tuple(left_out([row for section in sections for row in section.rows], evidence))
     return Board(sections, (*notes, *unplaced), unplaced)
 
@@ -204,6 +206,12 @@ def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tupl
     return ours, len(results), max(result.created for result in results)
 
 
+def _importance(results: Sequence[Result]) -> tuple[bool, str]:
+    """Baselines alone, as of a model whose methods have not run yet, come after what answers something."""
+    private = any(0 < one.cell.epsilon < math.inf and not one.cell.development for one in results)
+    return private, max(result.created for result in results)
+
+
 def _several(groups: Sequence[Group]) -> str:
     first = groups[0]
     names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
@@ -211,5 +219,5 @@ def _several(groups: Sequence[Group]) -> str:
     differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
-        " across sections. The newest comes first."
+        " across sections. Those with private rows come first, the newest at the head."
     )
