@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unicodedata import normalize
@@ -179,7 +179,7 @@ class SaysNothing(Parrot):
 
 
 def test_without_noise_a_release_may_read_no_more_than_it_was_charged_for(private):
-    task = Task.load("agnews", "synthetic", limit_train=20, limit_test=2, sizes=dict.fromkeys(LABELS, 20))
+    task = replace(Task.load("agnews", "synthetic", limit_train=20, limit_test=2), declared=dict.fromkeys(LABELS, 20))
     config = ReleaseConfig(epsilon=math.inf, delta=DELTA, noise="secure")
     with pytest.raises(Concealed):
         release(

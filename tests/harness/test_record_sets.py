@@ -160,18 +160,16 @@ def test_two_spellings_of_one_record_have_one_coin():
     assert [bool(own) for own in spelt[:40]] == [bool(own) for own in spelt[40:]]
 
 
-def test_the_first_private_record_beside_a_public_part_does_not_show(monkeypatch, tmp_path):
-    """With declared sizes a file that is no longer than its public part leaves a private set without records."""
+def test_a_public_part_leaves_a_private_record(monkeypatch, tmp_path):
     public = load_config("samsum").data.public["local"]
     rows = [
         {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."} for i in range(public + 1)
     ]
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     write(tmp_path, "samsum", "test", [{"dialogue": "T: ask", "summary": "A."}])
-    for private in (0, 1):
-        write(tmp_path, "samsum", "train", rows[: public + private])
-        task = Task.load("samsum", "local", sizes={"": 900})
-        assert (len(task.train), len(task.public), task.size) == (private, public, 900)
-        if not private:
-            with pytest.raises(DataError, match="public part"):
-                Task.load("samsum", "local")
+    write(tmp_path, "samsum", "train", rows)
+    task = Task.load("samsum", "local")
+    assert (len(task.train), len(task.public), task.size) == (1, public, 1)
+    write(tmp_path, "samsum", "train", rows[:public])
+    with pytest.raises(DataError, match="public part"):
+        Task.load("samsum", "local")

@@ -7,6 +7,7 @@ import logging
 import re
 import traceback
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 
@@ -202,7 +203,7 @@ def test_after_silence_the_process_speaks_as_before(caplog):
 
 
 def test_a_release_that_nobody_is_charged_for_is_refused_from_python(own_cache):
-    task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4, sizes=dict.fromkeys(LABELS, 20))
+    task = replace(Task.load("agnews", "synthetic", limit_train=20, limit_test=4), declared=dict.fromkeys(LABELS, 20))
     with pytest.raises(UsageError, match="charged"):
         release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
 
@@ -211,7 +212,7 @@ def test_a_release_with_counted_sizes_or_without_noise_is_refused_from_python(ow
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)
     with pytest.raises(UsageError, match="declared sizes"):
         release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
-    known = Task.load("agnews", "synthetic", limit_train=20, limit_test=4, sizes=dict.fromkeys(LABELS, 20))
+    known = replace(Task.load("agnews", "synthetic", limit_train=20, limit_test=4), declared=dict.fromkeys(LABELS, 20))
     config = ReleaseConfig(epsilon=float("inf"), delta=1e-5, noise="secure")
     with pytest.raises(UsageError, match="not private"):
         release(RealDemonstrations(), known, models.load("sim"), config)

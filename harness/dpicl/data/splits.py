@@ -69,14 +69,13 @@ def _is_new(record: Record, keys: set[str]) -> bool:
     return True
 
 
-def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bool = False) -> tuple[Split, Split]:
+def split_public(name: str, train: Split, size: int, seed: int) -> tuple[Split, Split]:
     """(public, private): the ``size`` records with the lowest random priority are public; each part in its order.
 
     The priority of a record depends on it and the seed alone. So a record that is added to the private part, or taken
-    from it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty``
-    (declared sizes, where having one private record must not show) only when there are too few for the public part.
+    from it, changes no public one. Raises DataError when no private record would be left.
     """
-    if len(train) < size + (not may_be_empty):
+    if len(train) <= size:
         raise DataError(
             f"{name} has {len(train)} train records and {size} of them are its public part; bring more records or"
             " lower metadata.data.public in its task.yaml."
@@ -140,20 +139,17 @@ def _priority(seed: int, record: Record) -> bytes:
     return hashlib.sha256(f"{seed}:{letters(record.text)}".encode()).digest()
 
 
-def require_records(
-    name: str, labels: Sequence[str], train: Split, test: Split, may_be_empty: bool, dropped: Mapping[str, int]
-) -> None:
-    """Raises DataError for an empty test set and, unless ``may_be_empty`` (declared sizes), for an empty train set or a
-    class without train records. dropped: what `deduplicate` counts."""
-    if not train and test and dropped["train_in_test"] and not may_be_empty:
+def require_records(name: str, labels: Sequence[str], train: Split, test: Split, dropped: Mapping[str, int]) -> None:
+    """Raises DataError for an empty set, and for a class without train records. dropped: what `deduplicate` counts."""
+    if not train and test and dropped["train_in_test"]:
         raise DataError(
             f"{name} has no train record that is not a test record too ({dropped['train_in_test']} are both): the train"
             " file seems to be the test file; bring different records."
         )
     missing = [label for label in labels if label not in {record.label for record in train}]
-    if missing and not may_be_empty:
+    if missing:
         raise DataError(f"{name} has no train record of {', '.join(missing)}; add some or use another source.")
-    if not train and not may_be_empty:
+    if not train:
         raise DataError(f"{name} has an empty train set; use another source.")
     if not test:
         raise DataError(f"{name} has an empty test set; use another source.")

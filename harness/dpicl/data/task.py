@@ -255,7 +255,6 @@ class Task(PublicTask):
         limit_train: int | None = None,
         limit_test: int | None = None,
         seed: int = 0,
-        sizes: Mapping[str, int] | None = None,
         code_seed: int = 0,
         development: bool = False,
     ) -> Task:
@@ -266,7 +265,6 @@ class Task(PublicTask):
             that the source has, or the corpus's default size.
         seed: public randomness: which records are public and which the limits keep, the order of the test records, and
             which synthetic corpus.
-        sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         code_seed: of a task of codes the secret randomness of its map (dpicl.data.codes), which changes nothing
             but labels.
         development: whether the test records are others than without it: those of another synthetic corpus, whose train
@@ -292,11 +290,11 @@ class Task(PublicTask):
         public: list[Record] = []
         if spec.public:
             size = spec.public[source]  # type: ignore[index]  # one of its keys by now
-            public, train = record_sets.split_public(spec.name, train, size, seed, sizes is not None)
+            public, train = record_sets.split_public(spec.name, train, size, seed)
         last = development and not generated and config.metadata.kind != "json"  # where texts are scored
         limits = (limit_train, limit_test, seed, last)
         train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
-        record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
+        record_sets.require_records(name, spec.labels, train, test, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)
         if config.metadata.codes:
             codes = code_map(spec.labels, config.classes, code_seed)
@@ -310,7 +308,6 @@ class Task(PublicTask):
             test=tuple(test),
             public=tuple(public),
             seed=corpus,
-            declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
 
     @classmethod
@@ -323,7 +320,7 @@ class Task(PublicTask):
     ) -> Task:
         """A task with these private records, and no test record: to release from, not to score.
 
-        sizes: as in `load`.
+        sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         """
         train, _, dropped = record_sets.deduplicate(records, public)
         return cls(
