@@ -129,13 +129,6 @@ def test_the_same_cell_gives_the_same_release_and_another_seed_another(bench):
     assert first.released != other.released
 
 
-def test_the_papers_accounting_is_kept_beside_what_is_proved(bench):
-    result = run_cell(make_cell("prism", mode="paper"), SUITE, bench)
-    assert result.privacy.mode == "paper"
-    assert result.privacy.epsilon_claimed == pytest.approx(2, rel=0.02)
-    assert result.privacy.epsilon_proved == accountants.epsilon(from_json(result.privacy.event), 1e-5).upper
-
-
 def test_a_result_is_json_without_the_machines_name(bench):
     import platform
 

@@ -130,7 +130,7 @@ INCONSISTENT = {
     "a negative epsilon": lambda d: d["privacy"].update(epsilon_claimed=-1.0),
     "an infinite delta": lambda d: d["privacy"].update(delta="Infinity"),
     "another target": lambda d: d["privacy"].update(epsilon_target=2.0),
-    "another way of accounting": lambda d: d["privacy"].update(mode="paper"),
+    "another way of accounting": lambda d: [d[part].update(mode="paper") for part in ("cell", "privacy")],
     "accountants that are a list": lambda d: d["privacy"].update(accountants=[1]),
     "more texts than counted": lambda d: d.update(released_count=7),
     "two answers for a record": lambda d: d.update(

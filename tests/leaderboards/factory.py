@@ -49,7 +49,6 @@ def make_result(
     model: str = "embedded",
     source: str = "synthetic",
     delta: float = 1e-5,
-    mode: str = "proved",
     suite: str = "quick",
     suite_hash: str = "a" * 64,
     options: dict[str, Any] | None = None,
@@ -92,7 +91,7 @@ def make_result(
         test_records=documents,
         train_records=1000,
         noise="seeded",
-        mode=mode,
+        mode="proved",
         plugin=plugin,
     )
     values = {name: outcomes(one, documents) for name, one in {metric: score, **(others or {})}.items()}
@@ -140,7 +139,6 @@ def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | No
         knob=KnobValue(name="noise_multiplier", value=0.75) if private else None,
         queries=queries,
         epsilon_per_query=per_query,
-        mode=cell.mode,
         ledger=[{"partition": "World", "event": _EVENT, "count": 25, "note": "tokens"}] if private else [],
         event=_EVENT if private else {"event": "none"},
         accountants={"exact": proved},

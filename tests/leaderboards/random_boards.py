@@ -35,7 +35,6 @@ def _row(coin: random.Random, label: str, seeds: list[int], shared: dict[str, An
         "dtype": coin.choice(["bfloat16", "float16", "float32"]),
         "queries": 20 if label == "voting" else None,
         "plugin": "e" * 64 if label == "mine" else None,
-        "mode": "paper" if label == "pta" and coin.random() < 0.3 else "proved",
     }
     found = []
     for epsilon in [0.0] if label == "control" else coin.choice([[1.0], [1.0, 8.0], [1.0, math.inf]]):

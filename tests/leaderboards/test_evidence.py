@@ -14,7 +14,6 @@ OTHER = {
     "source of records": {"source": "local"},
     "model weights": {"weights": "0" * 64},
     "δ": {"delta": 1e-6},
-    "accounting": {"mode": "paper"},
     "plug-in file": {"plugin": "e" * 64},
 }
 

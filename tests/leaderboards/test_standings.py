@@ -54,14 +54,3 @@ def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():
         "tang": "run without noise",
         "pta": "its proved ε is above the ε that it was run for",
     }
-
-
-def test_paper_accounting_is_shown_unranked_and_never_mixed_with_proofs():
-    paper = {"mode": "paper", "proved": 0.37, "claimed": 1.0}
-    (row,) = only_table([*ends(), make_result("prism", 0.7, **paper)]).rows
-    assert (row.score, row.proved, row.claimed, row.rank) == (0.7, 0.37, 1.0, None)
-    assert row.unranked == "accounted as its authors do"
-    both = [make_result("prism", 0.5, seed=0), make_result("prism", 0.5, seed=1), make_result("prism", 0.7, **paper)]
-    (section,) = build_board([*ends(), *both]).sections
-    assert [row.score for row in section.tables[0].rows] == [0.5]
-    assert "Left out, with other accounting: 1 result of prism on agnews." in section.notes

@@ -90,9 +90,7 @@ class ExactRuns:
         self._job, self._mechanism, self._model, self._outputs = job, job.mechanism, model, outputs
         self._others = job.task.train if job.deal == "sampled" else ()
         self._public, self._streams = job.task.public_view(), streams(job.cell.seed)
-        self.calibration = calibrate_mechanism(
-            job.mechanism, job.declared.sizes, job.cell.epsilon, job.cell.delta, job.cell.mode
-        )
+        self.calibration = calibrate_mechanism(job.mechanism, job.declared.sizes, job.cell.epsilon, job.cell.delta)
         self.bounds = accountants.epsilon(self.calibration.event, job.cell.delta)
         self.label: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
         self._shots = tuple(label for label in job.declared.shots if self.label in (None, label))

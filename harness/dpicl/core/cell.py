@@ -18,14 +18,13 @@ from dpicl.core.field_types import Count, Delta, Epsilon, Positive
 from dpicl.core.seeds import accounted_delta
 
 Noise = Literal["seeded", "secure"]
-Mode = Literal["proved", "paper"]
 Options = dict[str, Any]
 
 
 class ReleaseConfig(BaseModel):
     """What a release is made for.
 
-    shots: demonstrations. queries: Q of an answer mechanism, None for all. mode: by whose accounting.
+    shots: demonstrations. queries: Q of an answer mechanism, None for all.
     allow_large_delta: whether secure noise may come with a delta that `large_delta` warns of.
     Raises UsageError for secure noise at too small a delta.
     """
@@ -37,7 +36,6 @@ class ReleaseConfig(BaseModel):
     seed: Count = 0
     shots: Count = 4
     noise: Noise = "seeded"
-    mode: Mode = "proved"
     queries: Positive | None = None
     allow_large_delta: bool = False
 
@@ -91,7 +89,7 @@ class Cell(BaseModel):
     test_records: Positive | None
     train_records: Positive | None
     noise: Literal["seeded"]
-    mode: Mode
+    mode: Literal["proved"]
     plugin: str | None = None
     queries: Positive | None = None
     private_share: Annotated[float, Field(gt=0, lt=1)] | None = None

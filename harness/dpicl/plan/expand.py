@@ -92,7 +92,7 @@ def _cells_of(
                 train_records=suite.train_records,
                 private_share=suite.private_share,
                 noise=suite.noise,
-                mode=suite.mode,
+                mode="proved",
                 plugin=registered.plugin_hash,
                 queries=registered.cls.query_budget(suite.queries),
                 development=development,

@@ -82,11 +82,11 @@ def detectable(
 
 
 def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, Result]]]:
-    """What rows share -> row -> seed -> result, of proved rows at a finite epsilon above 0."""
+    """What rows share -> row -> seed -> result, of rows at a finite epsilon above 0."""
     grouped: dict[Shared, dict[str, dict[int, Result]]] = defaultdict(lambda: defaultdict(dict))
     for result in sorted(results, key=lambda one: one.created):
         cell = result.cell
-        if cell.mode == "proved" and 0 < cell.epsilon < math.inf:
+        if 0 < cell.epsilon < math.inf:
             shared = (cell.model, cell.task, cell.source, cell.epsilon)
             grouped[shared][cell.label][cell.seed] = result
     return grouped

@@ -25,7 +25,7 @@ from pydantic import (
     field_validator,
 )
 
-from dpicl.core.cell import Mode, Options
+from dpicl.core.cell import Options
 from dpicl.core.errors import UsageError, unknown
 from dpicl.core.field_types import Number, Quantity, Seed, Shots, TargetDelta, TargetEpsilon
 from dpicl.core.messages import capitalized
@@ -62,7 +62,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=300)]
 _RESERVED = ("attacks", "all")
 #: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
 REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records", "repeated_label")
-_SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
+_SHARED = ("name", "version", "delta", "shots", "noise", "test_records", "train_records")
 #: In the hash where they are set, so that suites of before they existed keep theirs.
 _SHARED_IF_SET = ("private_share",)
 
@@ -88,7 +88,6 @@ class Suite(BaseModel):
     delta: TargetDelta = 1e-5
     shots: Shots = 4
     noise: Annotated[Literal["seeded"], BeforeValidator(_not_secure)] = "seeded"
-    mode: Mode = "proved"
     test_records: Quantity | None = None
     train_records: Quantity | None = None
     private_share: Portion | None = None
@@ -123,7 +122,7 @@ class Suite(BaseModel):
     def hash(self) -> str:
         """sha256 over what all cells share. The lists (tasks, mechanisms, seeds ...) are not in it: a suite that grows
         keeps its results comparable; a change of what is shared starts a new board."""
-        content = {key: getattr(self, key) for key in _SHARED}
+        content = {key: getattr(self, key) for key in _SHARED} | {"mode": "proved"}
         content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key)) is not None}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

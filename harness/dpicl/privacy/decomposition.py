@@ -69,7 +69,7 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
         case dp.SampledWithoutReplacementDpEvent():
             raise UnsupportedEvent(
                 "Sampling of a fixed size has no proved accounting under add/remove of one record: "
-                "use Poisson slots, or mode 'paper' for the published accounting."
+                "use Poisson slots (`dpicl calibrate --mode paper` solves the published accounting)."
             )
     return _simple(event)
 

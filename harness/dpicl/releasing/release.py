@@ -283,7 +283,7 @@ def _calibrated(
     """With the claimed epsilon, and that of one query."""
     epsilon, delta = config.epsilon, config.accounted_delta
     with phase("calibrate"), named_failure(mechanism):
-        found = calibrate_mechanism(mechanism, sizes, epsilon, delta, config.mode)
+        found = calibrate_mechanism(mechanism, sizes, epsilon, delta)
     if config.secure and math.isinf(found.bounds.upper):
         raise UsageError(f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out.")
     if config.secure:
@@ -296,7 +296,7 @@ def _calibrated(
 def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
     ledger.settle()
     bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
-    if config.mode == "proved" and not bounds.upper <= config.epsilon * _ROUNDING:
+    if not bounds.upper <= config.epsilon * _ROUNDING:
         raise BudgetExceeded(
             f"The ledger proves epsilon={bounds.upper:.6g}, over the target {config.epsilon:g}; nothing was kept."
             f" Mechanism '{mechanism.name}' charges what its `events` do not declare."

@@ -173,7 +173,7 @@ class Privacy(Part):
     slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
         default=None, exclude_if=lambda value: value is None
     )
-    mode: str
+    mode: Literal["proved"] = "proved"
     ledger: Annotated[list[LedgerRow], Field(max_length=_MOST_ROWS)]
     event: Event
     accountants: Free
@@ -349,8 +349,8 @@ class Result(Part):
 
     def _check_privacy(self) -> None:
         privacy, cell = self.privacy, self.cell
-        if (privacy.epsilon_target, privacy.delta, privacy.mode) != (cell.epsilon, cell.delta, cell.mode):
-            raise ValueError("privacy and cell name another epsilon, delta or way of accounting")
+        if (privacy.epsilon_target, privacy.delta) != (cell.epsilon, cell.delta):
+            raise ValueError("privacy and cell name another epsilon or delta")
         if self.prepared and privacy.queries is not None:
             raise ValueError("it says that any number of queries is covered, and how many")
         if math.isinf(privacy.epsilon_proved) and self.texts:

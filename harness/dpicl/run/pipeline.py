@@ -160,7 +160,6 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         queries=made.sizes.queries,
         epsilon_per_query=made.per_query,
         slack=slack,
-        mode=config.mode,
         ledger=[LedgerRow(**row) for row in made.ledger.to_json()],
         event=to_json(event),
         accountants=made.bounds.accountants,

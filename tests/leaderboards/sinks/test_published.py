@@ -60,7 +60,7 @@ def test_a_run_is_what_a_row_stands_for_and_its_content_what_it_holds(
     assert row_of(results, "zero_shot").content == row_of(changed, "zero_shot").content
 
 
-@pytest.mark.parametrize("more", [{"suite_hash": "b" * 64}, {"source": "local"}, {"delta": 1e-6}, {"mode": "paper"}])
+@pytest.mark.parametrize("more", [{"suite_hash": "b" * 64}, {"source": "local"}, {"delta": 1e-6}, {"model": "sim"}])
 def test_what_may_not_be_compared_is_another_row(more: dict[str, Any]) -> None:
     assert row_of([make_result()]).stands_for != row_of([make_result(**more)]).stands_for
 

@@ -133,13 +133,11 @@ def _evidence(text: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """A cell of the comparison. mode: of accounting. development: whether it is of the seeds that headroom is measured
-    on."""
+    """A cell of the comparison. development: whether it is of the seeds that headroom is measured on."""
 
     task: str
     label: str
     epsilon: float
-    mode: str
     development: bool = False
 
     @property
@@ -151,8 +149,7 @@ class Key:
         return {"mechanism" if name == "label" else name: value for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        mode = "" if self.mode == "proved" else f", {self.mode} accounting"
-        return f"{self.row} on {self.task} at ε = {epsilon_text(self.epsilon)}{mode}"
+        return f"{self.row} on {self.task} at ε = {epsilon_text(self.epsilon)}"
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,7 @@ def _by_seed(side: Side) -> dict[Key, dict[int, Result]]:
     found: dict[Key, dict[int, Result]] = defaultdict(dict)
     for result in side.results:
         cell = result.cell
-        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.mode, cell.development)]
+        seeds = found[Key(cell.task, cell.label, cell.epsilon, cell.development)]
         if first := seeds.get(cell.seed):
             raise UsageError(
                 f"{side.path} holds {cell} twice (of {first.created} and {result.created}); give a folder that"

@@ -126,11 +126,7 @@ _KINDS = {"regression": "flagged", "improvement": "first", "not tested": "end"}
 _CELLS = (
     Column("task", "task", attrgetter("key.task"), lambda task: visible(task, 120)),
     Column("row", "mechanism", attrgetter("key.row")),
-    Column(
-        "epsilon",
-        "ε",
-        lambda cell: epsilon_text(cell.key.epsilon) + ("" if cell.key.mode == "proved" else f" ({cell.key.mode})"),
-    ),
+    Column("epsilon", "ε", lambda cell: epsilon_text(cell.key.epsilon)),
     Column("metric", "metric", lambda cell: metric_name(cell.metric) + (" ↓" if cell.less_is_better else "")),
     Column("seeds", "seeds", lambda cell: len(cell.seeds)),
     Column("documents", "documents", attrgetter("documents")),

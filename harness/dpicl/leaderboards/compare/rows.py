@@ -263,7 +263,7 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    names = ("label", "mechanism", "mode", "epsilon", "proved", "score", "recovery", "unranked")
+    names = ("label", "mechanism", "epsilon", "proved", "score", "recovery", "unranked")
     own = {name: getattr(row, name) for name in names}
     return {"row": row_name(row), **own, "epsilon_text": epsilon_text(row.epsilon)}
 

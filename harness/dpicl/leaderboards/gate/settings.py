@@ -85,7 +85,7 @@ def _incompatibility(result: Result, suite: Suite) -> str:
 
 def _fixed(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
-    keys = ("delta", "noise", "mode", "train_records", "private_share")
+    keys = ("delta", "noise", "train_records", "private_share")
     return {
         **{key: getattr(suite, key) for key in keys},
         "test_records": suite.records_of(cell.task),

@@ -60,7 +60,6 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "number of queries": lambda r: (r.cell.queries, r.privacy.queries),
     "ε": lambda r: None if r.cell.mechanism in BASELINES else r.cell.epsilon,
     "δ": lambda r: r.cell.delta,
-    "accounting": lambda r: r.cell.mode,
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
     "batch invariance": lambda r: r.manifest.model.batch_invariant is True,
@@ -72,7 +71,7 @@ TASK = (
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "prompts", "number of shots", "records a class", "metric")
-ROW = ("mechanism", "options", "plug-in file", "number of queries", "accounting")
+ROW = ("mechanism", "options", "plug-in file", "number of queries")
 REFERENCE = (
     *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
     *("model weights", "metric", "set of metrics", "directions of the metrics", "test records of every metric"),
@@ -169,7 +168,6 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
         "batch invariance": result.manifest.model.batch_invariant is True,
         "model weights": weights(result),
         "δ": subject.delta,
-        "accounting": result.privacy.mode,
     }
 
 

@@ -65,7 +65,6 @@ class Row:
     label: str
     mechanism: str
     task: str
-    mode: str
     epsilon: float
     claimed: float | None
     proved: float
@@ -201,7 +200,6 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
         label=first.cell.label,
         mechanism=first.cell.mechanism,
         task=first.cell.task,
-        mode=first.cell.mode,
         epsilon=first.cell.epsilon,
         claimed=_largest(result.privacy.epsilon_claimed for result in results),
         proved=proved,
@@ -245,8 +243,6 @@ def _unranked(result: Result, proved: float, marks: Sequence[Mark], submission: 
     cell = result.cell
     if cell.mechanism in BASELINES:
         return "a reference baseline"
-    if cell.mode != "proved":
-        return "accounted as its authors do"
     if math.isinf(cell.epsilon):
         return "run without noise"
     if proved > cell.epsilon * (1 + _ROUNDING):

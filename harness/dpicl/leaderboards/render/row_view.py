@@ -46,8 +46,7 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> l
     group, first, name = section.group, row.results[0], f"{row.title} on {row.task}"
     suite = Link(f"{group.suite}, version {group.version}", "index.html")
     path = (suite, " › ", Link(row.label, places.named(row.label)), f" › {row.task}")
-    paper = "" if row.mode == "proved" else ", paper accounting"
-    blocks: list[Block] = [Words(path), Heading(name + paper, 1), Facts(_facts(group, row))]
+    blocks: list[Block] = [Words(path), Heading(name, 1), Facts(_facts(group, row))]
     blocks += [words(f"Refuted: {row.audit.flag}.", "note flag")] if row.audit.flag else []
     blocks += notes(_remarks(row))
     if row.submission is not None:
@@ -104,7 +103,6 @@ def _facts(group: Group, row: Row) -> dict[str, str | Link]:
         "knob": str(first.privacy.knob) if first.privacy.knob else "none",
         **shown,
         "privacy": f"ε = {shown['proved ε']} proved, δ = {first.privacy.delta:g}",
-        "accounting": row.mode,
         "covers": queries_words(row.queries),
         "noise": first.cell.noise,
         "shots": str(first.cell.shots),
