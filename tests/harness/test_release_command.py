@@ -169,7 +169,7 @@ def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
     ("more", "words"),
     [
         (("--epsilon", "inf"), ["finite"]),
-        (("--epsilon", "0"), ["--epsilon must be above 0, not '0'"]),
+        (("--epsilon", "0"), ["--epsilon should be greater than 0, not '0'"]),
         (("--measure-only",), ["--public-test"]),
         (("--measure-only", "--public-test", "tickets.csv", "--noise", "seeded"), ["--noise seeded"]),
         (("--delta", "1e-7"), ["1e-06"]),

@@ -53,7 +53,7 @@ CHANGES = {
     ),
     "an empty stop string": ('stop: ["\\n", " END"]', 'stop: [""]', 27, "at least 1 item"),
     "no prompts in a style": ("    chat:", "    chats:", 33, "Unknown key"),
-    "a number of records that is a text": ("train: 2000", "train: many", 51, "whole number"),
+    "a number of records that is a text": ("train: 2000", "train: many", 51, "valid integer"),
     "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "Unknown key"),
     "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),
     "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
