@@ -29,14 +29,6 @@ SUFFIXES = (*_LINES, ".json", *_TABLES, ".parquet", ".xlsx")
 LONGEST_LINE, _LARGEST = 10_000_000, 2_000_000_000
 #: Rows whose fields are looked at for those of text and label.
 _FIRST_ROWS = 20
-#: How files begin that are not ours, what they are, and what to do.
-_OTHERS: tuple[tuple[tuple[bytes, ...], str, str], ...] = (
-    ((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), "compressed", "unpack it, for example with `gunzip`"),
-    ((b"PK\x03\x04",), "a zip archive or an Excel workbook", "unpack it, or name the workbook .xlsx"),
-    ((b"\xff\xfe", b"\xfe\xff"), "UTF-16 text", "save it as UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"),
-    ((b"version https://git-lfs",), "a Git LFS pointer without the records", "fetch them with `git lfs pull`"),
-    ((b"<!DOCTYPE", b"<html"), "a web page", "download the file itself"),
-)
 #: Usual names of the field with the text and of that with the label, the most usual first.
 _TEXTS = "text sentence content body message question query document dialogue utterance input prompt review description"
 _LABELS = "label labels category class intent topic target sentiment rating type tag queue department output answer"
@@ -81,11 +73,6 @@ def open_table(path: Table, columns: Sequence[str] = (), split: str = "train") -
     try:
         if path.stat().st_size > _LARGEST:
             raise DataError(f"{path} has more than {_LARGEST:,} bytes; divide it.")
-        with path.open("rb") as file:
-            head = file.read(100)
-        for signs, what, way in _OTHERS:
-            if head.startswith(signs) and kind != ".xlsx":
-                raise DataError(f"{path} is {what}; {way}.")
         if kind not in SUFFIXES:
             raise DataError(f"{path} must end in {', '.join(SUFFIXES)}, or be a folder of `datasets`.")
         if kind == ".parquet":
@@ -162,8 +149,8 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise UnreadableContent(
-            f"{path} line {number} is not UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8; from Latin-1: `iconv -f"
-            " WINDOWS-1252 -t UTF-8`)."
+            f"{path} line {number} is not UTF-8; unpack it where it is compressed, else save it as UTF-8 (in Excel: CSV"
+            " UTF-8; from Latin-1: `iconv -f WINDOWS-1252 -t UTF-8`)."
         ) from None
     if "\0" in text[:1000]:
         raise UnreadableContent(f"{path} is not UTF-8 (it holds NUL bytes, as UTF-16 does); save it as UTF-8.")
