@@ -32,9 +32,12 @@ def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collecti
     assert len({tuple(entry.options.get(name) for name in shared) for entry in answering}) == 1
 
 
-@pytest.mark.parametrize("name", sorted(one.name for one in RESULTS.iterdir() if one.name != "attacks"))
-def test_committed_results_can_be_compared_with_themselves(name):
-    sides = [read_side(side, RESULTS / name) for side in ("base", "candidate")]
+FOLDERS = sorted(f"{one.parent.name}/{one.name}" for one in RESULTS.glob("*/*") if one.parent.name != "attacks")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_committed_results_can_be_compared_with_themselves(folder):
+    sides = [read_side(side, RESULTS / folder) for side in ("base", "candidate")]
     found = compare(*sides)
     assert found.tested and not found.unmatched and not found.regressed
     assert {cell.difference for cell in found.cells} == {0}
