@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.leaderboards.factory import ends, make_result
 
 
 @pytest.fixture(autouse=True)
-def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No variable, key or settings file of the user's, an empty home, and short deadlines."""
     for name in list(os.environ):
         if name.startswith(("WANDB_", "WEAVE_")):
@@ -29,6 +28,9 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, str(home))
     wbauth.unauthenticate_session()  # a key of an earlier test
     monkeypatch.setattr(sink, "ASK_SECONDS", 2.0)
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr(sink, "STAGED", Path(folder))
+        yield
 
 
 @pytest.fixture
@@ -63,4 +65,3 @@ def runs_folder() -> Iterator[Path]:
     """A folder for wandb's files whose path may be found nowhere in what is written or sent."""
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         yield Path(folder)
-        shutil.rmtree(sink.stage_files(Path(folder) / "wandb"))

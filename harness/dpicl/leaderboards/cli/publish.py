@@ -7,13 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, Results, as_list, verb
+from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, as_list, verb
 from dpicl.attacks.store import ATTACKS
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
-from dpicl.core.errors import DpiclError, ResultError, UsageError, require_known
+from dpicl.core.errors import DpiclError, ResultError, UsageError
 from dpicl.core.messages import count, message
-from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.compare.reading import choose
@@ -27,9 +26,8 @@ from dpicl.tables.document import text_table
 
 @verb("dpicl publish wandb results --project dp-icl --mode offline")
 def publish_wandb(
-    what: Annotated[str | Path, Flag(metavar="RESULTS")],
+    results: Annotated[str | Path, Flag(metavar="RESULTS")],
     *,
-    results: Results = DEFAULT_RESULTS,
     suite: Annotated[Names, Flag("suite; may be repeated (or A,B)", metavar="S")] = (),
     model: Models = (),
     plugins: Plugins = (),
@@ -42,8 +40,7 @@ def publish_wandb(
 ) -> Answer:
     """Sends results to Weights & Biases. Raises ResultError for nothing to send, UsageError for what is not mixed.
 
-    what: a results folder, a suite's folder in it, or the name of a shipped suite (then see --results).
-    results: results folder of a suite that is given by name (default: results).
+    results: folder of results (--suite and --model choose).
     dry_run: show what would be sent, and send nothing.
     project: W&B project (default: WANDB_PROJECT, or dpicl-bench).
     entity: W&B user or team (default: WANDB_ENTITY, or the key's).
@@ -51,14 +48,15 @@ def publish_wandb(
     dir: wandb's files go to DIR/wandb (default: WANDB_DIR, or here).
     weave: also publish a Weave leaderboard (online; extra weave).
     """
-    folder, suites = _place(str(what), Path(results))
+    folder = Path(results)
     found: list[Result] = []
-    for name in suites:
-        whole, damaged = Store(folder, name).load_all()
-        output.report_damaged(damaged)
-        found += whole
+    for path in sorted(folder.glob("*/")):
+        if path.name != ATTACKS and not path.name.startswith("."):
+            whole, damaged = Store(folder, path.name).load_all()
+            output.report_damaged(damaged)
+            found += whole
     if not found:
-        raise ResultError(f"There is no result under {folder}; run `dpicl run quick`, or name another folder.")
+        raise ResultError(f"No suite has results in {folder}; name the folder that `dpicl run` wrote (its --results).")
     kept = choose(found, str(folder), suites=as_list(suite), models=as_list(model))
     if project is None and all(is_simulated(result.cell.model) for result in kept):
         raise UsageError(
@@ -85,24 +83,10 @@ def publish_wandb(
         advice = sink.close() + ([export()] if export else [])
     except DpiclError as error:
         done = f"{len(sink.sent)} of {count(len(plan.runs), 'run')} published; no result is lost."
-        raise type(error)(f"{error} {done} Run `{call.line(f'dpicl publish wandb {what}')}` again later.") from error
+        raise type(error)(f"{error} {done} Run `{call.line(f'dpicl publish wandb {results}')}` again later.") from error
     sent = {"tracker": "wandb", "mode": to.mode, "project": to.project, "runs": [*sink.sent]}
     verb = "written" if to.mode == "offline" else "sent"
     boards = sum(run.job_type == "board" for run in plan.runs)
     of_what = f"{count(len(plan.runs) - boards, 'row')} and {count(boards, 'board')}"
     said = f"{count(len(plan.runs), 'run')} {verb}: {of_what}, project {to.project}."
     return Answer({**sent, "notes": plan.notes, "advice": advice}, [said, *advice])
-
-
-def _place(what: str, results: Path) -> tuple[Path, list[str]]:
-    """(results folder, folders of suites in it)."""
-    path = Path(what)
-    if not path.exists() and path.name == what:
-        require_known("results folder or suite", [what], shipped_suites())
-        return results, [what]
-    if not path.is_dir():
-        raise ResultError(f"{path} is no folder; give a results folder, a suite's folder in it, or a suite's name.")
-    if next(path.glob("*/*/*/*.json"), None) is not None:  # <model>/<row>/<task>/<cell>.json
-        return path.parent, [path.resolve().name]
-    found = [one.name for one in sorted(path.iterdir()) if one.is_dir() and one.name != ATTACKS]
-    return path, [name for name in found if not name.startswith(".")]

@@ -110,7 +110,6 @@ def _runs(section: Section) -> Iterator[Published]:
 def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Published:
     """One row on one task, at all of its epsilons."""
     group, first, cell = section.group, rows[0], rows[0].results[0].cell
-    results = [result for row in rows for result in row.results]
     stands_for = {**_group_config(group), "task": first.task, "row": first.label, "mode": "proved"}
     names = {"task_version", "options", "shots", "test_records", "train_records", "noise", "plugin"}
     config = {
@@ -123,7 +122,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         "queries": first.queries,
         "seeds": sorted({seed for row in rows for seed in row.seeds}),
         **({"submission": submission_json(first)} if first.submission else {}),
-        "manifest": _shared_manifest(results),
+        "commits": sorted({result.manifest.commit or "" for row in rows for result in row.results}),
     }
     return Published(
         stands_for={**stands_for, "noise": cell.noise},
@@ -144,12 +143,6 @@ def _group_config(group: Group) -> dict[str, Any]:
     plain = {name: getattr(group, name) for name in ("suite", "suite_hash", "model", "source", "delta")}
     rounding = {"up_to_rounding": True} if group.up_to_rounding else {}
     return {**plain, "suite_version": group.version, "model_weights": group.weights, **rounding}
-
-
-def _shared_manifest(results: Sequence[Result]) -> dict[str, Any]:
-    """What the manifests of all these results agree on, without the machine; the result files hold the rest."""
-    manifests = [result.manifest.model_dump(mode="json", exclude={"machine"}) for result in results]
-    return {key: value for key, value in manifests[0].items() if all(other[key] == value for other in manifests)}
 
 
 def _summary(section: Section, table: TaskTable, rows: Sequence[Row]) -> dict[str, float]:

@@ -6,10 +6,8 @@ collect nothing of its own (docs/releases.md says what it sends all the same), a
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import chdir
@@ -18,19 +16,20 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
-from dpicl.core.errors import DpiclError, UsageError
+from dpicl.core.errors import DpiclError
 from dpicl.core.extras import required
 from dpicl.core.messages import count
 from dpicl.leaderboards.publish.runs import Published, content_hash
-from dpicl.models.server_settings import is_loopback
 
 DEFAULT_PROJECT: Final = "dpicl-bench"
 #: Key of a run's summary that is sent last: the hash of what was sent.
 CONTENT_KEY: Final = "published_content"
 #: Seconds: to begin a run, to end one, and for one request to the server.
 BEGIN_SECONDS, END_SECONDS, ASK_SECONDS = 30.0, 60.0, 15.0
+#: Where wandb copies the files of tables, which are needed until `wandb sync`. A table's manifest tells the server this
+#: path, so it names no home and no folder of runs.
+STAGED: Final = Path("/var/tmp") / f"dpicl-published-{os.getuid()}"
 
 
 class SinkError(DpiclError):
@@ -80,51 +79,34 @@ def _load_settings() -> None:
 def destination(project: str | None, entity: str | None, mode: str | None, folder: Path | None) -> Destination:
     """The flags; where they are missing, wandb's own variables (WANDB_PROJECT, _ENTITY, _MODE, _DIR) and its settings.
 
-    mode: without a flag or WANDB_MODE, online where an API key is configured, else offline. Raises UsageError where
-    W&B is switched off or the mode is none, SinkError for online without a key.
+    mode: without a flag or WANDB_MODE, online where an API key is configured; nothing is sent in any mode but online.
+    Raises SinkError for online without a key.
     """
     asked = mode or os.environ.get("WANDB_MODE") or ""
-    asked = {"run": "online", "dryrun": "offline"}.get(asked, asked)
-    if asked not in ("", "online", "offline"):
-        raise UsageError(f"The mode of W&B is online or offline, not '{asked}' (flag or WANDB_MODE).")
-    address = None if asked == "offline" else _address()
-    if address and not _has_key(address):
-        address = None
-    if asked == "online" and address is None:
-        raise SinkError("There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline.")
     return Destination(
         project=project or os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT,
         entity=entity or os.environ.get("WANDB_ENTITY") or None,
         folder=folder or Path(os.environ.get("WANDB_DIR") or "."),
-        address=address,
+        address=_address(asked) if asked in ("", "online", "run") else None,
     )
 
 
-def _address() -> str:
-    """The server that gets the key. Raises UsageError for one that anybody on the way could read along with."""
-    load_wandb()
-    from wandb.sdk import wandb_setup
-
-    address = os.environ.get("WANDB_BASE_URL") or str(wandb_setup.singleton().settings.base_url)
-    parts = urlsplit(address)
-    if not parts.hostname or "@" in parts.netloc or (parts.scheme != "https" and not is_loopback(address)):
-        raise UsageError(
-            f"W&B's server {parts.scheme}://{parts.hostname} (WANDB_BASE_URL, or the settings in your home) would get"
-            " the API key over a connection that others can read; use https, without a user in it."
-        )
-    os.environ["WANDB_BASE_URL"] = address  # Weave has a way of its own to find it
-    return address
-
-
-def _has_key(host: str) -> bool:
-    """Whether an API key is configured for a W&B server; asks neither the user nor the server."""
+def _address(mode: str) -> str | None:
+    """The server that gets the key and the runs; None where no key for it is configured and none is asked for."""
+    settings = load_wandb().setup().settings
     from wandb.errors import AuthenticationError
     from wandb.sdk.lib import wbauth
 
+    address = os.environ.get("WANDB_BASE_URL") or str(settings.base_url)
+    os.environ["WANDB_BASE_URL"] = address  # Weave has a way of its own to find it
     try:
-        return wbauth.authenticate_session(host=host, source="dpicl", prompt=False, update_session=False) is not None
+        if wbauth.authenticate_session(host=address, source="dpicl", prompt=False, update_session=False):
+            return address
     except AuthenticationError as error:
         raise SinkError(f"W&B's API key cannot be used: {reason(error)}.") from error
+    if mode:
+        raise SinkError("There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline.")
+    return None
 
 
 def _run_settings(address: str | None) -> Any:
@@ -132,13 +114,9 @@ def _run_settings(address: str | None) -> Any:
 
     address: of the server, whatever wandb has read elsewhere; None offline.
     """
-    limits = {"retry_max": 2, "retry_wait_min_seconds": 0.5, "retry_wait_max_seconds": 2.0}
-    limits["timeout_seconds"] = ASK_SECONDS
-    parts = ("graphql", "file_stream", "file_transfer")
     hidden = ("disable_code", "disable_git", "disable_job_creation", "x_disable_machine_info", "x_disable_meta")
     return load_wandb().Settings(
         **({"base_url": address} if address else {}),
-        **{f"x_{part}_{name}": value for part in parts for name, value in limits.items()},
         **dict.fromkeys((*hidden, "x_disable_stats", "silent", "finish_timeout_raises"), True),
         **dict.fromkeys(("save_code", "symlink", "x_save_requirements"), False),
         **dict.fromkeys(("host", "run_notes"), ""),
@@ -147,23 +125,9 @@ def _run_settings(address: str | None) -> Any:
         init_timeout=BEGIN_SECONDS,
         finish_timeout=END_SECONDS,
         login_timeout=1.0,
+        x_graphql_retry_max=2,
+        x_graphql_timeout_seconds=ASK_SECONDS,
     )
-
-
-def stage_files(runs: Path) -> Path:
-    """Makes wandb copy the files of tables into a folder for these runs, this user's alone. Raises SinkError.
-
-    The manifest of a table, which goes to the server, names the path of the copy. So the path tells nothing: neither
-    the user's home nor the folder of the runs. Copies of offline runs are needed until `wandb sync`.
-    """
-    digest = hashlib.sha256(f"{os.getuid()} {runs.resolve()}".encode()).hexdigest()[:12]
-    shared = Path("/var/tmp")
-    folder = (shared if shared.is_dir() else Path(tempfile.gettempdir())) / f"dpicl-published-{digest}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise SinkError(f"{folder}, where wandb stages tables, belongs to somebody else; use another --dir")
-    os.environ["WANDB_DATA_DIR"] = str(folder)
-    return folder
 
 
 class Sink:
@@ -222,7 +186,8 @@ class Sink:
             raise SinkError(f"W&B did not say what it has: {reason(error)}.") from error
 
     def _write(self, published: Published, id: str) -> None:
-        stage_files(self._folder)
+        STAGED.mkdir(mode=0o700, exist_ok=True)
+        os.environ["WANDB_DATA_DIR"] = str(STAGED)
         with self._wandb.init(
             project=self.to.project,
             entity=self.to.entity,
