@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from dpicl.attacks.results import AttackResult
 from dpicl.conformance.kit import CheckFinding
+from dpicl.results.columns import COLUMNS
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, make_table, notes
 from dpicl.tables.shown import Shown
@@ -54,21 +55,11 @@ class Results(ResultTable[Result]):
     """Finished cells, in the order of the request; notes: what was skipped or failed, and why."""
 
     columns = {
-        "task": attrgetter("cell.task"),
-        "mechanism": attrgetter("cell.label"),
-        "model": attrgetter("cell.model"),
-        "epsilon": attrgetter("cell.epsilon"),
-        "seed": attrgetter("cell.seed"),
-        "metric": attrgetter("main_metric"),
-        "score": lambda item: item.scores[item.main_metric].value,
-        "low": lambda item: item.scores[item.main_metric].low,
-        "high": lambda item: item.scores[item.main_metric].high,
-        "epsilon_claimed": attrgetter("privacy.epsilon_claimed"),
-        "epsilon_proved": attrgetter("privacy.epsilon_proved"),
-        "delta": attrgetter("privacy.delta"),
-        "queries": attrgetter("privacy.queries"),
-        "source": attrgetter("cell.source"),
-        "cell": attrgetter("cell_id"),
+        "mechanism" if name == "row" else name: COLUMNS[name][2]
+        for name in (
+            *("task", "row", "model", "epsilon", "seed", "metric", "score", "low", "high"),
+            *("epsilon_claimed", "epsilon_proved", "delta", "queries", "source", "cell"),
+        )
     }
 
 

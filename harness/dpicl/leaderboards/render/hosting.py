@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from dpicl.core.messages import epsilon_text
 from dpicl.leaderboards.model.board import Board
-from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.render.addresses import row_id
-from dpicl.results.schema import Result
+from dpicl.results.columns import COLUMNS
 
 #: Entries of a feed: the newest rows.
 MOST_ENTRIES: Final = 100
@@ -21,34 +20,11 @@ MOST_ENTRIES: Final = 100
 _NEVER: Final = "1970-01-01T00:00:00+00:00"
 _LICENCE = "https://www.apache.org/licenses/LICENSE-2.0"
 
-#: Column of the table -> (its croissant type, what it is, its value).
-COLUMNS: Final[Mapping[str, tuple[str, str, Callable[[Row, Result], Any]]]] = {
-    "suite": ("sc:Text", "suite of the cell", lambda _, one: one.suite.name),
-    "version": ("sc:Integer", "version of the suite", lambda _, one: one.suite.version),
-    "submission": (
-        "sc:Text",
-        "who sent the row in; empty for our own",
-        lambda row, _: row.submission.name if row.submission else None,
-    ),
-    "task": ("sc:Text", "task", lambda _, one: one.cell.task),
-    "row": ("sc:Text", "name of the row on the board", lambda _, one: one.cell.label),
-    "mechanism": ("sc:Text", "mechanism", lambda _, one: one.cell.mechanism),
-    "model": ("sc:Text", "language model", lambda _, one: one.cell.model),
-    "source": ("sc:Text", "where records come from: hub, local or synthetic", lambda _, one: one.cell.source),
-    "epsilon": ("sc:Float", "target ε; infinity without privacy", lambda _, one: one.cell.epsilon),
-    "delta": ("sc:Float", "δ", lambda _, one: one.privacy.delta),
-    "seed": ("sc:Integer", "seed of records and noise", lambda _, one: one.cell.seed),
-    "epsilon_claimed": ("sc:Float", "ε by the authors' formula", lambda _, one: one.privacy.epsilon_claimed),
-    "epsilon_proved": ("sc:Float", "upper bound of ε", lambda _, one: one.privacy.epsilon_proved),
-    "queries": ("sc:Integer", "queries that ε covers; empty: any number", lambda _, one: one.privacy.queries),
-    "metric": ("sc:Text", "main metric", lambda _, one: one.main_metric),
-    "score": ("sc:Float", "its mean over test records", lambda _, one: one.scores[one.main_metric].value),
-    "low": ("sc:Float", "low end of its 95% interval", lambda _, one: one.scores[one.main_metric].low),
-    "high": ("sc:Float", "high end of its 95% interval", lambda _, one: one.scores[one.main_metric].high),
-    "commit": ("sc:Text", "commit of the code", lambda _, one: one.manifest.commit),
-    "created": ("sc:Text", "when the cell ran, ISO 8601", lambda _, one: one.created),
-    "cell": ("sc:Text", "id of the cell, which names its file", lambda _, one: one.cell_id),
-}
+#: (column, croissant type, what it is).
+_FIELDS = [
+    *((name, kind, description) for name, (kind, description, _) in COLUMNS.items()),
+    ("submission", "sc:Text", "who sent the row in; empty for our own"),
+]
 _TYPES = {"sc:Integer": "Int64", "sc:Text": "string", "sc:Float": "float64"}
 
 
@@ -58,9 +34,10 @@ def data_files(boards: Collection[Board]) -> dict[str, str | bytes]:
 
     rows = [row for board in boards for section in board.sections for row in section.rows]
     cells = [(row, result) for row in rows for result in row.results]
-    columns = {name: [value(*cell) for cell in cells] for name, (_, _, value) in COLUMNS.items()}
+    columns = {name: [value(result) for _, result in cells] for name, (_, _, value) in COLUMNS.items()}
+    columns["submission"] = [row.submission.name if row.submission else None for row, _ in cells]
     table = io.BytesIO()
-    kinds = {name: _TYPES[kind] for name, (kind, *_) in COLUMNS.items()}
+    kinds = {name: _TYPES[kind] for name, kind, _ in _FIELDS}
     pd.DataFrame(columns).astype(kinds).to_parquet(table, index=False)
     content = table.getvalue()
     newest = max((result.created for _, result in cells), default=None)
@@ -78,7 +55,7 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
             "dataType": kind,
             "source": {**source, "extract": {"column": name}},
         }
-        for name, (kind, description, _) in COLUMNS.items()
+        for name, kind, description in _FIELDS
     ]
     return {
         "@context": {
