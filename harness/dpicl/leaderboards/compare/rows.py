@@ -25,7 +25,7 @@ from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import p_number
 from dpicl.tables.document import Block, Column, make_table
 from dpicl.tables.shown import Shown

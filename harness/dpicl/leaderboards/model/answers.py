@@ -12,7 +12,7 @@ from dpicl.core.messages import capitalized, epsilon_text, named, names_text, qu
 from dpicl.evaluation.statistics import RankSets
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0

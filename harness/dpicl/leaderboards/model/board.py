@@ -22,8 +22,8 @@ from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, dif
 from dpicl.leaderboards.model.evidence import Evidence, audit_rows, left_out
 from dpicl.leaderboards.model.ranks import rank_rows
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
+from dpicl.leaderboards.model.task_table import TaskTable, task_table
 from dpicl.leaderboards.model.text import gathered
 from dpicl.plan.headroom import measure_headroom
 from dpicl.results.schema import Result

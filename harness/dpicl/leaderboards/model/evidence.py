@@ -27,7 +27,7 @@ from dpicl.core.messages import count
 from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.model.comparability import REAL_DATA, Group, attack_identity, value_of, values_of, weights
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import gathered
 
 Options = Mapping[str, Any]

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpicl.evaluation.statistics import MARGIN, Difference, RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 
 #: The control that reads no record.
 PUBLIC = "public_demonstrations"

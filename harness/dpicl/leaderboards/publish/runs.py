@@ -21,8 +21,8 @@ from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.render.as_json import submission_json
 from dpicl.leaderboards.render.columns import record
 from dpicl.results.schema import Result, finite

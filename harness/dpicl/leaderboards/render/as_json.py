@@ -13,7 +13,7 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.evidence import AttackBoard
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.results.schema import finite
 
 

@@ -16,7 +16,7 @@ from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import share_text
 from dpicl.leaderboards.render.columns import (

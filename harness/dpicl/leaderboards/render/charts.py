@@ -22,7 +22,7 @@ from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 
 #: Lines of a panel: of more rows those with the best scores. Tables have them all.
 MOST_LINES = 24

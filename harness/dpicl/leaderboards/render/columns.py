@@ -13,7 +13,7 @@ from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import interval_text, queries_text, recovery_text
 from dpicl.tables.document import Column
 

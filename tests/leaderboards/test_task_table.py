@@ -6,7 +6,7 @@ import pytest
 
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, recover
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.task_table import TaskTable
 from tests.leaderboards.factory import ends, make_result
 
 
