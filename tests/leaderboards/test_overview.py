@@ -98,11 +98,11 @@ def test_a_page_begins_with_the_answer_then_the_table_the_charts_and_the_claims(
     places = [text.index(mark) for mark in [*marks, 'class="task"']]
     assert places == sorted(places)
     links = Page(files["index.html"]).links
-    assert {"index.html#epsilon=&row=m02", "board.csv", "board.json"} <= {*links}
+    assert {"index.html#epsilon=&row=%22m02%22", "board.csv", "board.json"} <= {*links}
     assert {link.partition("#")[0] for link in links if link != "#main"} <= {*files}
     first = Page(suites_page({"quick": board, "other": build_board(ends(suite="other"))}, []))
     assert (
         "use m02 (0.640), better than public_demonstrations" in first.words
-        and "./quick/index.html#epsilon=&row=m02" in first.links
+        and "./quick/index.html#epsilon=&row=%22m02%22" in first.links
     )
     assert "./other/index.html" in first.links

@@ -114,9 +114,11 @@ def test_filters_hold_for_columns_and_plots_and_keep_the_baselines(site, open_pa
     assert {text.split()[0].rstrip(":") for text in shown(browser, "figcaption")} <= {"trec"}
 
 
-def test_the_name_of_a_method_leads_to_its_rows_at_every_epsilon(site, open_page):
-    browser = open_page(site / "index.html")
-    element(browser, ".answer tr[data-row^='tang'] th a").click()
+def test_the_name_of_a_method_leads_to_its_rows_alone_at_every_epsilon(open_page, tmp_path):
+    own = [make_result("tang", 0.5), make_result("tang", 0.6, epsilon=8.0), make_result("tang", label="tang_large")]
+    page.write(pages(build_board([*ends(), *own])), tmp_path)
+    browser = open_page(tmp_path / "index.html")
+    element(browser, ".answer tr[data-row^='tang '] th a").click()
     assert {text.split()[0] for text in shown(browser, ".answer tr[data-row] th")} == {
         *("tang", "zero_shot", "real_demonstrations")
     }

@@ -54,5 +54,6 @@ class Addresses:
         return f"{self._start}rows/{self.of(row)}.html"
 
     def named(self, label: str) -> str:
-        """The board with the rows of a name alone, at every ε."""
-        return f"{self._start}index.html#{urlencode({'epsilon': '', 'row': label})}"
+        """The board with the rows of this very name alone, at every ε."""
+        exact = urlencode({"epsilon": "", "row": f'"{label}"'})
+        return f"{self._start}index.html#{exact}"

@@ -75,7 +75,7 @@ def row_kind(row: Row) -> str:
 
 
 def row_data(row: Row) -> dict[str, str]:
-    """What a filter can ask of a row; its task and model are the table's."""
+    """What a filter can ask of a row; its task and model are the table's. row: the label first (filter.js)."""
     return {
         "row": f"{row.label} {row.mechanism}",
         "epsilon": epsilon_text(row.epsilon),

@@ -9,6 +9,8 @@ document.addEventListener("DOMContentLoaded", () => {
   const fits = (data, name, wanted) => {
     if (data[name] === undefined) return true;
     if (data.kind === "reference baselines" && !whole.includes(name)) return true;
+    const label = name === "row" && wanted.match(/^"(.*)"$/); // in quotation marks: the whole name
+    if (label) return data.row.startsWith(`${label[1]} `);
     if (name === "row") return data.row.toLowerCase().includes(wanted.toLowerCase());
     return data[name] === wanted || (name === "epsilon" && ends.has(data.epsilon));
   };
