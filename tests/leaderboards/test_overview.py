@@ -53,7 +53,11 @@ def test_tasks_on_which_nothing_beats_a_control_share_a_sentence():
     said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
     assert "At ε = 1 on agnews, use m0 (0.800), better than zero_shot (0.500), which reads no record." in said
     shared = "no method is shown to be better than the best row that reads no record (0.500 and 0.500)."
-    assert f"On dbpedia and trec {shared}" in said or f"On trec and dbpedia {shared}" in said
+    assert f"On dbpedia and trec {shared}" in said
+    same = {"task": "trec", "documents": 50, "queries": 20, "per_query": 0.1}
+    found += [make_result("voting", 0.2, seed=seed, **same) for seed in range(SEEDS)]
+    said = " ".join(render_terminal(build_board(found), color=False, full=False).split())
+    assert f"On dbpedia and trec (for any number of queries and for 20 queries) {shared}" in said
 
 
 def test_the_first_screen_says_what_was_compared_and_what_is_best():

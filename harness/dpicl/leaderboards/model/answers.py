@@ -36,7 +36,7 @@ class Best:
 
 @dataclass(frozen=True)
 class BoardAnswer:
-    """Who is best on a task at an ε. where: the task, and Q where several are ranked.
+    """Who is best on a task at an ε. queries: Q in words, where rows of several are ranked apart.
 
     best: the rows that prompt a language model and that none of these is better than, the highest first; verdict: what
     is said of them, or 'no headroom' where nobody is ranked. controls: those at ε = 0, or without a language model,
@@ -47,13 +47,18 @@ class BoardAnswer:
 
     epsilon: float
     task: str
-    where: str
+    queries: str
     best: tuple[Best, ...]
     verdict: str
     controls: tuple[Best, ...] = ()
     to_beat: Best | None = None
     beating: tuple[str, ...] | None = None
     not_compared: tuple[Best, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """'agnews', 'agnews, 20 queries'."""
+        return f"{self.task}, {self.queries}" if self.queries else self.task
 
     @property
     def compared(self) -> bool:
@@ -121,11 +126,10 @@ def _at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     own = {queries: rows for (level, queries), rows in table.levels.items() if level == epsilon}
     if table.ranks_nobody:
         if own:
-            yield BoardAnswer(epsilon, table.task, table.task, (), "no headroom")
+            yield BoardAnswer(epsilon, table.task, "", (), "no headroom")
         return
     for queries, rows in own.items():
-        where = f"{table.task}, {queries_words(queries)}" if len(own) > 1 else table.task
-        yield _answer(table, epsilon, where, rows)
+        yield _answer(table, epsilon, queries_words(queries) if len(own) > 1 else "", rows)
 
 
 def levels(tables: Sequence[TaskTable]) -> list[float]:
@@ -138,7 +142,7 @@ def levels(tables: Sequence[TaskTable]) -> list[float]:
     return [first, *(epsilon for epsilon in found if epsilon != first)]
 
 
-def _answer(table: TaskTable, epsilon: float, where: str, rows: Sequence[Row]) -> BoardAnswer:
+def _answer(table: TaskTable, epsilon: float, queries: str, rows: Sequence[Row]) -> BoardAnswer:
     """The answer for the rows of one level: where a language model is prompted by some of them, these are ranked, and
     the others are controls."""
     told = [row for row in rows if any(_is_comparable(family, row) for family in table.families)] or rows
@@ -157,7 +161,7 @@ def _answer(table: TaskTable, epsilon: float, where: str, rows: Sequence[Row]) -
     return BoardAnswer(
         epsilon=epsilon,
         task=table.task,
-        where=where,
+        queries=queries,
         best=tuple(map(_best, best)),
         verdict=verdict,
         controls=tuple(map(_best, as_good)),

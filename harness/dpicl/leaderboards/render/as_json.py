@@ -102,7 +102,7 @@ def _section_json(section: Section) -> dict[str, Any]:
     ]
     return {
         "group": asdict(section.group),
-        "answers": [asdict(answer) for answer in section.answers],
+        "answers": [{**asdict(answer), "where": answer.where} for answer in section.answers],
         "tasks": tables,
         "measured": {table.task: _headroom_json(table) for table in section.measured},
         "notes": list(section.notes),

@@ -9,7 +9,7 @@ from itertools import chain
 from dpicl.core.messages import count, epsilon_text, names_text, signed_text
 from dpicl.core.printable import visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
-from dpicl.leaderboards.model.answers import levels
+from dpicl.leaderboards.model.answers import BoardAnswer, levels
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.task_table import TaskTable
@@ -74,14 +74,23 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
     own = [one for one in found if one not in shared]
     yield from (words(one.sentence, "answer") for one in own[:_ANSWERS])
     if shared:
-        scores = names_text([one.to_beat.number if one.to_beat is not None else "–" for one in shared])
-        where = names_text([one.where for one in shared])
+        by_task: dict[str, list[BoardAnswer]] = {}
+        for one in shared:
+            by_task.setdefault(one.task, []).append(one)
+        firsts = [to_beat for first, *_ in by_task.values() if (to_beat := first.to_beat)]
+        scores, where = names_text([one.number for one in firsts]), names_text(map(_where, by_task.values()))
         said = f"On {where} no method is shown to be better than the best row that reads no record ({scores})."
         yield words(said, "answer")
     if (more := len(own) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
     if section.tables and (said := _headroom([*section.tables, *section.measured])):
         yield words(said, "quiet")
+
+
+def _where(answers: Sequence[BoardAnswer]) -> str:
+    """The task of these answers, and their Qs: 'agnews (for any number of queries and for 20 queries)'."""
+    queries = names_text([f"for {one.queries}" for one in answers if one.queries])
+    return answers[0].task + (f" ({queries})" if queries else "")
 
 
 def _headroom(tables: Sequence[TaskTable]) -> str:
