@@ -158,6 +158,8 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
     for wrong in ({"tasks": ["tree"]}, {"labels": ["tong"]}, {"epsilons": [3.0]}):
         with pytest.raises(UsageError):
             chosen(board, **wrong)
+    with pytest.raises(UsageError, match=r"'dbpedia' is in the suite, but .* With results: agnews, trec"):
+        chosen(replace(board, tasks=("agnews", "dbpedia", "trec")), tasks=["dbpedia"])
 
 
 def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(board):

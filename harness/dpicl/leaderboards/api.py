@@ -104,7 +104,7 @@ def view_of(
         for (label, task), reason in reasons.items()
         if (label, task) not in there
     ]
-    made = replace(made, notes=(*notes, *made.notes), skipped=tuple(skipped))
+    made = replace(made, notes=(*notes, *made.notes), skipped=tuple(skipped), tasks=tuple(suite.tasks))
     return BoardView(made, selection, evidence)
 
 

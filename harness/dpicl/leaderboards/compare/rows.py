@@ -14,12 +14,12 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from dpicl.core.errors import UsageError, require_known, unknown
+from dpicl.core.errors import UsageError, unknown
 from dpicl.core.field_types import parse_number
 from dpicl.core.messages import epsilon_text, named, names_text, score_text, signed_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.board import Board
+from dpicl.leaderboards.model.board import Board, require_tasks
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.metrics import metric_name
@@ -181,7 +181,7 @@ def compare_named(
     stand nowhere together.
     """
     rows = [row for section in board.sections for row in section.rows]
-    require_known("task", tasks, {row.task for row in rows})
+    require_tasks(board, tasks)
     first, second = (_known(text, rows, epsilons) for text in (one, other))
     both = [
         (section, table)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 
 from dpicl.core.cell import Cell
-from dpicl.core.errors import require_known
+from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
@@ -53,12 +53,25 @@ class Section:
 class Board:
     """Sections, those with private rows first, the newest at the head; ``notes`` are about results in none of them, and
     ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on a task:
-    label, task and reason."""
+    label, task and reason. tasks: of the suite."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
     unplaced: tuple[str, ...] = ()
     skipped: tuple[Mapping[str, str], ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+def require_tasks(board: Board, tasks: Collection[str]) -> None:
+    """Raises UsageError for a task without a row on the board."""
+    there = {row.task for section in board.sections for row in section.rows}
+    for task in tasks:
+        if task in board.tasks and task not in there:
+            known = ", ".join(sorted(there))
+            raise UsageError(
+                f"Task '{task}' is in the suite, but no row has a result on it here. With results: {known}."
+            )
+    require_known("task", tasks, there)
 
 
 def chosen(
@@ -70,7 +83,7 @@ def chosen(
     that the board does not have.
     """
     rows = [row for section in board.sections for row in section.rows]
-    require_known("task", tasks, {row.task for row in rows})
+    require_tasks(board, tasks)
     require_known("mechanism", labels, {name for row in rows for name in (row.label, row.mechanism)})
     require_known("epsilon", map(epsilon_text, epsilons), {epsilon_text(row.epsilon) for row in rows})
     if not (tasks or labels or epsilons):
