@@ -7,7 +7,7 @@ import pytest
 from dpicl.attacks.table import measure_name, trials_text
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text, names_text, queries_words
 from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.text import interval_text, seeds_text
+from dpicl.leaderboards.model.text import seeds_text
 from dpicl.leaderboards.render.row_view import describe
 from tests.leaderboards.attack_factory import make_attack, rule
 
@@ -17,7 +17,6 @@ SHOWN = {
     | {1e308: "1e+308", 5e-324: "0", 1e13: "1e+13"},
     bound_text: {0.0: "0", 0.0004: "0", 0.9999: "0.999", 2.1: "2.1", math.inf: "∞", None: "–", 1e308: "1e+308"},
     confidence_text: {0.95: "95%", 0.975: "97.5%", 1 - 0.05 / 3: "98.3%", 0.9999: "99.9%"},
-    interval_text: {None: "–", (-0.1, 1.052): "-10% to 105%"},
     queries_words: {None: "any number of queries", 1: "1 query", 1500: "1,500 queries"},
     seeds_text: {(2, 0, 1, 5): "0–2, 5", (3,): "3"},
     names_text: {(): "", ("a",): "a", ("a", "b"): "a and b", ("a", "b", "c"): "a, b and c"},

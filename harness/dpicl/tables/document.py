@@ -52,7 +52,7 @@ class Column:
 @dataclass(frozen=True)
 class Line:
     """A line of a table. kind: first, worse, end, flagged or absent. links: column number -> address. data: what
-    filters of a page ask of it. id: its place on a page."""
+    filters of a page ask of it."""
 
     values: tuple[Any, ...]
     kind: str = ""
@@ -122,7 +122,6 @@ def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str =
 class Heading:
     text: str
     level: int = 2
-    id: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.core.messages import capitalized, epsilon_text, named, names_text, queries_words
+from dpicl.core.messages import capitalized, epsilon_text, named, names_text, queries_words, score_text
 from dpicl.evaluation.statistics import RankSets
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.rows import Row
@@ -197,4 +197,4 @@ def _verdict(family: RankSets | None, best: Sequence[Row], of: int) -> str:
 
 
 def _best(one: Row) -> Best:
-    return Best(one.label, one.number, one.name)
+    return Best(one.label, score_text(one.score), one.name)

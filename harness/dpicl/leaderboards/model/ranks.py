@@ -24,8 +24,8 @@ def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets | None
     outcomes = _outcomes(rows, seeds)
     if outcomes is None:
         return None
-    names = [row.key for row in rows]
-    return rank_sets(outcomes, lower_is_better=_turned(rows[0]), margin=margin, reach=1.0, names=names)
+    lower, names = rows[0].lower_is_better(rows[0].metric), [row.key for row in rows]
+    return rank_sets(outcomes, lower_is_better=lower, margin=margin, reach=1.0, names=names)
 
 
 def rank_rows(table: TaskTable) -> None:
@@ -90,10 +90,6 @@ def _rank(family: RankSets | None, name: Hashable, rivals: int) -> Rank:
         return Rank(1, rivals)
     at = family.places[name]
     return Rank(int(family.low[at]), int(family.high[at]))
-
-
-def _turned(row: Row) -> bool:
-    return row.lower_is_better(row.metric)
 
 
 class Pairs:

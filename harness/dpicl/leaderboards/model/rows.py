@@ -149,11 +149,6 @@ class Row:
         return -self.score if self.lower_is_better(self.metric) else self.score
 
     @property
-    def number(self) -> str:
-        """What it is ranked by, in words."""
-        return score_text(self.score)
-
-    @property
     def numbers(self) -> Mapping[str, float]:
         """Metrics and aggregates together."""
         return {**self.metrics, **self.aggregates}

@@ -13,14 +13,9 @@ def p_number(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-def recovery_text(recovery: float | None) -> str:
-    """A recovery as a percentage, 'n/a' when it is not defined."""
-    return "n/a" if recovery is None else f"{100 * recovery:.0f}%"
-
-
-def interval_text(interval: tuple[float, float] | None) -> str:
-    """The limits of a recovery's interval as percentages, '–' where it has none."""
-    return "–" if interval is None else " to ".join(recovery_text(end) for end in interval)
+def recovery_text(recovery: float) -> str:
+    """A recovery as a percentage."""
+    return f"{100 * recovery:.0f}%"
 
 
 def queries_text(queries: int | None) -> str:

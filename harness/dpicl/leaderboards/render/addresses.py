@@ -17,15 +17,9 @@ from dpicl.leaderboards.model.rows import Row
 _LONGEST = 40
 
 
-def short_hash(*parts: object) -> str:
-    """The first ten hexadecimal digits of the sha256 over these parts, which JSON tells apart."""
-    content = json.dumps([str(part) for part in parts])
-    return hashlib.sha256(content.encode()).hexdigest()[:10]
-
-
-def plain(name: str, longest: int = _LONGEST) -> str:
+def plain(name: str) -> str:
     """The name with only ASCII letters, digits, '_', single dots, and '-', which stands for all else."""
-    return re.sub(r"[^A-Za-z0-9_.]+|\.{2,}", "-", name[: 4 * longest]).strip(".-")[:longest] or "x"
+    return re.sub(r"[^A-Za-z0-9_.]+|\.{2,}", "-", name[: 4 * _LONGEST]).strip(".-")[:_LONGEST] or "x"
 
 
 def row_id(section: Section, row: Row) -> str:
@@ -33,7 +27,8 @@ def row_id(section: Section, row: Row) -> str:
     group = section.group
     parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
     rounding = ("up to rounding",) if group.up_to_rounding else ()
-    key = short_hash(*parts, *rounding, row.task, row.label, "proved", row.epsilon)
+    own = map(str, (*parts, *rounding, row.task, row.label, "proved", row.epsilon))
+    key = hashlib.sha256(json.dumps([*own]).encode()).hexdigest()[:10]
     return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from statistics import fmean
 
@@ -24,7 +24,8 @@ from dpicl.leaderboards.render.columns import (
     CLAIMED,
     EPSILON,
     PROVED,
-    row_columns,
+    ROWS,
+    SCORE,
     row_data,
     row_kind,
     row_label,
@@ -37,8 +38,8 @@ from dpicl.tables.document import Column, Table, make_table
 _TASK, _LABEL = 14, 26
 
 
-def answers_table(section: Section, answers: Sequence[BoardAnswer]) -> Table:
-    """Who is best, at some ε: a line an answer."""
+def answers_table(section: Section) -> Table:
+    """Who is best at every ε: a line an answer."""
     tables = {table.task: table for table in section.tables}
 
     def gain(answer: BoardAnswer) -> float | None:
@@ -54,7 +55,7 @@ def answers_table(section: Section, answers: Sequence[BoardAnswer]) -> Table:
         Column("controls", "controls as good", lambda one: one.texts[1], wide=True),
         Column("headroom", "headroom", gain, signed_text, f"{REAL} − {PUBLIC}", optional=True),
     )
-    return make_table("Best rows at each ε", columns, answers, sortable=False, keep=2)
+    return make_table("Best rows at each ε", columns, section.answers, sortable=False, keep=2)
 
 
 # Methods × tasks.
@@ -228,12 +229,13 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
 # The rows of one task.
 
 
-def rows_table(table: TaskTable, rows: Sequence[Row], places: Addresses | None) -> Table:
-    """Some of the rows of a task."""
+def rows_table(table: TaskTable, places: Addresses | None) -> Table:
+    """The rows of a task."""
+    lower = replace(SCORE, name="score ↓", help=f"{SCORE.help}; lower is better", best="low")
     return make_table(
         f"Results on {table.task}",
-        row_columns(table.lower_is_better(table.metric)),
-        rows,
+        [lower if one is SCORE and table.lower_is_better(table.metric) else one for one in ROWS],
+        table.in_order,
         kind=row_kind,
         links=lambda row: {0: places.page(row)} if places else {},
         data=row_data,

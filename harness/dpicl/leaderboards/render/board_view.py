@@ -149,7 +149,7 @@ def section_blocks(
     facts = {"model": model_name(group.model), "records": group.source, "δ": f"{group.delta:g}"}
     facts |= {"neighbours": NEIGHBOURS_TEXT, "suite hash": group.suite_hash[:12]}
     blocks: list[Block] = [Heading(f"{group.suite}, version {group.version}"), Facts(facts)]
-    blocks += [answers_table(section, section.answers)] if section.answers else []
+    blocks += [answers_table(section)] if section.answers else []
     blocks.append(headroom_table([*section.tables, *section.measured]))
     blocks += (_task(table, places, attacks, skipped) for table in section.tables)
     if places is None:  # a page has them before the tables
@@ -160,7 +160,7 @@ def section_blocks(
 def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Sequence[Mapping[str, str]]) -> Part:
     things = count(table.documents, scored_thing(table.metric))
     blocks: list[Block] = [Heading(f"{table.task}: {metric_title(table, table.metric)}, {things}", 3)]
-    blocks.append(rows_table(table, table.in_order, places))
+    blocks.append(rows_table(table, places))
     if submitted := [row for row in table.in_order if row.submission is not None]:
         blocks.append(submitted_table(submitted))
     lacks = [one for one in skipped if one["task"] == table.task]

@@ -14,7 +14,7 @@ from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import interval_text, queries_text, recovery_text
+from dpicl.leaderboards.model.text import queries_text, recovery_text
 from dpicl.tables.document import Column
 
 
@@ -157,7 +157,7 @@ ROWS = (
         "recovery_low",
         "its 95% interval",
         attrgetter("recovery_interval"),
-        interval_text,
+        lambda own: " to ".join(map(recovery_text, own)),
         "of the recovery, over seeds and test records that the row and the reference baselines share",
         optional=True,
         page=True,
@@ -198,12 +198,6 @@ ROWS = (
         optional=True,
     ),
 )
-
-
-def row_columns(lower_is_better: bool = False) -> tuple[Column, ...]:
-    """Those of a table of rows."""
-    score = Column(SCORE.key, "score ↓", SCORE.of, SCORE.show, f"{SCORE.help}; lower is better", "low")
-    return tuple(score if one is SCORE and lower_is_better else one for one in ROWS)
 
 
 def row_facts(row: Row) -> dict[str, str]:
