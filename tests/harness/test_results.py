@@ -94,6 +94,13 @@ def _count(folder: Path, rounds: int) -> None:
             counter.write_text(str(int(counter.read_text()) + 1))
 
 
+def test_a_result_that_is_there_stays(store):
+    path = written(store)
+    before = path.read_bytes()
+    assert not store.write(make_result().model_copy(update={"created": "2030-01-01T00:00:00+00:00"}))
+    assert path.read_bytes() == before
+
+
 def test_a_lock_excludes_other_processes_even_while_lock_files_come_and_go(store):
     (store.results / "counter").write_text("0")
     context = multiprocessing.get_context("fork")

@@ -28,10 +28,12 @@ def explanation(error: ValidationError, schema: type[BaseModel], more_keys: Sequ
     if kind == "extra_forbidden":
         known = [*_keys_at(schema, place[:-1]), *(more_keys if len(place) == 1 else ())]
         return place, str(unknown("key", str(place[-1]), known))
-    if kind == "missing":
-        inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
-        return place, f"the key '{place[-1]}' is missing{inside}."
     alike = [tuple(each["loc"]) for each in problems if (each["type"], each["msg"]) == (kind, problem["msg"])]
+    if kind == "missing":
+        names = [f"'{each[-1]}'" for each in alike if each[:-1] == place[:-1]]
+        inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
+        missing = f"key {names[0]} is missing" if len(names) == 1 else f"keys {', '.join(names)} are missing"
+        return place, f"the {missing}{inside}."
     if kind == "value_error" and len(alike) > 1:
         words = problem_words({**problem, "input": ...})
         return place, f"{', '.join(map(place_words, alike))}: each {words}."

@@ -82,6 +82,8 @@ def open_table(path: Table, columns: Sequence[str] = (), split: str = "train") -
         text = _text(path)
     except OSError as error:
         raise unreadable(path, error) from error
+    if text.startswith(("version https://git-lfs", "<!DOCTYPE", "<html")):
+        raise DataError(f"{path} is a Git LFS pointer or a web page and holds no record; fetch the file itself.")
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
         what, ending = ("JSON", ".jsonl") if kind in _TABLES else ("no JSON (CSV?)", ".csv")
         raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {path.stem}{ending}.")

@@ -28,6 +28,7 @@ def probe(settings: ServerSettings, salt: str) -> tuple[Dialect, ServerRecord, i
     Raises ModelError for one that does not answer or is none, UsageError for settings that lack something.
     """
     connection = Connection(settings.model_copy(update={"patience": min(PATIENCE, settings.patience)}))
+    found: tuple[Dialect, ServerRecord, int]
     try:
         (found,) = connection.answers([partial(_probe, settings, connection.ask, salt)])
     except Refused:
@@ -37,12 +38,13 @@ def probe(settings: ServerSettings, salt: str) -> tuple[Dialect, ServerRecord, i
         ) from None
     except Unanswered as error:
         raise connection.silent(error) from None
-    dialect, record, parameters = found
-    return dialect, record, parameters
+    return found
 
 
 async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> tuple[Dialect, ServerRecord, int]:
     served = _served(settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
+    if (key := settings.secret()) and key in served.id:
+        raise UsageError(f"The server {settings.url} has its API key in the name of its model; give the model another.")
     tokens, context = load_tokenizer(settings.tokenizer), settings.context or served.max_model_len
     dialect = (LlamaCpp if served.owned_by == "llamacpp" else VLLM)(served.id, tokens)
     if context is None and dialect.kind == "llama.cpp":
@@ -87,5 +89,8 @@ def _served(settings: ServerSettings, listed: ModelList) -> ServedModel:
     fitting = {each.id: each for each in listed.data if settings.model in (None, each.id)}
     if len(fitting) != 1:
         known = ", ".join(sorted(each.id for each in listed.data))[:300]
-        raise UsageError(f"The server {settings.url} has these models; name one: ?model=ID ({known}).")
+        raise UsageError(
+            f"The server {settings.url} has {f'these models: {known}' if known else 'no model'}; name one of them by"
+            f" ?model=ID{f', none is called {settings.model}' if settings.model else ''}."
+        )
     return fitting.popitem()[1]

@@ -25,6 +25,9 @@ class MyMethod(dpicl.DemonstrationMechanism):
     tokens: int = 12
     top_k: int = 10
 
+    def __post_init__(self) -> None:
+        dpicl.check_positive(slots=self.slots, tokens=self.tokens, top_k=self.top_k)
+
     def skip(self, task: dpicl.PublicTask) -> str | None:  # Decide: why it cannot do a task, if it cannot.
         return "it writes one text for a public label" if task.kind == "generation" else None
 

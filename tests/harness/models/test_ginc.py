@@ -18,13 +18,19 @@ from dpicl.core.files import file_sha256
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import ginc
 from dpicl.models.base import ChatPrompt
-from dpicl.models.ginc_corpus import language
+from dpicl.models.ginc_corpus import SEED, VOCABULARY, language
 from dpicl.models.transformers import TransformersLM
 from dpicl.plan.expand import expand
 from dpicl.plan.suite import Suite
 
 TINY = ginc.Training(1, 16, 2, 64, documents=12, batch=4, rate=1e-2, warm_up=1)
 MECHANISMS = load_mechanisms()
+
+
+def test_another_training_needs_another_format():
+    """Whoever changes one of the others raises FORMAT as well, or weights of the earlier training would be loaded."""
+    training = ginc.Training(4, 128, 4, 128, documents=24_000, batch=16, rate=2e-3, warm_up=50, seed=0)
+    assert (1, training, 0, 150, 1) == (ginc.FORMAT, ginc.TRAINING, SEED, VOCABULARY, ginc.THREADS)
 
 
 @pytest.fixture

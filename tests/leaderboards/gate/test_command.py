@@ -136,15 +136,20 @@ def test_too_few_seeds_name_the_command_that_runs_more(world: World):
     assert found["seed"] == list(range(5)) and found["mechanism"] and found["task"] and found["epsilon"]
 
 
-def test_as_many_seeds_as_the_suite_has_of_a_task_are_enough(world: World):
-    next(path for path in world.files if from_text(path.read_text()).cell.seed == 4).unlink()
+def test_as_many_seeds_as_the_suite_gives_a_task_are_enough_and_none_can_be_chosen(world: World, tmp_path: Path):
+    by_seed = {from_text(path.read_text()).cell.seed: path for path in world.files}
     text = world.suite.read_text()
-    assert world.status("seeds")[0] == "failed"
-    world.suite.write_text(f"{text}task_seeds: {{agnews: 4}}\n")
+    for few in ("task_seeds: {agnews: 3}", "epsilon_seeds: {2: 3}"):
+        world.suite.write_text(f"{text}{few}\n")
+        assert world.status("seeds")[0] == "ok"  # all of the list
+    by_seed[3].unlink()
+    assert "lacks seed 3 of its list" in world.status("seeds")[1]
+    by_seed[4].unlink()
     assert world.status("seeds")[0] == "ok"
-    world.suite.write_text(f"{text}epsilon_seeds: {{2: 4}}\n")
-    assert world.status("seeds")[0] == "ok"
+    earlier = shutil.copytree(world.root, tmp_path / "earlier")
+    world.suite.write_text(text)
+    assert "has 3 seeds; at least 5 are needed" in world.status("seeds")[1]
+    assert world.status("seeds", base=earlier) == ("ok", "nothing was changed; its seeds were looked at when it came")
     world.suite.write_text(f"{text}task_seeds: {{agnews: 2}}\n")
-    world.files[0].unlink()
-    world.files[0].unlink()
+    by_seed[2].unlink()
     assert "at least 3 are needed" in world.status("seeds")[1]

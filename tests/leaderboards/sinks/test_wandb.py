@@ -204,3 +204,26 @@ def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> N
     )
     said = done.stdout.splitlines()[-1]
     assert re.fullmatch(r"(https://\S+) online \1 False None", said) and "collector" not in said
+
+
+@pytest.mark.parametrize(
+    ("address", "good"),
+    [
+        ("http://wandb.example", False),
+        ("https://somebody:word@wandb.example", False),
+        ("http://127.0.0.1:8080", True),
+        ("https://wandb.example", True),
+    ],
+)
+def test_the_key_goes_over_https_or_stays_on_this_machine(
+    address: str, good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", address)
+    if good:
+        assert destination(None, None, "online", None).address == address
+        return
+    with pytest.raises(SinkError, match="use https") as found:
+        destination(None, None, "online", None)
+    assert "word" not in str(found.value)
+    assert destination(None, None, "offline", None).address is None

@@ -18,7 +18,7 @@ from dpicl.cli import apart
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
-from dpicl.core.paths import DEFAULT_RESULTS, find_suite
+from dpicl.core.paths import DEFAULT_RESULTS, find_suite, shipped_suites
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import card, code, examination
 from dpicl.leaderboards.gate.case import Case, Finding
@@ -200,7 +200,8 @@ def _new(root: Path, name: str, suite: str) -> Answer:
     folder = written[0].parent
     file = str(folder / f"{folder.name}.py")
     run = ["run", suite, "--plugin", file, "--mechanism", folder.name, "--results", str(folder / "results")]
-    commands = [shlex.join(["dpicl", *words]) for words in (["check", file], run, ["submit", str(folder)])]
+    last = ["submit", str(folder), *([] if suite in shipped_suites() else ["--suite", suite])]
+    commands = [shlex.join(["dpicl", *words]) for words in (["check", file], run, last)]
     shown = [*(f"Wrote {path}" for path in written), "Fill in the card, put your mechanism beside it, then:"]
     shown += [f"  {one}" for one in commands]
     return Answer({"files": [str(path) for path in written], "next": commands}, shown)

@@ -103,8 +103,8 @@ def read_side(name: str, path: Path) -> Side:
     """
     if not path.exists():
         raise ResultError(
-            f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote, or for two rows"
-            " of a board its --suite."
+            f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote; to compare two"
+            " rows of a board, add --suite SUITE."
         )
     results, foreign = [], []
     for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:

@@ -162,8 +162,8 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
             break
         if not _belongs(name, info):
             problems.append(
-                f"{name} is no file of a submission (docs/submit.md lists them), or no plain one of at most"
-                f" {LARGEST_FILE:,} bytes that is not executable; remove it."
+                f"{name} does not belong in a submission: docs/submit.md lists the files, and each must be a plain one"
+                f" of at most {LARGEST_FILE:,} bytes, readable and not executable."
             )
         elif name.endswith(".py") and shadows(Path(name).stem, folder):
             problems.append(

@@ -24,7 +24,7 @@ from dpicl.leaderboards.model.text import seeds_text
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 
-#: Fewest seeds of a row at one epsilon on one task, and where a suite has fewer.
+#: Seeds of a row at one epsilon on one task of a suite that is not known, and the fewest of any.
 SEEDS, _FEWEST = 5, 3
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
@@ -127,31 +127,36 @@ def _options(results: Iterable[Result]) -> list[str]:
 
 
 def seeds_check(case: Case) -> Outcome:
-    """`SEEDS` seeds of every row, or as many as the suite has of its task and epsilon, each with noise of its own.
+    """`SEEDS` seeds of every row, or as many as the suite gives its task and epsilon, each with noise of its own.
 
-    So that nobody chooses seeds: all of the suite's, and others only where all rows and the reference baselines have
-    them.
+    So that nobody chooses seeds: those that the suite gives, then all that it lists or none of the rest, and others
+    only where all rows and the reference baselines have them.
     """
-    suite = None if case.is_frozen else case.suite
+    if case.is_frozen:
+        return Outcome([], "nothing was changed; its seeds were looked at when it came")
     rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
     for result in case.results.values():
         cell = result.cell
         rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
     problems = []
     everywhere = {result.cell.seed for result in case.results.values()}
-    further = everywhere - set(suite.seeds) if suite else everywhere
+    listed = set(case.suite.seeds) if case.suite else set()
     for (model, label, task, epsilon), results in sorted(rows.items(), key=lambda item: item[0]):
         where = f"{label} on {task} at epsilon {epsilon:g} ({model})"
-        seeds, wanted = {result.cell.seed for result in results}, _seeds_of(suite, results[0].cell)
-        least = max(_FEWEST, min(SEEDS, len(wanted))) if wanted else SEEDS
+        seeds, wanted = {result.cell.seed for result in results}, _seeds_of(case.suite, results[0].cell)
         if len(seeds) < len(results):
             problems.append(f"{where} has two results for one seed; keep one.")
-        if len(seeds) < least:
-            more = _command(case, results[0].cell, wanted | set(range(least)))
-            problems.append(f"{where} has {count(len(seeds), 'seed')}; at least {least} are needed, so run: `{more}`.")
-        elif lacking := wanted - seeds:
+        if len(seeds) < len(wanted):
+            more = f"at least {len(wanted)} are needed, so run: `{_command(case, results[0].cell, wanted)}`."
+            problems.append(f"{where} has {count(len(seeds), 'seed')}; {more}")
+        elif lacking := wanted - seeds if case.suite else set():
             problems.append(f"{where} lacks seed {seeds_text(lacking)} of the suite; run all of its seeds.")
-        elif lacking := further - seeds:
+        elif (seeds & listed) - wanted and (lacking := listed - seeds):
+            problems.append(
+                f"{where} has more seeds than the suite gives it and lacks seed {seeds_text(lacking)} of its list; run"
+                f" all of these, or seed {seeds_text(wanted)} alone."
+            )
+        elif lacking := everywhere - listed - seeds:
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
             problems.append(
@@ -163,11 +168,12 @@ def seeds_check(case: Case) -> Outcome:
 
 
 def _seeds_of(suite: Suite | None, cell: Cell) -> set[int]:
-    """The seeds that a run of the suite gives the row, task and epsilon of a cell; none without a suite."""
+    """The seeds that a run of the suite gives the row, task and epsilon of a cell, and more where these are few."""
     if suite is None:
-        return set()
+        return set(range(SEEDS))
     entry = next((entry for entry in suite.mechanisms if entry.row == cell.label and cell.plugin is None), None)
-    return set(suite.seeds_of(cell.task, cell.epsilon, entry))
+    given = suite.seeds_of(cell.task, cell.epsilon, entry)
+    return {*list(dict.fromkeys([*given, *suite.seeds, *range(_FEWEST)]))[: max(_FEWEST, len(given))]}
 
 
 def _command(case: Case, cell: Cell, seeds: set[int]) -> str:

@@ -51,7 +51,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, those with private rows first, the newest at the head; ``notes`` are about results in none of them, and
+    """Sections, those with private rows first and then the newest; ``notes`` are about results in none of them, and
     ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on a task:
     label, task and reason. tasks: of the suite."""
 
@@ -232,5 +232,5 @@ def _several(groups: Sequence[Group]) -> str:
     differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
-        " across sections. Those with private rows come first, the newest at the head."
+        " across sections. Sections with private rows come first, and among these the newest."
     )

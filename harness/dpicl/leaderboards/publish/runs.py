@@ -122,7 +122,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         "queries": first.queries,
         "seeds": sorted({seed for row in rows for seed in row.seeds}),
         **({"submission": submission_json(first)} if first.submission else {}),
-        "commits": sorted({result.manifest.commit or "" for row in rows for result in row.results}),
+        "commits": sorted({one.manifest.commit for row in rows for one in row.results if one.manifest.commit}),
     }
     return Published(
         stands_for={**stands_for, "noise": cell.noise},

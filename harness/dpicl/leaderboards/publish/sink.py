@@ -16,11 +16,13 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.extras import required
 from dpicl.core.messages import count
 from dpicl.leaderboards.publish.runs import Published, content_hash
+from dpicl.models.server_settings import is_loopback
 
 DEFAULT_PROJECT: Final = "dpicl-bench"
 #: Key of a run's summary that is sent last: the hash of what was sent.
@@ -98,6 +100,12 @@ def _address(mode: str) -> str | None:
     from wandb.sdk.lib import wbauth
 
     address = os.environ.get("WANDB_BASE_URL") or str(settings.base_url)
+    parts = urlsplit(address)
+    if "@" in parts.netloc or (parts.scheme != "https" and not is_loopback(address)):
+        raise SinkError(
+            f"W&B's server {parts.scheme}://{parts.hostname} (WANDB_BASE_URL, or the settings in your home) would get"
+            " the API key over a connection that others can read; use https, without a user in it."
+        )
     os.environ["WANDB_BASE_URL"] = address  # Weave has a way of its own to find it
     try:
         if wbauth.authenticate_session(host=address, source="dpicl", prompt=False, update_session=False):
@@ -187,6 +195,8 @@ class Sink:
 
     def _write(self, published: Published, id: str) -> None:
         STAGED.mkdir(mode=0o700, exist_ok=True)
+        if STAGED.is_symlink() or STAGED.stat().st_uid != os.getuid():
+            raise SinkError(f"{STAGED}, where wandb keeps the files of tables, is somebody else's; remove it.")
         os.environ["WANDB_DATA_DIR"] = str(STAGED)
         with self._wandb.init(
             project=self.to.project,

@@ -27,8 +27,8 @@ def row_id(section: Section, row: Row) -> str:
     group = section.group
     parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
     rounding = ("up to rounding",) if group.up_to_rounding else ()
-    own = map(str, (*parts, *rounding, row.task, row.label, "proved", row.epsilon))
-    key = hashlib.sha256(json.dumps([*own]).encode()).hexdigest()[:10]
+    own = (*parts, *rounding, row.task, row.label, "proved", row.epsilon)
+    key = hashlib.sha256(json.dumps([*map(str, own)]).encode()).hexdigest()[:10]
     return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
 
 

@@ -122,7 +122,7 @@ AUDITED = Column(
     "audited ε",
     _audited,
     lambda own: f"{bound_text(own[0])} {own[1]}",
-    "the largest lower bound of ours: exact (" + ATTAINED + "), or sampled (at 95% confidence)",
+    "the largest lower bound: exact (" + ATTAINED + "), or sampled (at 95% confidence)",
     optional=True,
 )
 #: Of a table of the rows of one task.

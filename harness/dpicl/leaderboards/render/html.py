@@ -202,6 +202,12 @@ def suites_page(boards: Mapping[str, Board], links: list[Link]) -> str:
     return page.render(title, blocks, here="index.html", nav=links)
 
 
+def _best(line: Mapping[str, Any]) -> str | None:
+    """The first answer with a best row, else the first of all."""
+    answers = line["answers"]
+    return next((one["text"] for one in answers if one["best"]), answers[0]["text"] if answers else None)
+
+
 def suites_table(
     lines: Sequence[Mapping[str, Any]], links: Callable[[Any], Mapping[int, str]] = lambda one: {}
 ) -> Table:
@@ -213,7 +219,7 @@ def suites_table(
         Column("source", "records", itemgetter("source")),
         Column("tasks", "tasks", lambda one: ", ".join(one["tasks"]), wide=True),
         Column("rows", "rows", itemgetter("rows")),
-        Column("best", "best", lambda one: one["answers"][0]["text"] if one["answers"] else None, wide=True),
+        Column("best", "best", _best, wide=True),
     )
     return make_table("All suites", columns, lines, links=links, heading=True)
 
@@ -226,7 +232,7 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
             **{key: getattr(section.group, key) for key in ("version", "model", "source")},
             "tasks": [table.task for table in section.tables],
             "rows": len(list(section.rows)),
-            "answers": [asdict(answer) | {"text": str(answer)} for answer in section.answers],
+            "answers": [asdict(answer) | {"where": answer.where, "text": str(answer)} for answer in section.answers],
         }
         for name, board in boards.items()
         for section in board.sections
