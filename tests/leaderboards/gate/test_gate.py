@@ -217,7 +217,11 @@ BROKEN = {
     "one query": (edited("privacy", epsilon_per_query=9.0), "consistency", "for one query, 9, is above"),
     "duplicate": (_results_of_another_file, "duplicates", "5 of its cells"),
     "too large": (wrote("README.md", "x" * 200_001), "size", r"README\.md does not belong .* at most 200,000 bytes"),
-    "executable": (lambda w: (w.folder / "vote.py").chmod(0o755), "size", r"vote\.py does not belong .* not executable"),
+    "executable": (
+        lambda w: (w.folder / "vote.py").chmod(0o755),
+        "size",
+        r"vote\.py does not belong .* not executable",
+    ),
     "pickle": (wrote("weights.pkl", "x"), "size", r"weights\.pkl does not belong in a submission"),
     "further file": (wrote("other.py", "X = 1\n"), "size", r"other\.py is not the mechanism"),
     "other score": (again(reported=0.1), "reproduced", "not that of the result"),
