@@ -1,6 +1,6 @@
 """Writes a finished sweep of 10,000 cells of the simulated model, on which `plan` and `board` can be timed.
 
-python -m benchmarks.sweep FOLDER many    # 2,000 rows: two tasks, ten epsilons; `one`: of one task and epsilon
+python -m benchmarks.sweep FOLDER few    # 200 rows of 50 seeds; `many`: 2,000 of 5; `one`: of one task and epsilon
 time dpicl board FOLDER/sweep.yaml --results FOLDER/results --no-submissions --html FOLDER/site
 """
 
@@ -16,17 +16,18 @@ from dpicl.data.task import Task
 from dpicl.plan.selection import select
 from tests.leaderboards.factory import make_result
 
-#: Shape -> tasks and epsilons.
-SHAPES: dict[str, tuple[list[str], list[float]]] = {
-    "many": (["agnews", "trec"], [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8]),
-    "one": (["agnews"], [1]),
+#: Shape -> tasks, epsilons and number of seeds.
+SHAPES: dict[str, tuple[list[str], list[float], int]] = {
+    "few": (["agnews", "trec"], [0.5, 1, 2, 4, 8], 50),
+    "many": (["agnews", "trec"], [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8], 5),
+    "one": (["agnews"], [1], 5),
 }
 ENDS = {"zero_shot": 0.3, "real_demonstrations": 0.8}
 
 
-def write(folder: Path, shape: str, cells: int = 10_000, seeds: int = 5) -> None:
+def write(folder: Path, shape: str, cells: int = 10_000) -> None:
     """sweep.yaml and results/. cells: besides the reference baselines."""
-    tasks, epsilons = SHAPES[shape]
+    tasks, epsilons, seeds = SHAPES[shape]
     rows = range(cells // len(tasks) // len(epsilons) // seeds)
     mechanisms = [*ENDS, *({"name": "tang", "label": f"tang-{at}", "options": {"slots": 2 + at}} for at in rows)]
     suite = {"name": "sweep", "version": 1, "source": "synthetic", "models": ["sim"], "seeds": list(range(seeds))}
