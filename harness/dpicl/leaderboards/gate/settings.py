@@ -202,9 +202,10 @@ def _same_noise(results: Sequence[Result]) -> bool:
 def _without_baselines(case: Case) -> Iterable[str]:
     """Reference baselines that have no result of record for a seed of a model and task."""
     there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in case.reference}
-    own = {(one.cell.model, one.cell.task, one.cell.seed): None for one in case.results.values()}
-    for model, task in dict.fromkeys((model, task) for model, task, _ in own):
-        seeds = {seed for *of, seed in own if of == [model, task]}
+    own: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for one in case.results.values():
+        own[one.cell.model, one.cell.task].add(one.cell.seed)
+    for (model, task), seeds in own.items():
         for baseline in BASELINES:
             if lacking := {seed for seed in seeds if (model, task, baseline, seed) not in there}:
                 yield (
