@@ -156,3 +156,14 @@ def test_a_public_control_is_compared_where_its_texts_are_drawn_anew():
         assert (row.against_public is not None) is compared
         assert "public_demonstrations" in section.answers[0].sentence
         assert [one.label for one in section.answers[0].not_compared] == ([] if compared else [control[0].cell.label])
+
+
+def test_rows_are_compared_with_the_public_control_itself_and_not_with_a_better_variant_of_it():
+    name, scores = "public_demonstrations", {"public_demonstrations": 0.3, "public_greedy": 0.8}
+    controls = [
+        make_result(name, score, label=label, epsilon=0.0, seed=seed)
+        for label, score in scores.items()
+        for seed in range(4)
+    ]
+    section = build_board([*(make_result("tang", 0.6, seed=seed) for seed in range(4)), *controls]).sections[0]
+    assert next(row.against_public.value for row in section.rows if row.label == "tang") == pytest.approx(0.3, abs=0.01)

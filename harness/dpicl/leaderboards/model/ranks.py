@@ -32,7 +32,9 @@ def rank_rows(table: TaskTable) -> None:
     """Gives every ranked row of a table its rank set within its level, and its difference to the public control.
 
     Where no score tells a private method from one that reads no record, nobody has a rank."""
-    public = next((row for row in table.controls if row.mechanism == PUBLIC), None)
+    public = min(
+        (row for row in table.controls if row.mechanism == PUBLIC), key=lambda row: row.label != PUBLIC, default=None
+    )
     families: list[RankSets] = []
 
     def family(rows: Sequence[Row]) -> RankSets | None:
