@@ -89,7 +89,7 @@ def commands() -> str:
     rows = {name: list(_rows(name)) for name in VERBS}
     counts = Counter(row for own in rows.values() for row in own)
     shared = {row for row, count in counts.items() if count >= SHARED}
-    names = [f"| [`dpicl {name}`](#{name.replace(' ', '-')}) | {_cell(does)} |" for name, (_, does) in VERBS.items()]
+    names = [f"| [`dpicl {name}`](#{name}) | {_cell(does)} |" for name, (_, does) in VERBS.items()]
     head = ["", "| command | does |", "|---|---|", *names, "", "| flags of several commands | meaning |", "|---|---|"]
     flags = sorted(_line(row) for row in shared if row[1])
     return "\n".join([*head, *flags, *(_section(name, own, shared) for name, own in rows.items())])

@@ -34,7 +34,7 @@ tune | cli.tune | choose the options that papers tuned, for all rows of a suite 
 board | boards.board | show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' every attack and audit
 plot | boards.plot | draw privacy against utility for a paper: a panel for each task, a line for each mechanism
 compare | boards.compare | two rows of a board: which is better and how sure; two result folders: a gate for regressions
-publish wandb | boards.publish:publish_wandb | one W&B run for each row and task, and one for each board
+publish | boards.publish | to Weights & Biases: one run for each row and task, and one for each board
 submit | boards.submit | check a submission to the board: files, records, epsilon, history; or begin one
 release | cli.release | make one release from private records of your own: demonstrations, and a privacy card
 answer | cli.release:answer | answer a file of queries from private records of your own, with a privacy card
@@ -73,7 +73,7 @@ def build(wanted: Sequence[str] = tuple(VERBS)) -> Any:
 
 def parse(argv: Sequence[str]) -> commands.Call | None:
     """What a command line calls; None where it asks for help or the version, which is shown. Raises UsageError."""
-    return commands.parse(build(argv[:1]), argv, VERBS)
+    return commands.parse(build(argv), argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     unheard = _fill_closed_streams()
     _show_warnings()
     _write_what_can_be()
-    argv = commands.spoken(sys.argv[1:] if argv is None else argv)
+    argv = sys.argv[1:] if argv is None else argv
     if "_DPICL_COMPLETE" in os.environ:  # a shell asks for completions
         build()(prog_name="dpicl")
     running = COMMAND.set(tuple(argv))

@@ -20,9 +20,7 @@ from tests.harness.helpers import refuse
 
 def words_of(program, name):
     """The flags of a command, and the lines of its example."""
-    command = program
-    for word in name.split():
-        command = command.commands[word]
+    command = program.commands[name]
     flags = {option for each in command.params for option in each.opts if option.startswith("--")}
     return flags, [line.strip() for line in command.epilog.partition("example:")[2].strip().splitlines()]
 

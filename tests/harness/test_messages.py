@@ -32,12 +32,6 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
     }
 
 
-@pytest.mark.parametrize("words", [("help",), ("help", "run"), ("help", "publish", "wandb"), ("-V",), ("version",)])
-def test_help_and_version_by_other_names(dpicl, words):
-    answer = dpicl(*words)
-    assert answer.code == 0 and answer.out.startswith("Usage: dpicl" if words[0] == "help" else "dpicl ")
-
-
 FAILING = {
     "skip": "def skip(self, task):\n        raise RuntimeError('\\x1b[2J')",
     "events": "def events(self, knob, sizes):\n        raise GeneratorExit",

@@ -10,17 +10,15 @@ import importlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
 
 from dpicl.cli import output
 from dpicl.cli.apart import run_apart
-from dpicl.core.errors import UsageError, require_known, unknown
-from dpicl.core.messages import capitalized
+from dpicl.core.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from dpicl.api.verbs import Parameter, Verb
@@ -47,8 +45,7 @@ class Call:
 
     def run(self) -> int:
         """Calls the function and shows what it returns; the exit code."""
-        silence = None if self.verb.apart is None else self.verb.apart(self.given)
-        return self._run() if silence is None else run_apart(self._run, silence)
+        return run_apart(self._run) if self.verb.apart else self._run()
 
     def _run(self) -> int:
         found = inspect.unwrap(self.function)(**self.given)  # its arguments were checked where they were read
@@ -77,45 +74,36 @@ def build(verbs: Verbs, wanted: Collection[str], description: str, epilog: str, 
         epilog=epilog,
         context_settings={"help_option_names": ["--help", "-h"]},
     )
-    groups: dict[str, typer.Typer] = {}
 
-    def root(shown: Annotated[bool, typer.Option("--version", help="show the version", is_eager=True)] = False) -> None:
+    def root(
+        shown: Annotated[bool, typer.Option("--version", "-V", help="show the version", is_eager=True)] = False,
+    ) -> None:
         if shown:
             output.emit([f"dpicl {version()}"])
             raise typer.Exit
 
     app.callback(invoke_without_command=True)(root)
     for name, (place, help) in verbs.items():
-        first, _, last = name.rpartition(" ")
-        if first and first not in groups:
-            groups[first] = typer.Typer(rich_markup_mode=None, help=help)
-            app.add_typer(groups[first], name=first)
-        owner = groups[first] if first else app
-        if first in wanted or name in wanted:
-            _add(owner, name, last, load(place), help)
+        if name in wanted:
+            _add(app, name, load(place), help)
         else:
-            owner.command(last, help=help)(_not_loaded)
-    program = typer.main.get_command(app)
-    assert isinstance(program, _Program)
-    program.order = list(dict.fromkeys(name.partition(" ")[0] for name in verbs))
-    return program
+            app.command(name, help=help)(_not_loaded)
+    return typer.main.get_command(app)
 
 
 class _Program(typer.core.TyperGroup):
-    """Shows what each command does as a whole, in the order of the verbs."""
-
-    order: Sequence[str] = ()
+    """Shows what each command does as a whole."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.commands[name].help or "") for name in self.order])
+            formatter.write_dl([(name, each.help or "") for name, each in self.commands.items()])
 
 
 def _not_loaded() -> None:
     """A command whose code nobody asked for."""
 
 
-def _add(owner: typer.Typer, name: str, last: str, function: Callable[..., Any], help: str) -> None:
+def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -> None:
     from dpicl.api.verbs import parameters  # and pydantic, which `dpicl --help` does without
 
     known = parameters(function)
@@ -139,7 +127,7 @@ def _add(owner: typer.Typer, name: str, last: str, function: Callable[..., Any],
     call.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in flags}
     epilog = "\b\nexample:\n" + "\n".join(f"  {line}" for line in verb.example.splitlines())
-    owner.command(last, help=help, epilog=epilog)(call)
+    app.command(name, help=help, epilog=epilog)(call)
 
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -209,50 +197,15 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
     return {key: value for key, value in found.items() if value is not None}
 
 
-def parse(program: Any, argv: Sequence[str], verbs: Verbs) -> Call | None:
-    """Reads a command line; None where help or the version was shown. Raises UsageError."""
-    firsts = list(dict.fromkeys(name.partition(" ")[0] for name in verbs))
+def parse(program: Any, argv: Sequence[str]) -> Call | None:
+    """Reads a command line; None where help or the version was shown. Raises UsageError, in typer's words."""
     if not argv:
         raise UsageError("A command is missing; see `dpicl --help`.")
-    if argv[0] == "--" or (not argv[0].startswith("-") and argv[0] not in firsts):
-        raise unknown("command", argv[0], firsts)
-    in_group = [name for name in verbs if name.startswith(f"{argv[0]} ")]
-    if in_group and argv[1:] and not argv[1].startswith("-"):
-        require_known("command", [" ".join(argv[:2])], in_group)
     try:
         found = program.main(args=list(argv), prog_name="dpicl", standalone_mode=False)
     except typer.TyperException as error:
-        _explain(error, argv)
+        context = getattr(error, "ctx", None)
+        path = "dpicl" if context is None else context.command_path
+        said = error.format_message()
+        raise UsageError(f"{said}{'' if said.endswith(('.', '?')) else '.'} See `{path} --help`.") from None
     return found if isinstance(found, Call) else None
-
-
-_EXTRA = "Got unexpected extra argument(s) ("
-
-
-def _explain(error: typer.TyperException, argv: Sequence[str]) -> NoReturn:
-    """Raises UsageError in our words."""
-    context = getattr(error, "ctx", None)
-    path = "dpicl" if context is None else context.command_path
-    flags = [] if context is None else [word for each in context.command.params for word in each.opts]
-    flags = [word for word in flags if word.startswith("--")]
-    if hasattr(error, "possibilities"):  # only the error of an unknown flag has them
-        name = str(error.option_name)  # type: ignore[attr-defined]
-        written = next((word for word in argv if word.partition("=")[0] == name), name)
-        if path == "dpicl" and not get_close_matches(name, flags):
-            raise UsageError(
-                f"'{written}' is not a flag of dpicl itself (--help and --version are); a command's flags follow it, as"
-                " in `dpicl run SUITE --epsilon 1`, and `dpicl COMMAND --help` lists them."
-            ) from None
-        raise unknown("flag", name, [*flags, "--help"]) from None
-    said = error.format_message().rstrip(".").replace("Missing argument", "Missing")
-    if (extra := said.removeprefix(_EXTRA)) != said:
-        said = f"unexpected words '{extra.removesuffix(')')}'"  # in quotes they are cut where they are long
-    raise UsageError(f"{capitalized(said)}; see `{path} --help`.") from None
-
-
-def spoken(argv: Sequence[str]) -> list[str]:
-    """The command line with `help` and `version` as flags."""
-    words = list(argv)
-    if words[:1] == ["help"]:
-        return [*words[1:], "--help"]
-    return ["--version"] if words[:1] in (["-V"], ["-v"], ["version"]) else words

@@ -25,7 +25,8 @@ from dpicl.tables.document import text_table
 
 
 @verb("dpicl publish wandb results --project dp-icl --mode offline")
-def publish_wandb(
+def publish(
+    tracker: Literal["wandb"],
     results: Annotated[str | Path, Flag(metavar="RESULTS")],
     *,
     suite: Annotated[Names, Flag("suite; may be repeated (or A,B)", metavar="S")] = (),
@@ -40,6 +41,7 @@ def publish_wandb(
 ) -> Answer:
     """Sends results to Weights & Biases. Raises ResultError for nothing to send, UsageError for what is not mixed.
 
+    tracker: where to.
     results: folder of results (--suite and --model choose).
     dry_run: show what would be sent, and send nothing.
     project: W&B project (default: WANDB_PROJECT, or dpicl-bench).
