@@ -209,7 +209,8 @@ def test_beyond_the_limit_nothing_is_charged_and_the_limit_stays(private):
     assert not (private / "budget-other.jsonl").exists()
     budget.set_limit("tickets", 5.0, None, may_rise=True)
     assert budget.charge(records(0, 9), ONE, ChargeTo("tickets")) == ("tickets",)
-    assert budget.set_limit("tickets", 2.0, None).limit == 2.0
+    budget.set_limit("tickets", 2.0, None)
+    assert budget.read_sets()[0]["total_epsilon"] == 2.0
 
 
 def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(private):
@@ -220,9 +221,9 @@ def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(p
         budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=limit))
     with pytest.raises(BudgetExceeded, match="add up"):
         budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
-    (_, stands), *_ = budget.read_standings()
-    assert stands.left == pytest.approx(limit - int(limit)) and stands.sum_delta == int(limit) * DELTA
-    assert budget.charge(records(0, 9), NewRelease(ONE.event, stands.left, DELTA, {}), ChargeTo("tickets"))
+    stands, *_ = budget.read_sets()
+    assert stands["left"] == pytest.approx(limit - int(limit)) and stands["sum_delta"] == int(limit) * DELTA
+    assert budget.charge(records(0, 9), NewRelease(ONE.event, stands["left"], DELTA, {}), ChargeTo("tickets"))
 
 
 def test_the_ledger_is_beside_the_key_and_its_owners_alone_and_holds_no_text(private):
@@ -230,7 +231,7 @@ def test_the_ledger_is_beside_the_key_and_its_owners_alone_and_holds_no_text(pri
     path = private / "budget-tickets.jsonl"
     assert (private / "key").exists() and path.stat().st_mode & 0o077 == 0
     assert "Secret" not in path.read_text()
-    exported = json.dumps(budget.document(*budget.read_standings()[0]), default=str)
+    exported = json.dumps(budget.read_sets()[0], default=str)
     assert "records" not in exported and "gaussian" in exported
 
 

@@ -153,12 +153,12 @@ def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
 
 OWN = "data: {local: {missing: x}, hub: {missing: x}, synthetic: {missing: x}}"
 WRONG = {
-    "another number of codewords": ("[Red, Blue, Green, Yellow]", "[Red, Blue]", "4 labels"),
+    "another number of codewords": ("[Red, Blue, Green, Yellow]", "[Red, Blue]", "as many labels"),
     "a base that is not there": ("codes: agnews ", "codes: agnew ", "Unknown task"),
-    "a base of another kind": ("codes: agnews ", "codes: samsum ", "no labels"),
-    "a class by its own name": ("Green, Yellow]", "Sports, Yellow]", "'Sports'"),
-    "a class as files call it": ("Green, Yellow]", "Sci/Tech, Yellow]", "'Sci/Tech'"),
-    "a base of codes": ("codes: agnews ", "codes: dbpedia_codes ", "no labels"),
+    "a base of another kind": ("codes: agnews ", "codes: samsum ", "as many labels"),
+    "a class by its own name": ("Green, Yellow]", "Sports, Yellow]", "none of them a codeword"),
+    "a class as files call it": ("Green, Yellow]", "Sci/Tech, Yellow]", "none of them a codeword"),
+    "a base of codes": ("codes: agnews ", "codes: dbpedia_codes ", "as many labels"),
     "data of its own as well": ("  codes:", f"  {OWN}\n  codes:", "`codes`"),
     "no records at all": ("  codes: agnews ", "  restricted: false ", "`codes`"),
 }

@@ -32,7 +32,7 @@ def charge() -> None:
 
 
 def releases() -> list[int]:
-    return [stands.releases for _, stands in budget.read_standings()]
+    return [stands["releases"] for stands in budget.read_sets()]
 
 
 @pytest.mark.parametrize(

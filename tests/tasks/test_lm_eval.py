@@ -47,7 +47,7 @@ def test_the_folder_holds_exactly_these_tasks(manager):
 @pytest.mark.parametrize("name", TASK_NAMES)
 def test_lm_evals_prompt_is_our_zero_shot_prefix_and_query(manager, name):
     ours = Task.load(name, source="synthetic", limit_train=1)
-    theirs = manager.load(ours.lm_eval_name)["tasks"][ours.lm_eval_name]
+    theirs = manager.load(ours.config.task)["tasks"][ours.config.task]
     assert list(theirs.eval_docs) == ours.documents()
     for doc in theirs.eval_docs.select(range(6)):
         assert theirs.fewshot_context(doc, 0) == ours.icl_prefix(()) + ours.query(doc["text"])
@@ -56,7 +56,7 @@ def test_lm_evals_prompt_is_our_zero_shot_prefix_and_query(manager, name):
 @pytest.mark.parametrize("name", ["agnews", "samsum", "xsum", "chatdoctor"])
 def test_lm_evals_own_fewshot_rendering_equals_ours(manager, name):
     ours = Task.load(name, source="synthetic", limit_train=1)
-    theirs = manager.load(ours.lm_eval_name)["tasks"][ours.lm_eval_name]
+    theirs = manager.load(ours.config.task)["tasks"][ours.config.task]
     docs = theirs.eval_docs
     chosen = [docs[5], docs[9]]
     theirs.sampler.sample = lambda n, eval_doc=None: chosen

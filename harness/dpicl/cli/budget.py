@@ -10,7 +10,7 @@ from dpicl.api.parameters import Delta, Epsilon, Flag, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import rounded_up
-from dpicl.own.budget import document, read_standings, set_limit
+from dpicl.own.budget import read_sets, set_limit
 from dpicl.tables.document import Block, notes, text_table
 
 _SETS = ["private set", "releases", "sum of epsilons", "sum of deltas", "limit", "epsilon together", "delta"]
@@ -77,6 +77,6 @@ def budget(
         if private_set is None:
             raise UsageError("A limit is of one private set; add --private-set NAME (`dpicl budget` lists them).")
         set_limit(private_set, total_epsilon, delta, may_rise)
-    every = {ledger.name: document(ledger, stands) for ledger, stands in read_standings()}
+    every = {each["private_set"]: each for each in read_sets()}
     require_known("private set", [] if private_set is None else [private_set], every)
     return list(every.values()) if private_set is None else [every[private_set]]

@@ -38,7 +38,7 @@ def data(
 ) -> Answer:
     """Counts records, labels, lengths, repeats and errors. Raises DataError for what is no table of records.
 
-    what: a task, or a file or folder with records.
+    what: a task, or a file with records.
     test: the test records that belong to a FILE.
     """
     load_mechanisms(p.as_list(plugins))  # which also makes the tasks of plugin folders known
@@ -53,7 +53,7 @@ def data(
         fields = fields_of(path, text_field, label_field)
         spec = own_spec(path.name, *fields, p.as_labels(labels or {}))
         train = read_records(path, spec)
-        counted = None if test is None else read_records(Path(test), spec, "test")
+        counted = None if test is None else read_records(Path(test), spec)
         counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
         names = {"train": path.name, "test": "" if test is None else Path(test).name}
         found = "local"

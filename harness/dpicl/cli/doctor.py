@@ -25,8 +25,7 @@ from dpicl.core.output_cache import outputs_folder
 from dpicl.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.core.plugins import version_of
 from dpicl.data.config import list_tasks, load_config
-from dpicl.data.local import data_folder
-from dpicl.data.sources import check_there, resolve
+from dpicl.data.sources import check_there, data_folder, resolve
 from dpicl.models import embeddings
 from dpicl.results import manifest
 from dpicl.tables.document import text_table

@@ -9,7 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
 
@@ -25,12 +25,12 @@ from dpicl.core.field_types import Number
 from dpicl.core.messages import capitalized, count, message, rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
-from dpicl.data.in_memory import as_table
+from dpicl.data.tables import as_table
 from dpicl.mechanism.bases import Mechanism, PreparedMechanism
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.own.budget import ChargeTo, SetStanding, read_standings
+from dpicl.own.budget import ChargeTo, read_sets
 from dpicl.own.card import NOT_MEASURED, describe_proof
 from dpicl.own.job import STAYS, ReleaseJob
 from dpicl.own.records import OwnRecords, queries_of, query_of
@@ -38,7 +38,7 @@ from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, try
 from dpicl.own.state import OF_A_PROMPT, SavedState, answers_from, public_task, read_state, require_same
 from dpicl.own.utility import Utility
 
-#: A file or a folder; in a program also a DataFrame, a dataset, a list of dictionaries or of (text, label).
+#: A file; in a program also a DataFrame, a dataset, a list of dictionaries or of (text, label).
 Data = Any
 
 
@@ -92,12 +92,11 @@ _WITH_STATE = {"model", "text_field", "options", "plugins", "out"}
 
 
 def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
-    budgets = [stands for _, stands in read_standings() if stands.private_set in made.charged_to]
-    document = {"out": given["out"], "card": made.card, "budgets": [asdict(each) for each in budgets]}
-    return Answer(document, _shown(made, given, budgets))
+    budgets = [each for each in read_sets() if each["private_set"] in made.charged_to]
+    return Answer({"out": given["out"], "card": made.card, "budgets": budgets}, _shown(made, given, budgets))
 
 
-def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[SetStanding]) -> Iterator[str]:
+def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     privacy = made.card["privacy"]
     if given.get("measure_only"):
         yield Utility.model_validate(made.card["utility"]).sentence
@@ -128,15 +127,15 @@ def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Set
         yield "Nothing was charged: the answers follow from what was released before."
     declared = sum(made.card["manifest"]["data"]["sizes"].values())
     for each in budgets:
-        limit = "" if each.limit is None else f" of {each.limit:g}"
+        name, limit = each["private_set"], each["total_epsilon"]
         yield (
-            f"Private set '{each.private_set}': {count(each.releases, 'release')}, epsilon in all ="
-            f" {rounded_up(each.sum_epsilon)}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
-            f" {each.private_set}"
+            f"Private set '{name}': {count(each['releases'], 'release')}, epsilon in all ="
+            f" {rounded_up(each['sum_epsilon'])}{'' if limit is None else f' of {limit:g}'} (delta ="
+            f" {each['sum_delta']:g}). See: dpicl budget --private-set {name}"
         )
-        if each.releases > 1 and (said := large_delta(each.sum_delta, declared)):
-            yield f"All releases of '{each.private_set}' together: {said}."
-        if each.releases == 1:
+        if each["releases"] > 1 and (said := large_delta(each["sum_delta"], declared)):
+            yield f"All releases of '{name}' together: {said}."
+        if each["releases"] == 1:
             yield f"This budget is new; it is kept in {private_folder()}"
 
 

@@ -24,8 +24,7 @@ import numpy as np
 from dpicl.core.errors import DataError
 from dpicl.core.paths import cache_folder
 from dpicl.core.plugins import is_harness
-from dpicl.data.local import data_folder
-from dpicl.data.sources import RECORDS_READ
+from dpicl.data.sources import RECORDS_READ, data_folder
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Names of audit events with effects on the outside, or how they begin -> what the report says of them.

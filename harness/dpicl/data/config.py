@@ -94,19 +94,12 @@ def _base_of(config: TaskFile, base: str) -> TaskFile:
     """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
     DataError for one whose records cannot carry the codewords."""
     found, codewords = _as_written(base), config.classes
-    said = f"Task {config.metadata.name} takes its records from {base}, which"
-    if found.metadata.codes or not found.classes:
-        raise DataError(f"{said} has no labels of its own; name a classification task under `codes`.")
-    if found.data.public:
-        raise DataError(f"{said} has public records, and they would tell the codewords; name another task.")
-    words = {*found.classes, *found.data.local.labels}  # as prompts say them, as files do
-    if shared := sorted(words & {*codewords}):
+    fits = not found.metadata.codes and len(found.classes) == len(codewords) and not found.data.public
+    if not fits or {*found.classes, *found.data.local.labels} & {*codewords}:
         raise DataError(
-            f"{said} calls a class '{shared[0]}', and a codeword must not name one; choose another codeword."
-        )
-    if len(found.classes) != len(codewords):
-        raise DataError(
-            f"{said} has {len(found.classes)} labels, and doc_to_choice lists {len(codewords)} codewords; give as many."
+            f"Task {config.metadata.name} cannot take its records from {base}: `codes` names a classification task with"
+            " as many labels as there are codewords, none of them a codeword, and with no public records, which would"
+            " tell them."
         )
     return found
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
-from dpicl.data.in_memory import Table
-from dpicl.data.tables import lacks, open_table, unreadable
+from dpicl.data.tables import Table, lacks, open_table, unreadable
 from dpicl.data.task_file import SourceSpec
 
 
@@ -24,7 +23,7 @@ class RowFault(ValueError):
 
 @dataclass(frozen=True)
 class FileRecords:
-    """The records of a file or folder. unit: what numbers count. numbers: of the lines of the records.
+    """The records of a file. unit: what numbers count. numbers: of the lines of the records.
 
     faults: what is wrong -> the numbers of all lines of which it is.
     """
@@ -58,15 +57,15 @@ def ranges(numbers: Sequence[int], most: int | None = 8) -> str:
     return ", ".join(shown) + (f" and {left} more" if left else "")
 
 
-def read_records(path: Table, spec: SourceSpec, split: str = "train") -> FileRecords:
-    """The records of a file or folder, as `spec.local` says which fields they have.
+def read_records(path: Table, spec: SourceSpec) -> FileRecords:
+    """The records of a file, as `spec.local` says which fields they have.
 
-    split: which part of a folder of several. Raises DataError, in one sentence without a word of a record, for what is
+    Raises DataError, in one sentence without a word of a record, for what is
     no table or lacks a field in all of its rows.
     """
     fields = spec.local.fields
     reader = function_of(spec.local.reader, f"The reader of task {spec.name}") if not fields else None
-    table = open_table(path, fields, split)
+    table = open_table(path, fields)
     words = _label_words(spec)
     found = FileRecords(path, table.unit, [], [], {})
     keys: list[str] = []
@@ -107,7 +106,7 @@ def _text_and_label(
             raise RowFault(f"has nothing as its '{name}'")
     text, label = (values[name] for name in fields)
     if not isinstance(text, str):
-        raise RowFault(f"has {kind_of(text)} as its '{fields[0]}', not a text")
+        raise RowFault(f"has no text as its '{fields[0]}'")
     match label:
         case str():
             written = label
@@ -118,7 +117,7 @@ def _text_and_label(
         case float() if label.is_integer():
             written = str(int(label))
         case _:
-            raise RowFault(f"has {kind_of(label)} as its '{fields[1]}', not a word or a whole number")
+            raise RowFault(f"has neither a word nor a whole number as its '{fields[1]}'")
     classes = names.get(fields[1], ())
     if written not in words and isinstance(label, int) and 0 <= label < len(classes):
         written = classes[label]
@@ -148,18 +147,6 @@ def _plain(label: str) -> str:
     """A label as texts of numbers and truth values are compared: '1.0' is 1, 'True' is true."""
     said = re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip())
     return said.lower() if said.lower() in ("true", "false") else said
-
-
-def kind_of(value: Any) -> str:
-    """What kind of value stands there, and never the value."""
-    kinds = {
-        bool: "a truth value",
-        int: "a number",
-        float: "a decimal number or NaN",
-        dict: "an object",
-        list: "a list",
-    }
-    return kinds.get(type(value), "another kind of value")
 
 
 def normal_record(spec: SourceSpec, text: str, label: str) -> Record:

@@ -1,4 +1,4 @@
-"""Reads the rows of a user's table: JSON Lines, JSON, CSV, Excel, Parquet, or a folder that `datasets` saved.
+"""Reads the rows of a user's table: JSON Lines, JSON, CSV, Excel or Parquet, or what a program holds.
 
 Lines are numbered by `csv` and `json`, since pandas names no line. Rows may be private: no error holds a value of a
 row, and names of columns are shown only where they look like names, since the first line of a file may be a record.
@@ -9,18 +9,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from dpicl.core import json_text
-from dpicl.core.errors import DataError
+from dpicl.core.errors import DataError, UsageError
 from dpicl.core.files import content_of
 from dpicl.core.messages import count
-from dpicl.data.in_memory import Rows, Table
 
 _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
 #: Endings of the files that are read.
@@ -35,6 +33,24 @@ _LABELS = "label labels category class intent topic target sentiment rating type
 _USUAL = (_TEXTS.split(), _LABELS.split())
 #: The first line of a CSV file is taken for a line of names where it holds one of these.
 _COMMON = {*_USUAL[0], *_USUAL[1], "id", "idx", "index", "name", "date", "title", "subject", "summary", "score"}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """name: what messages call them. names: column -> the class names that its numbers stand for."""
+
+    name: str
+    rows: Sequence[Mapping[str, Any]] = field(repr=False)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    suffix: str = ""
+    stem: str = "records"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+#: A file, or rows in memory.
+Table = Path | Rows
 
 
 class UnreadableContent(DataError):
@@ -59,24 +75,22 @@ class FileTable:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def open_table(path: Table, columns: Sequence[str] = (), split: str = "train") -> FileTable:
-    """The rows of a file or folder. columns: those that are read, which a table must have; (): all of them.
+def open_table(path: Table, columns: Sequence[str] = ()) -> FileTable:
+    """The rows of a file. columns: those that are read, which a table must have; (): all of them.
 
-    split: which part of a folder that holds several. Raises DataError, in one sentence, for what is no table.
+    Raises DataError, in one sentence, for what is no table.
     """
     if isinstance(path, Rows):
         return FileTable("row", (FileRow(number, row) for number, row in enumerate(path.rows, start=1)), path.names)
-    if path.is_dir():
-        return _arrow(path, columns, split)
     require_file(path, "records")
     kind = path.suffix.lower()
     try:
         if path.stat().st_size > _LARGEST:
             raise DataError(f"{path} has more than {_LARGEST:,} bytes; divide it.")
         if kind not in SUFFIXES:
-            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}, or be a folder of `datasets`.")
+            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}.")
         if kind == ".parquet":
-            return _arrow(path, columns, split)
+            return _parquet(path, columns)
         if kind == ".xlsx":
             return _excel(path, columns)
         text = _text(path)
@@ -87,7 +101,29 @@ def open_table(path: Table, columns: Sequence[str] = (), split: str = "train") -
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
         what, ending = ("JSON", ".jsonl") if kind in _TABLES else ("no JSON (CSV?)", ".csv")
         raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {path.stem}{ending}.")
-    return _csv(path, text, columns) if kind in _TABLES else _json(path, text, split)
+    return _csv(path, text, columns) if kind in _TABLES else _json(path, text)
+
+
+def as_table(data: Any) -> Table:
+    """A path as it is; of a DataFrame, a dataset, or a list of dictionaries or of (text, label) its rows.
+
+    Raises UsageError for what is none of these; no message shows a row.
+    """
+    if isinstance(data, str | Path):
+        return Path(data)
+    if hasattr(data, "features") and hasattr(data, "to_list"):
+        names = {name: each.names for name, each in data.features.items() if hasattr(each, "names")}
+        return Rows("the dataset", data.to_list(), names)
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):
+        return Rows("the DataFrame", data.to_dict("records"))
+    if isinstance(data, Iterable) and not isinstance(data, Mapping):
+        rows = [dict(zip(("text", "label"), row, strict=False)) if isinstance(row, tuple) else row for row in data]
+        if all(isinstance(row, Mapping) for row in rows):
+            return Rows("the list", rows)
+    raise UsageError(
+        "Records are a file, a DataFrame, a dataset of `datasets` with one split, or a list of {'text': …, 'label': …}"
+        " or of (text, label)."
+    )
 
 
 def require_file(path: Path, what: str) -> None:
@@ -129,9 +165,6 @@ def unreadable(path: Table, error: OSError) -> DataError:
 def lacks(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError:
     """The error of a table without a column."""
     missing = next(name for name in wanted if name not in found)
-    folded = {name.strip().casefold(): name for name in found}
-    near = get_close_matches(missing.casefold(), folded, 1, 0.8)
-    hint = f" Did you mean '{folded[near[0]]}'?" if near else ""
     names = [name for name in found if len(name) <= 30 and name.isascii() and name.replace("-", "_").isidentifier()]
     if path.suffix.lower() in _TABLES and (len(names) < len(found) or not _COMMON & {*map(str.lower, names)}):
         names = []
@@ -139,7 +172,7 @@ def lacks(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError
     if names:
         have = f"it has {', '.join(names[:12])}{' …' if names[12:] else ''}"
     return DataError(
-        f"{path} has no column '{missing}': {have}.{hint} Say which columns hold text and label, with --text-field and"
+        f"{path} has no column '{missing}': {have}. Say which columns hold text and label, with --text-field and"
         " --label-field (a task: `local` in its task.yaml)."
     )
 
@@ -159,8 +192,8 @@ def _text(path: Path) -> str:
     return text
 
 
-def _json(path: Path, text: str, split: str) -> FileTable:
-    """One object a line; or a document: a list of objects, or an object that holds one list, or one of the split."""
+def _json(path: Path, text: str) -> FileTable:
+    """One object a line, or a document that is a list of objects."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     by_line = path.suffix.lower() in _LINES or (len(lines) > 1 and not _json_row(*lines[0]).fault)
     if not lines or (by_line and not text.lstrip().startswith("[")):
@@ -169,11 +202,8 @@ def _json(path: Path, text: str, split: str) -> FileTable:
         value = json_text.loads(text, _LARGEST, plain=False)
     except ValueError as error:
         raise UnreadableContent(f"{path} is not JSON: {error}; repair it.") from None
-    if isinstance(value, dict):
-        lists = [each for each in value.values() if isinstance(each, list)]
-        value = value.get(split, lists[0] if len(lists) == 1 else None)
     if not isinstance(value, list):
-        raise DataError(f"{path} holds no list of records; write [{{…}}, {{…}}], or one object a line in a .jsonl.")
+        raise DataError(f"{path} is no list of records; write [{{…}}, {{…}}], or one object a line in a .jsonl.")
     return FileTable("record", (_object(number, each) for number, each in enumerate(value, start=1)))
 
 
@@ -240,38 +270,22 @@ def _excel(path: Path, columns: Sequence[str]) -> FileTable:
     return FileTable("line", (FileRow(number, dict(zip(names, row, strict=True))) for number, row in cells))
 
 
-def _arrow(path: Path, columns: Sequence[str], split: str) -> FileTable:
-    """A Parquet file, or a folder of `Dataset.save_to_disk` or `DatasetDict.save_to_disk`."""
+def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
     import datasets
     from pyarrow import parquet
 
     try:
-        if path.is_dir():
-            found = datasets.load_from_disk(str(path))
-            if isinstance(found, datasets.DatasetDict):
-                if split not in found:
-                    raise DataError(f"The data set in {path} has no split '{split}', but {', '.join(found)}.")
-                found = found[split]
-            names, features, size = found.column_names, found.features, found.data.nbytes
-        else:
-            file = parquet.ParquetFile(path)
-            names, features = file.schema_arrow.names, datasets.Features.from_arrow_schema(file.schema_arrow)
-            size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
+        file = parquet.ParquetFile(path)
+        names, features = file.schema_arrow.names, datasets.Features.from_arrow_schema(file.schema_arrow)
+        size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
         if not set(columns) <= set(names):
             raise lacks(path, columns, names)
         if size > _LARGEST:
             raise DataError(f"{path} has {size:,} bytes when it is unpacked, {_LARGEST:,} is the most; divide it.")
-        wanted = list(columns) or names
-        table = found.select_columns(wanted).with_format("arrow")[:] if path.is_dir() else file.read(wanted)
         classes = {name: each.names for name, each in features.items() if isinstance(each, datasets.ClassLabel)}
-        rows = table.to_pylist()
+        rows = file.read(list(columns) or names).to_pylist()
     except DataError:
         raise
-    except Exception as error:  # whatever three libraries raise for what is damaged
-        if path.is_dir() and not any((path / name).exists() for name in ("state.json", "dataset_dict.json")):
-            raise DataError(
-                f"{path} is a folder, and not one that `datasets` saved; give a file ({', '.join(SUFFIXES)})."
-            ) from None
-        what = "a sound folder of `datasets`" if path.is_dir() else "a sound Parquet table"
-        raise DataError(f"{path} is not {what} ({type(error).__name__}); save it again.") from None
+    except Exception as error:  # whatever two libraries raise for what is damaged
+        raise DataError(f"{path} is not a sound Parquet table ({type(error).__name__}); save it again.") from None
     return FileTable("record", (FileRow(number, row) for number, row in enumerate(rows, start=1)), classes)

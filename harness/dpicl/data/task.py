@@ -125,19 +125,9 @@ class PublicTask:
         return bool(self.config.data.public)
 
     @property
-    def has_codes(self) -> bool:
-        """Whether its labels are codewords, and which class has which is secret."""
-        return self.config.metadata.codes is not None
-
-    @property
     def version(self) -> int | str:
         """Version of the task file: it changes whenever prompts, labels or metric do."""
         return self.config.metadata.version
-
-    @property
-    def lm_eval_name(self) -> str:
-        """Name of the task in lm-evaluation-harness, e.g. 'dpicl_agnews'."""
-        return self.config.task
 
     @property
     def main_metric(self) -> str:
@@ -351,9 +341,9 @@ class Task(PublicTask):
         """
         if self.kind == "json":
             return sample_documents(len(self.test), self.labels[0])
+        secret = self.config.metadata.codes is not None
         real: list[dict[str, Any]] = [
-            {"id": _document_id(r.text, "" if self.has_codes else r.label), "text": r.text, "label": r.label}
-            for r in self.test
+            {"id": _document_id(r.text, "" if secret else r.label), "text": r.text, "label": r.label} for r in self.test
         ]
         if not self.chooses:
             return real
@@ -372,7 +362,7 @@ class Task(PublicTask):
         """n_y of every group of private records, public constants: as declared, else counted (of a task of codes the
         same for all). In the order of the labels: that of the records is private."""
         counted: Mapping[Partition, int] = Counter(record.label for record in self.train)
-        if self.has_codes and self.partitioned:
+        if self.config.metadata.codes and self.partitioned:
             counted = equal_sizes(len(self.train), self.labels)
         sizes = counted if self.declared is None else self.declared
         if not self.partitioned:

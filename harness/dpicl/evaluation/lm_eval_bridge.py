@@ -148,8 +148,8 @@ def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Ma
             torch_random_seed=None,
             fewshot_random_seed=None,
         )
-    samples = sorted(output["samples"][task.lm_eval_name], key=lambda sample: sample["doc_id"])
-    return samples, output["results"][task.lm_eval_name]
+    samples = sorted(output["samples"][task.config.task], key=lambda sample: sample["doc_id"])
+    return samples, output["results"][task.config.task]
 
 
 def _read(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Evaluation:
@@ -204,7 +204,7 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
         if file is None:
             loaded = lm_eval.api.task.ConfigurableTask(config=_unwritten(task))
         else:
-            loaded = _task_manager().load([str(file)])["tasks"][task.lm_eval_name]
+            loaded = _task_manager().load([str(file)])["tasks"][task.config.task]
         loaded.set_config("description", _literal(prefix))
     except DpiclError:
         raise

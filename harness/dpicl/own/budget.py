@@ -18,7 +18,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,30 +52,8 @@ class ChargeTo:
     total_epsilon: float | None = None
 
 
-@dataclass(frozen=True)
-class SetStanding:
-    """What the releases of a private set cost.
-
-    epsilon: of all of them together at delta, where their settings were chosen beforehand. sum_epsilon, sum_delta: the
-    sums, which hold whatever later settings were chosen for. limit: of sum_epsilon; None where none was stated.
-    """
-
-    private_set: str
-    releases: int
-    epsilon: float
-    delta: float
-    sum_epsilon: float
-    sum_delta: float
-    limit: float | None
-
-    @property
-    def left(self) -> float | None:
-        """The epsilon of what may still follow; None where no limit was stated."""
-        return None if self.limit is None else max(0.0, self.limit - self.sum_epsilon)
-
-
-def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tuple[str, ...]:
-    """Puts a release on the ledger of every set that it concerns, and returns their names.
+def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo, *, trial: bool = False) -> tuple[str, ...]:
+    """Puts a release on the ledger of every set that it concerns, and returns their names; a trial writes nothing.
 
     Raises BudgetExceeded where the releases of one of them would add up to more than its limit, UsageError for a limit
     above the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be
@@ -86,20 +64,12 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
     hashes = hashes_of(record.text for record in records)
     with _alone():
         charged = _charged(hashes, release, to)
-        for ledger in charged:
+        for ledger in () if trial else charged:
             ledger.write()
     return tuple(ledger.name for ledger in charged)
 
 
-def check_charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> None:
-    """Raises what `charge` would raise now, and charges nothing."""
-    if not release.free:
-        hashes = hashes_of(record.text for record in records)
-        with _alone():
-            _charged(hashes, release, to)
-
-
-def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> SetStanding:
+def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> None:
     """States what all releases of a known set may add up to, from here on; infinity lifts the limit.
 
     delta: at which their composition is said (None: the one that stands). may_rise: whether it may be above the one
@@ -110,14 +80,13 @@ def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bo
         ledgers = {ledger.name: ledger for ledger in read_all()}
         require_known("private set", [name], ledgers)
         ledger = ledgers[name]
-        at = delta or standing(ledger).delta
+        at = delta or _composed_at(ledger)
         if may_rise:
             ledger = ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
         else:
             ledger = _limited(ledger, total_epsilon, at)
-        stands = standing(ledger)  # refuses a delta at which nothing can be said
+        describe(ledger)  # refuses a delta at which nothing can be said
         ledger.write()
-    return stands
 
 
 def warn_of_uncounted() -> None:
@@ -128,35 +97,28 @@ def warn_of_uncounted() -> None:
         )
 
 
-def read_standings() -> list[tuple[PrivateLedger, SetStanding]]:
-    """Every private set of this machine. Raises ResultError for a damaged ledger."""
-    return [(ledger, standing(ledger)) for ledger in read_all()]
+def read_sets() -> list[dict[str, Any]]:
+    """Every private set of this machine, as `describe` has it. Raises ResultError for a damaged ledger."""
+    return [describe(ledger) for ledger in read_all()]
 
 
-def standing(ledger: PrivateLedger) -> SetStanding:
-    """What a ledger says: its composition at the delta of its limit, or else at the smallest delta of its releases."""
-    charges, limit = ledger.charges, ledger.limit
-    deltas = [limit.delta] if limit else [charge.delta for charge in charges]
-    delta = min(deltas, default=1e-5)
-    bounds = total([charge.dp_event for charge in charges], delta)
-    sum_epsilon, sum_delta = _sums(ledger)
-    return SetStanding(
-        private_set=ledger.name,
-        releases=len(charges),
-        epsilon=bounds.upper,
-        delta=delta,
-        sum_epsilon=sum_epsilon,
-        sum_delta=sum_delta,
-        limit=_limit(ledger),
-    )
+def describe(ledger: PrivateLedger) -> dict[str, Any]:
+    """A private set as JSON: what its releases cost, with every release and limit; no hash of a record is in it.
 
-
-def document(ledger: PrivateLedger, stands: SetStanding) -> dict[str, Any]:
-    """A private set as JSON, with every release and limit: what may leave the machine. No hash of a record is in it."""
+    sum_epsilon, sum_delta: the sums, which hold whatever later settings were chosen for. total_epsilon, left: what the
+    former may come to, and what may still follow; None where no limit was stated. epsilon: of all together at delta
+    (of the limit, else the smallest of a release), where their settings were chosen beforehand.
+    """
+    (epsilon, delta), limit, at = _sums(ledger), _limit(ledger), _composed_at(ledger)
     return {
-        **{name: value for name, value in asdict(stands).items() if name != "limit"},
-        "total_epsilon": stands.limit,
-        "left": stands.left,
+        "private_set": ledger.name,
+        "releases": len(ledger.charges),
+        "epsilon": total([charge.dp_event for charge in ledger.charges], at).upper,
+        "delta": at,
+        "sum_epsilon": epsilon,
+        "sum_delta": delta,
+        "total_epsilon": limit,
+        "left": None if limit is None else max(0.0, limit - epsilon),
         "entries": [
             {"kind": "charge" if isinstance(entry, Charge) else "limit", **entry.model_dump(exclude={"records"})}
             for entry in ledger.entries
@@ -210,6 +172,11 @@ def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -
         return ledger
     deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
     return ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
+
+
+def _composed_at(ledger: PrivateLedger) -> float:
+    """The delta at which all releases together are shown."""
+    return ledger.limit.delta if ledger.limit else min((charge.delta for charge in ledger.charges), default=1e-5)
 
 
 def _sums(ledger: PrivateLedger) -> tuple[float, float]:

@@ -127,6 +127,7 @@ def card_json(content: Mapping[str, Any]) -> str:
 
 def card_markdown(content: Mapping[str, Any]) -> str:
     privacy, manifest = content["privacy"], content["manifest"]
+    proved, target, delta = (float(privacy[key]) for key in ("epsilon_proved", "epsilon_target", "delta"))
     knob = "" if privacy["knob"] is None else f", {KnobValue(**privacy['knob'])}"
     version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
     state = content.get("state_sha256")
@@ -143,10 +144,9 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         (
             "epsilon",
-            f"{_upper(privacy['epsilon_proved'])} {describe_proof(privacy)},"
-            f" {_number(privacy['epsilon_target'])} asked for",
+            f"{rounded_up(proved, 6)} {describe_proof(privacy)}, {target:.6g} asked for",
         ),
-        ("delta", _number(privacy["delta"])),
+        ("delta", f"{delta:.6g}"),
         ("unit and neighbours", f"one record; {NEIGHBOURS_TEXT}"),
         ("queries covered", "any number" if privacy["queries"] is None else str(privacy["queries"])),
         ("noise", content["noise"] + knob),
@@ -191,10 +191,10 @@ def _utility(found: Mapping[str, Any] | None) -> str:
 
 def _promise(privacy: Mapping[str, Any]) -> str:
     rounding = ", up to rounding," if _up_to_rounding(privacy["notes"]) else ""
+    proved, delta = rounded_up(float(privacy["epsilon_proved"]), 6), float(privacy["delta"])
     return (
-        f"This release is{rounding} ({_upper(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially"
-        " private: for two data sets of which one has one record more, every outcome has probabilities within a factor"
-        " e^epsilon, up to delta."
+        f"This release is{rounding} ({proved}, {delta:.6g})-differentially private: for two data sets of which one has"
+        " one record more, every outcome has probabilities within a factor e^epsilon, up to delta."
     )
 
 
@@ -214,15 +214,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return ""
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     return "\n".join([*lines, *(f"| {' | '.join(map(_safe, row))} |" for row in rows)])
-
-
-def _number(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
-
-
-def _upper(value: Any) -> str:
-    """A bound that holds as it stands here; infinity is a text in JSON."""
-    return rounded_up(value, 6) if isinstance(value, int | float) else str(value)
 
 
 def _json(value: Any) -> str:

@@ -13,13 +13,13 @@ from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.messages import rounded_up
 from dpicl.core.vocabulary import Query, is_simulated
-from dpicl.data.in_memory import Table
+from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.own.budget import ChargeTo, charge, check_charge, warn_of_uncounted
+from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
 from dpicl.own.card import SIMULATED, card, card_json, card_markdown
 from dpicl.own.records import OwnRecords, load_own, read_public
 from dpicl.own.released import PrivateRelease, try_places
@@ -123,7 +123,7 @@ class ReleaseJob:
         without = replace(task, train=())
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, self.config, self.queries)
-            check_charge(task.train, expected, self.payer)
+            charge(task.train, expected, self.payer, trial=True)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
         self.tell(f"loading the model {self.model}")

@@ -6,6 +6,7 @@ says them. With secure noise a record that cannot be read is one fixed sentence,
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,15 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from yaml.reader import Reader
+
 from dpicl.core.errors import DataError, UsageError
-from dpicl.core.strict_yaml import read
+from dpicl.core.strict_yaml import parse
 from dpicl.core.vocabulary import Query, Record
 from dpicl.data.concealed import concealed
 from dpicl.data.config import load_config
-from dpicl.data.in_memory import Table
 from dpicl.data.reading import read_records
-from dpicl.data.tables import UnreadableContent, fields_of, open_table, require_file
+from dpicl.data.tables import Table, UnreadableContent, fields_of, open_table, require_file
 from dpicl.data.task import Task
 from dpicl.data.task_file import LocalKeys, SourceSpec, TaskFile
 
@@ -93,7 +95,7 @@ def load_own(
             " private; give --public FILE with such records."
         )
     known = [] if public is None else read_public(public, own)
-    unreadable = _unreadable(own, data)
+    unreadable = _unreadable(data)
     try:
         spec = own.spec(data)
     except UnreadableContent:
@@ -107,19 +109,11 @@ def load_own(
     return Task.of_records(config, records, sizes, known)
 
 
-def _unreadable(own: OwnRecords, data: Table) -> str:
+def _unreadable(data: Table) -> str:
     """What is said with secure noise of records that cannot be read; nothing in it comes from a record."""
     way = "--noise seeded names the row"
     if isinstance(data, Path):
-        words = ["dpicl", "data", str(data)]
-        labels = [word if word == written else f"{written}={word}" for written, word in own.labels.items()]
-        for flag, value in (
-            ("--labels", ",".join(labels)),
-            ("--text-field", own.text_field),
-            ("--label-field", own.label_field),
-        ):
-            words += [flag, value] if value else []
-        way = f"`{shlex.join(words)}` names the line"
+        way = f"`{shlex.join(['dpicl', 'data', str(data)])}` with the same labels and fields names the line"
     return (
         "The private records cannot be read: one of them has no text, has a label that is none of those given, or is"
         " neither UTF-8 nor what the file should hold. With secure noise nothing more is said, since it may tell about"
@@ -166,8 +160,8 @@ def query_of(name: str, text: str) -> Query:
 def written_config(labels: Sequence[str], text_is: str) -> TaskFile:
     """The task file of a classification with these labels. Raises UsageError for words that no prompt can hold."""
     for label in labels:
-        readable = label == label.encode("utf-8", "replace").decode()
-        if not label or label != " ".join(label.split()) or len(label) > 200 or not readable:
+        unreadable = Reader.NON_PRINTABLE.search(label)
+        if not label or label != " ".join(label.split()) or len(label) > 200 or unreadable:
             raise UsageError(f"The label '{label[:60]}' must be words in one line, with single spaces.")
     if not 2 <= len(labels) <= 1000 or len(set(labels)) < len(labels):
         raise UsageError("A classification needs at least two labels, at most 1,000, each of them once.")
@@ -180,17 +174,10 @@ def written_config(labels: Sequence[str], text_is: str) -> TaskFile:
             f" {_LONGEST_LIST:,}."
         )
     words = {"listed": listed, "text_is": text_is, "title": text_is[0].upper() + text_is[1:]}
-    written = _filled(read(Path(__file__).with_name("task.yaml.txt"), functions=True).data, words)
+    quoted = {name: json.dumps(said, ensure_ascii=False)[1:-1] for name, said in words.items()}  # as in YAML's quotes
+    template = Path(__file__).with_name("task.yaml.txt")
+    written = parse(Template(template.read_text("utf-8")).substitute(quoted), template, functions=True).data
     return TaskFile.model_validate({**written, "doc_to_choice": list(labels)})
-
-
-def _filled(value: Any, words: Mapping[str, str]) -> Any:
-    """A value of the template with these words in all of its texts."""
-    if isinstance(value, dict):
-        return {key: _filled(each, words) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_filled(each, words) for each in value]
-    return type(value)(Template(value).substitute(words)) if isinstance(value, str) else value
 
 
 def _lines(path: Path) -> list[str]:

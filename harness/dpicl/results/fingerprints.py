@@ -21,7 +21,7 @@ from dpicl.core.errors import DataError
 from dpicl.core.files import file_sha256, own_folder, put_whole
 from dpicl.core.paths import private_folder
 from dpicl.data import config as task_config
-from dpicl.data import local, reading, tables, task, task_file
+from dpicl.data import reading, tables, task, task_file
 from dpicl.data import sources as data_sources
 from dpicl.data import splits as record_sets
 from dpicl.data.config import TASKS, load_config, task_folders
@@ -33,7 +33,7 @@ _RECORDS_SEED = 0
 #: 64 hexadecimal digits.
 _SHA256 = r"^[0-9a-f]{64}$"
 #: What turns files into records; with other code the same files may be other records.
-_CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config, task_file)
+_CODE = (data_sources, reading, record_sets, seeds, tables, task, task_config, task_file)
 
 
 class NotRead(DataError):
@@ -133,8 +133,8 @@ def _cache_path(cell: Cell) -> Path | None:
         return None
     content: list[Any] = []
     if cell.source == "local":
-        places = [local.split_file(spec, split) for split in local.SPLITS]
-        content = [[[file.name, _file_hash(file)] for file in local.files_of(place)] for place in places]
+        places = [data_sources.split_file(spec, split) for split in data_sources.SPLITS]
+        content = [[place.name, _file_hash(place)] for place in places]
     elif cell.source == "hub":
         content = [spec.hub.path, data_sources.hub_commit(spec)]
     parts = [*_request(cell), _code(), content]

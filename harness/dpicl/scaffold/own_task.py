@@ -66,7 +66,7 @@ def write_own_task(
         )
     if test is not None:
         known = own_spec(name, *columns, labels or {word: word for word in words})
-        counted = count_records(reading, read_records(test, known, "test"), words)
+        counted = count_records(reading, read_records(test, known), words)
         if counted.problems:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
     target, *files = write_example(EXAMPLES["task"], name, taken, folder)
