@@ -14,7 +14,7 @@ SUITE = """
 name: own
 version: 1
 source: local
-model: sim
+models: [sim]
 seeds: [0]
 epsilons: [{epsilon}]
 delta: 1e-5

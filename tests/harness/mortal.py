@@ -73,7 +73,7 @@ class Lab:
             for tag, number in self.deaths.items()
         )
         self.suite.write_text(
-            "name: mortal\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: [0]\nepsilons: [1]\ntasks: [agnews]\n"
+            "name: mortal\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\ntasks: [agnews]\n"
             f"test_records: 4\ntrain_records: 60\nmechanisms:\n{rows}"
         )
 

@@ -20,7 +20,7 @@ def run(dpicl, sim_suite, tmp_path) -> Callable[..., object]:
 def test_demonstrations_longer_than_the_models_context(dpicl, tmp_path):
     path = tmp_path / "long.yaml"
     path.write_text(
-        "name: long\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: [0]\nepsilons: [1]\ntrain_records: 60\n"
+        "name: long\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [0]\nepsilons: [1]\ntrain_records: 60\n"
         "test_records: 4\nshots: 100\ntasks: [dbpedia]\nmechanisms: [real_demonstrations]\n"
     )
     refuse(dpicl("run", path, "--results", tmp_path), "tokens", "shots")

@@ -55,7 +55,7 @@ SUITE = """
 name: errors
 version: 1
 source: local
-model: sim
+models: [sim]
 seeds: [0, 1]
 epsilons: [1]
 delta: 1e-5

@@ -22,8 +22,7 @@ from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
-from dpicl.plan.headroom import Headroom, headrooms
-from dpicl.plan.headroom_table import headroom_columns
+from dpicl.plan.headroom import Headroom, headroom_columns, headrooms
 from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import AS_IT_IS

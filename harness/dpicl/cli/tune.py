@@ -16,7 +16,7 @@ from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.plan.selection import select, selection_of
 from dpicl.plan.suite import Changes, load_suite
 from dpicl.plan.suite_rows import Tuned
-from dpicl.plan.tuning import choose_settings, require_writable, tuning_suite, write_choice
+from dpicl.plan.tuning import choose_settings, tuning_suite, write_choice
 from dpicl.tables.document import text_table
 
 
@@ -70,8 +70,7 @@ def tune(
 
     Each row runs on the first task that it can do, on a generated corpus that no row sees. What is finished is kept
     under ``results``, and the same call goes on from there. Rows that ``mechanism`` does not name keep their choice.
-    Raises UsageError for a suite without grids, for a folder that takes no file before anything runs, and where a cell
-    failed.
+    Raises UsageError for a suite without grids, and where a cell failed.
 
     mechanism: row of the suite, or one that shares its grid; may be repeated (or A,B); others keep an earlier choice.
     shots: demonstrations, fewer than the suite's where those take too long, one for each class at least.
@@ -80,7 +79,6 @@ def tune(
     """
     name, files, folder = str(suite), as_list(plugins), Path(results)
     path, tasks = find_suite(name), as_list(task)
-    require_writable(path)
     whole = load_suite(path)
     require_known(f"task of {name}", tasks, whole.tasks)
     grids = {entry.row: str(entry.tune) for entry in whole.mechanisms if isinstance(entry.tune, str)}

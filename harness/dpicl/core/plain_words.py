@@ -17,17 +17,16 @@ _NOISE = re.compile(r"^(Value error|Assertion failed), |^\w+ (?=should |is not )
 _TYPES = ("int", "str", "float", "bool", "constrained-str", "constrained-int", "[key]")
 
 
-def explanation(error: ValidationError, schema: type[BaseModel], more_keys: Sequence[str] = ()) -> tuple[Place, str]:
+def explanation(error: ValidationError, schema: type[BaseModel]) -> tuple[Place, str]:
     """(place, sentence) of the first thing that is wrong in a file; what is wrong with several values is said once.
 
-    Unknown keys come first, since a misspelt key is missing as well. more_keys: that the top of a file may have too.
+    Unknown keys come first, since a misspelt key is missing as well.
     """
     problems = error.errors()
     problem = min(problems, key=lambda each: each["type"] != "extra_forbidden")
     kind, place = problem["type"], tuple(problem["loc"])
     if kind == "extra_forbidden":
-        known = [*_keys_at(schema, place[:-1]), *(more_keys if len(place) == 1 else ())]
-        return place, str(unknown("key", str(place[-1]), known))
+        return place, str(unknown("key", str(place[-1]), _keys_at(schema, place[:-1])))
     alike = [tuple(each["loc"]) for each in problems if (each["type"], each["msg"]) == (kind, problem["msg"])]
     if kind == "missing":
         names = [f"'{each[-1]}'" for each in alike if each[:-1] == place[:-1]]

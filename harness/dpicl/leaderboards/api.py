@@ -122,10 +122,7 @@ def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> lis
     retired = {str(one.suite.version) for one in others if is_retired(one, [suite])}
     old = [one for one in others if str(one.suite.version) in retired or admission.admits(one)]
     for version in sorted(retired):
-        why = next((f" ({why.rstrip('.')})" for one, why in suite.superseded.items() if str(one) == version), "")
-        tell(
-            f"{suite.name}: results of version {version}, which is retired{why}, left out; its commit has their board."
-        )
+        tell(f"{suite.name}: results of version {version}, which is retired, left out; its commit has their board.")
     if left_out := len(others) - len(old):
         what = "with other suite settings, model, source, limit or options left out"
         tell(f"{suite.name}: {count(left_out, 'result')} {what}.")

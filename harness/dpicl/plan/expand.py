@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dpicl import models
 from dpicl.core.cell import Cell
@@ -136,17 +136,8 @@ def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple
     for i, entry in enumerate(suite.mechanisms):
         place: Place = ("mechanisms", i)
         yield (*place, "name"), "mechanism", entry.name, mechanisms
-        types = option_types(mechanisms[entry.name].cls)
-        given: dict[Place, Iterable[str]] = {
-            ("options",): entry.options,
-            ("tune",): [name for one in suite.settings_of(entry)[:1] for name in one],
-        }
-        for task, own in entry.per_task.items():
+        for task in entry.per_task:
             yield (*place, "per_task", task), "task", task, tasks
-            given["per_task", task] = own
-        for inside, names in given.items():
-            for name in names:
-                yield (*place, *inside, name), f"option of {entry.name}", name, types
 
 
 def _check_changes(suite: Suite, mechanisms: Mapping[str, Registered], changes: Sequence[OptionChange]) -> None:

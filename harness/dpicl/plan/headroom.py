@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
+from dpicl.core.messages import score_text, signed_text
 from dpicl.data.config import load_config, task_folders
 from dpicl.evaluation.statistics import LEVEL, analyse
 from dpicl.plan.suite import REFERENCES
 from dpicl.results.schema import Result
+from dpicl.tables.document import Column
 
 #: The two ends: public demonstrations (ε = 0) and real ones (ε = ∞); then the other rows at ε = 0.
 PUBLIC, REAL, *_OTHERS = REFERENCES
@@ -170,3 +174,32 @@ def _gain(over: str, public: np.ndarray, real: np.ndarray, lower_is_better: bool
     differences = public - real if lower_is_better else real - public
     gain, half = float(differences.mean()), float(analyse(differences).half_width(1 - LEVEL))
     return Gain(over, gain, max(gain - half, -1.0), min(gain + half, 1.0))
+
+
+def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]:
+    """Shots, both ends, the gain, its sample and what is gained over other controls. of: item of the table -> its
+    headroom; None where an end of it has no result."""
+
+    def column(key: str, name: str, value: Callable[[Headroom], object], wide: bool = False) -> Column:
+        return Column(key, name, lambda item: None if (found := of(item)) is None else value(found), wide=wide)
+
+    return (
+        column("shots", "shots", attrgetter("shots")),
+        column("ends", "public → real", lambda one: f"{score_text(one.public)} → {score_text(one.real)}"),
+        column("gain", "headroom (95%)", _gain_text),
+        column("sizes", "seeds × records", lambda one: f"{len(one.seeds)} × {one.documents}{_where(one)}"),
+        column(
+            "others",
+            "gain over other controls (95%)",
+            lambda one: "; ".join(f"{gain.over} {_gain_text(gain)}" for gain in one.others),
+            wide=True,
+        ),
+    )
+
+
+def _gain_text(one: Gain | Headroom) -> str:
+    return f"{signed_text(one.gain)} ({signed_text(one.low)} to {signed_text(one.high)})"
+
+
+def _where(one: Headroom) -> str:
+    return ", development" if one.development else ""

@@ -56,8 +56,6 @@ _MOST_CELLS = 1_000_000
 #: A part of the records: above 0, below 1.
 Portion = Annotated[Number, Field(gt=0, lt=1)]
 
-Reason = Annotated[str, Field(min_length=1, max_length=300)]
-
 #: The folder beside those of suites (dpicl.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "all")
 #: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
@@ -97,7 +95,6 @@ class Suite(BaseModel):
     task_seeds: dict[str, Quantity] = {}
     epsilon_seeds: dict[TargetEpsilon, Quantity] = {}
     margin: Portion = 0.03
-    superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
 
@@ -194,12 +191,7 @@ def load_suite(path: Path) -> Suite:
     document = read(path)
     if not isinstance(document.data, dict):
         raise document.error((), "a suite is a set of keys; see docs/suites.md for an example.")
-    data = dict(document.data)
-    if "model" in data:
-        if "models" in data:
-            raise document.error(("model",), "give either 'model' or 'models', not both.")
-        data["models"] = [data.pop("model")]
-    suite = make_suite(data, document)
+    suite = make_suite(document.data, document)
     for model in suite.models:
         if model.startswith("server:") and "://" in model and (key := settings_of(model.removeprefix("server:")).key):
             raise document.error(
@@ -236,7 +228,7 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     try:
         suite = Suite.model_validate(data)
     except ValidationError as problem:
-        raise error(*explanation(problem, Suite, ["model"])) from None
+        raise error(*explanation(problem, Suite)) from None
     for place, said in _misfits(suite):
         raise error(place, said)
     suite._document, suite._listed = document, suite.seeds

@@ -9,7 +9,6 @@ mean score over seeds, is the row's on every task, epsilon and seed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -126,13 +125,6 @@ def _score(result: Result) -> float:
     """The main metric, negative where lower is better."""
     value = result.scores[result.main_metric].value
     return -value if result.lower_is_better(result.main_metric) else value
-
-
-def require_writable(path: Path) -> None:
-    """Raises UsageError where what is chosen for the suite of that file could not be kept beside it."""
-    choice = choice_path(path)
-    if (choice.exists() and not choice.is_file()) or not os.access(choice.parent, os.W_OK):
-        raise UsageError(f"Cannot write {choice}, the file of what is chosen; copy the suite to another folder.")
 
 
 def write_choice(path: Path, tuned: Tuned) -> Path:

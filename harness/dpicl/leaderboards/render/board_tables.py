@@ -30,8 +30,7 @@ from dpicl.leaderboards.render.columns import (
     row_kind,
     row_label,
 )
-from dpicl.plan.headroom import REAL
-from dpicl.plan.headroom_table import headroom_columns
+from dpicl.plan.headroom import REAL, headroom_columns
 from dpicl.tables.document import Column, Table, make_table
 
 #: Characters of a task's name, and of a label, where a terminal has little room.
