@@ -22,10 +22,8 @@ from dpicl.core.printable import printable
 BAD_USE = 2
 INTERRUPTED = 130
 
-#: What is to be known when a command is stopped by Ctrl-C or SIGTERM.
-_AFTER_STOP = {
-    "run": "finished cells are kept, and the same command goes on from there",
-}
+#: What is to be known when `dpicl run` is stopped by Ctrl-C or SIGTERM.
+_KEPT = "finished cells are kept, and the same command goes on from there"
 #: A verb | where its function is | what it does.
 _VERBS = """
 run | cli.run | run what is missing of a suite
@@ -98,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         message(f"dpicl: {one_line(error)}")
         return BAD_USE
     except KeyboardInterrupt as stop:
-        notes = [*getattr(stop, "__notes__", ()), *(_AFTER_STOP[verb] for verb in argv[:1] if verb in _AFTER_STOP)]
+        notes = [*getattr(stop, "__notes__", ()), *([_KEPT] if "run" in argv[:1] else [])]
         message(f"dpicl: {'; '.join(['stopped', *notes])}.")
         return INTERRUPTED
     except BrokenPipeError:
@@ -170,9 +168,6 @@ def _show_warnings() -> None:
 
 
 def _version() -> str:
-    from importlib import metadata
+    from dpicl.core.plugins import version_of
 
-    try:
-        return metadata.version("dpicl-bench")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+    return version_of("dpicl-bench") or "(not installed)"

@@ -86,10 +86,10 @@ def option_changes(options: Mapping[str, Any] | None) -> list[OptionChange]:
     return [OptionChange(target or None, name, value) for target, name, value in named]
 
 
-def options_of(mechanism: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options of one mechanism. Raises UsageError for one that names another mechanism."""
+def options_of(owner: str, options: Mapping[str, Any] | None, kind: str = "mechanism") -> dict[str, Any]:
+    """The options of one mechanism (or other kind). Raises UsageError for one that names another."""
     changes = option_changes(options)
-    require_known("mechanism", [target for target, _, _ in changes if target is not None], [mechanism])
+    require_known(kind, [target for target, _, _ in changes if target is not None], [owner])
     return {name: value for _, name, value in changes}
 
 

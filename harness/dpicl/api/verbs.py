@@ -190,13 +190,14 @@ class Verb:
 
     example: command lines for its help. answer: what it returned, and its arguments by name -> what a command answers
     (dpicl.cli.output.Answer), where it does not return that itself. needs: what must be given on the command line
-    alone. apart: whether it runs code of somebody else, in a process of its own.
+    alone. apart: seconds of silence after which it is stopped, for a verb that runs code of somebody else in a process
+    of its own; None for all others.
     """
 
     example: str
     answer: Callable[[Any, Mapping[str, Any]], Any] = lambda found, given: found
     needs: tuple[str, ...] = ()
-    apart: bool = False
+    apart: Callable[[Mapping[str, Any]], float | None] | None = None
 
 
 def verb(example: str, **about: Any) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
 from dpicl.api.parameters import Flag, verb
-from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, one_line
 from dpicl.core.field_types import Number, Quantity, TargetDelta
@@ -77,13 +75,7 @@ def account(
     steps: how many releases (default: 1).
     """
     setting = {name: value for name, value in locals().items() if value is not None}
-    try:
-        made = Setting(**setting)
-    except UsageError as error:  # which names parameters
-        if not call.COMMAND.get():
-            raise
-        flag = lambda found: f"--{found[1].replace('_', '-')}"  # noqa: E731
-        raise UsageError(re.sub(f"'({'|'.join(Setting.__dataclass_fields__)})'", flag, str(error))) from None
+    made = Setting(**setting)
     return {"setting": setting, **accounted(lambda: reaccount(made))}
 
 

@@ -68,10 +68,7 @@ def attack(
     attacks = load_attacks(plugins)
     require_known("attack", [name], attacks)
     registered = attacks[name]
-    own = {key.removeprefix(f"{name}."): value for key, value in (settings or {}).items()}
-    if strange := [key for key in own if "." in key]:
-        raise UsageError(f"--set {strange[0]} names another attack; write --set {strange[0].rpartition('.')[2]}=VALUE.")
-    made_of = attack_of(registered.cls, own)
+    made_of = attack_of(registered.cls, p.options_of(name, settings, "attack"))
     if others is not None and not made_of.membership:
         raise UsageError(f"The attack {name} compares no members with others; leave --others out.")
     known = load_mechanisms(plugins) | broken_mechanisms()

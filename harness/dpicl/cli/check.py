@@ -17,6 +17,7 @@ from dpicl.core.errors import ResultError
 from dpicl.core.messages import count, message
 from dpicl.mechanism import checked
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
+from dpicl.mechanism.options import option_types, shared_out
 from dpicl.mechanism.registry import load_plugin
 from dpicl.tables.document import Block, text_table
 
@@ -36,7 +37,7 @@ def _answer(found: Findings, given: Mapping[str, Any]) -> Answer:
 @p.verb(
     "dpicl check voting --task agnews",
     answer=_answer,
-    apart=True,  # whatever a plug-in does to its process, it passes only by a verdict
+    apart=lambda given: apart.SILENCE_SECONDS,  # whatever a plug-in does to its process, it passes only by a verdict
 )
 def check(
     mechanism: Annotated[GivenMechanism, p.OneMechanism, p.Flag(metavar="NAME_OR_FILE")],
@@ -57,7 +58,7 @@ def check(
     """
     own = dict[str, tuple[list[str], list[CheckFinding]]]()
     every = _given(mechanism, p.as_list(plugins))
-    names = {each.name for each in every}
+    given = shared_out({each.name: option_types(each.cls) for each in every}, p.option_changes(options))
     for each in every:
         seen: list[str] = []
 
@@ -68,10 +69,7 @@ def check(
                 if progress:
                     message(f"{name} on {task}")
 
-        others = tuple(f"{name}." for name in names - {each.name})
-        fitting = {name: value for name, value in (options or {}).items() if not name.startswith(others)}
-        chosen = {**each.options, **p.options_of(each.name, fitting)}
-        own[each.name] = seen, list(check_mechanism(each.cls, task, chosen, seed, report))
+        own[each.name] = seen, list(check_mechanism(each.cls, task, {**each.options, **given[each.name]}, seed, report))
     found = Findings([finding for _, findings in own.values() for finding in findings], own=own, seed=seed)
     digest = every[0].registered.plugin_hash if every else None
     if digest and task is None and not options:

@@ -45,7 +45,8 @@ class Call:
 
     def run(self) -> int:
         """Calls the function and shows what it returns; the exit code."""
-        return run_apart(self._run) if self.verb.apart else self._run()
+        silence = None if self.verb.apart is None else self.verb.apart(self.given)
+        return self._run() if silence is None else run_apart(self._run, silence)
 
     def _run(self) -> int:
         found = inspect.unwrap(self.function)(**self.given)  # its arguments were checked where they were read
@@ -206,6 +207,6 @@ def parse(program: Any, argv: Sequence[str]) -> Call | None:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = "dpicl" if context is None else context.command_path
-        said = error.format_message()
+        said = f"{error.format_message():.400}"
         raise UsageError(f"{said}{'' if said.endswith(('.', '?')) else '.'} See `{path} --help`.") from None
     return found if isinstance(found, Call) else None

@@ -13,7 +13,7 @@ from dpicl.tables.document import text_table
 _IN_JSON = {
     "attacks": ("source",),
     "mechanisms": ("knob", "options", "published", "source", "origin"),
-    "suites": ("mechanisms",),
+    "suites": ("version", "mechanisms", "epsilons", "seeds"),
     "tasks": ("lm_eval", "version"),
 }
 

@@ -25,7 +25,7 @@ from dpicl.mechanism import checked
 from dpicl.mechanism.bases import Mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
-from dpicl.privacy.calibration import Calibration, slack_of
+from dpicl.privacy.calibration import slack_of
 from dpicl.privacy.events import to_json
 from dpicl.privacy.slack import loose
 from dpicl.releasing.release import Release, release
@@ -149,14 +149,17 @@ def now() -> str:
 
 
 def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
-    event = made.ledger.event()
+    event, knob = made.ledger.event(), None
+    if mechanism.knob is not None:
+        own = made.calibration
+        knob = KnobValue(name=mechanism.knob.name, value=own.knob, by_label=dict(own.by_label))
     slack = slack_of(event, made.calibration.delta, made.bounds.upper)
     return Privacy(
         epsilon_target=config.epsilon,
         epsilon_claimed=made.claimed,
         epsilon_proved=made.bounds.upper,
         delta=config.delta,
-        knob=_knob_value(mechanism, made.calibration),
+        knob=knob,
         queries=made.sizes.queries,
         epsilon_per_query=made.per_query,
         slack=slack,
@@ -165,12 +168,6 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         accountants=made.bounds.accountants,
         notes=[*made.bounds.notes, *filter(None, [loose(slack)]), *(_SECURE_NOTES if config.secure else ())],
     )
-
-
-def _knob_value(mechanism: Mechanism, calibration: Calibration) -> KnobValue | None:
-    if mechanism.knob is None:
-        return None
-    return KnobValue(name=mechanism.knob.name, value=calibration.knob, by_label=dict(calibration.by_label))
 
 
 def _scores(evaluation: Evaluation, seed: int) -> dict[str, Score]:

@@ -93,7 +93,7 @@ def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
         (("gap", *SMALL, "--mechanism", "tang"), "add --epsilon"),
         (("gap", *SIM, "--task", "agnews"), "--mechanism is missing"),
         (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "word=3"), "Did you mean 'words'"),
-        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "repeat.words=4"), "another attack"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "repeat.words=4"), "Unknown attack 'repeat'"),
         (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slots=50", "--no-ends"), "does not fit"),
         (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "99999"), "lower --members"),
         (("pii", *SIM, "--task", "enron", "--mechanism", "zero_shot", "--others", "5"), "leave --others out"),
