@@ -10,6 +10,8 @@ from dataclasses import asdict, replace
 from operator import attrgetter
 from typing import Annotated, Any, Unpack
 
+from pydantic import Field
+
 from dpicl.api.parameters import Cells, Flag, SuiteName, verb
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
@@ -36,8 +38,8 @@ def plan(
     suite: SuiteName,
     *,
     shard: Shard | None = None,
-    detect: Annotated[Number | None, Flag(metavar="DIFFERENCE")] = None,
-    power: Annotated[Number | None, Flag(metavar="P")] = None,
+    detect: Annotated[Number, Field(gt=0, lt=1), Flag(metavar="DIFFERENCE")] | None = None,
+    power: Annotated[Number, Field(ge=0.5, lt=1), Flag(metavar="P")] | None = None,
     **cells: Unpack[Cells],
 ) -> Answer:
     """What `run` would do: cells, which of them are done, what the rest costs. Or, with `detect`, how much is needed.

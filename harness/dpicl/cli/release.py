@@ -5,7 +5,6 @@ What is released costs privacy, and is charged before it is made.
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +61,7 @@ class Own(TypedDict, total=False):
     measure_only: Annotated[
         bool, p.Flag("stop after the utility is measured on --public-test: charges nothing, writes nothing")
     ]
-    epsilon: Annotated[Number, Field(gt=0), p.Flag("proved epsilon of this release", metavar="E")]
+    epsilon: Annotated[Number, Field(gt=0, allow_inf_nan=False), p.Flag("proved epsilon of this release", metavar="E")]
     delta: Annotated[p.Delta, p.Flag("delta (default: 1e-6)")]
     allow_large_delta: Annotated[
         bool, p.Flag("release also where delta is above one over the declared number of records; the card says so")
@@ -269,8 +268,6 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
         raise UsageError("A release needs 'data' (--data), the file of private records.")
     given = _given_of(mechanism, own, unfit)
     epsilon, out = own.get("epsilon") or 1.0, own.get("out")
-    if math.isinf(epsilon):
-        raise UsageError("A release at epsilon = inf is not private: it publishes the records; give a finite epsilon.")
     data, public, test = (None if table is None else as_table(table) for table in map(own.get, _TABLES))
     assert data is not None
     default = re.sub(r"[^A-Za-z0-9_.-]", "_", data.stem).lstrip("_.-")[:80] or "records"

@@ -60,10 +60,6 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
     Of each row the seeds with a result count; documents are those that all its rows share. Raises UsageError where
     nothing tells variances: no task has two proved rows with two seeds in common.
     """
-    if not 0 < detect < 1:
-        raise UsageError(f"--detect is a difference of scores, above 0 and below 1 such as 0.03, not {detect:g}.")
-    if not 0.5 <= power < 1:
-        raise UsageError(f"--power is a probability of at least 0.5 and below 1 such as 0.8, not {power:g}.")
     made = (_table(shared, list(rows.values()), detect, power) for shared, rows in _grouped(results).items())
     found = [table for table in made if table is not None]
     if not found:
