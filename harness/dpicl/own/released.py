@@ -52,11 +52,12 @@ class PrivateRelease:
         return self.prompt.instruction
 
     def text(self, format: str = "jsonl") -> str:
-        """The content of a file: "jsonl", or for demonstrations "prompt" and "chat"; the state, where there is one."""
+        """The content of a file: "jsonl" (of answers one a line, in the order of the queries), or for demonstrations
+        "prompt" and "chat"; the state, where there is one."""
         if self.state is not None:
             return self.state
         if self.queries:
-            return answered_text(self.queries, self.answers)
+            return _lines([{"id": one.id, "text": one.text, "answer": self.answers[one.id]} for one in self.queries])
         return released_text(self.prompt, self.task, format)
 
     def save(self, out: Path | str, format: str = "jsonl") -> list[Path]:
@@ -139,11 +140,6 @@ def messages(prompt: ReleasedPrompt, task: PublicTask) -> list[dict[str, str]]:
         said += [("user", task.query(each.text)), ("assistant", each.text if task.kind == "json" else each.label)]
     said.append(("user", task.query(PLACE)))
     return [{"role": role, "content": content} for role, content in said]
-
-
-def answered_text(queries: Sequence[Query], answers: Mapping[str, str]) -> str:
-    """{"id", "text", "answer"} a line, in the order of the queries."""
-    return _lines([{"id": query.id, "text": query.text, "answer": answers[query.id]} for query in queries])
 
 
 def check_format(form: str, task: PublicTask) -> None:
