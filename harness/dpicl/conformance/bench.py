@@ -26,10 +26,8 @@ from dpicl.conformance.observed import (
     ObservedReader,
     ObservedRecord,
     Presence,
-    RecordGuard,
     RecordingNoise,
-    ReleaseKeeper,
-    SampleNotes,
+    RunObserver,
     UnseededNoise,
 )
 from dpicl.conformance.state import Checkpoint
@@ -173,22 +171,21 @@ class Bench:
     def _prepared(self, how: Run, mechanism: Mechanism) -> tuple[Transcript, Callable[[], None]]:
         """A run that has not begun, and what makes it."""
         transcript = Transcript(unseeded=how.unseeded)
-        ward = RecordGuard(transcript)
         records = list(self.task.train if how.records is None else how.records)
-        given = [ObservedRecord(number, record, ward) for number, record in enumerate(records)]
         places: dict[Partition, int] = {}
         if how.added is not None:
-            given.insert(how.place, ObservedRecord(len(records), how.added, ward))
             before = records[: how.place]
             places = {None: len(before), how.added.label: sum(r.label == how.added.label for r in before)}
         knob, knobs = (self.knob(), self.label_knobs()) if how.knob is None else (how.knob, {})
         sampling, source = CoupledByRecord(how.sampling, how.crowding), Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
-        keeper = ReleaseKeeper(transcript, noise.given, how.script)
-        task = self.task.public_view()
+        observer = RunObserver(transcript, places, sampling, how.presence, noise.given, how.script)
+        given = [ObservedRecord(number, record, observer) for number, record in enumerate(records)]
+        if how.added is not None:
+            given.insert(how.place, ObservedRecord(len(records), how.added, observer))
         execution = Execution(
             mechanism,
-            task,
+            self.task.public_view(),
             self.model,
             knob,
             knobs,
@@ -197,7 +194,7 @@ class Bench:
             sampling=sampling,
             noise=noise,
             public=Streams(self.seed).public,
-            observer=SampleNotes(places, sampling, ward, how.presence),
+            observer=observer,
             shots=self.shots,
             queries=self.queries,
             outputs=lambda: self._outputs,
@@ -209,11 +206,11 @@ class Bench:
         private = execution.private  # grouped by label before reads are observed
 
         def make() -> None:
-            ward.observing = True
-            with observing(keeper):
+            observer.watching = True
+            with observing(observer):
                 transcript.released, transcript.error = attempt(lambda: _items(execution, transcript))
             private.close()
-            ward.observing = False
+            observer.watching = False
 
         return transcript, make
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -25,38 +25,18 @@ Presence = Callable[[int], bool]
 class ObservedRecord:
     """A record that notes when it is read though no sample gave it out."""
 
-    def __init__(self, number: int, record: Record, ward: RecordGuard) -> None:
-        self.number, self._record, self._ward = number, record, ward
+    def __init__(self, number: int, record: Record, observer: RunObserver) -> None:
+        self.number, self._record, self._observer = number, record, observer
 
     @property
     def text(self) -> str:
-        self._ward.read(self.number, text=True)
+        self._observer.read(self.number, text=True)
         return self._record.text
 
     @property
     def label(self) -> str:
-        self._ward.read(self.number)
+        self._observer.read(self.number)
         return self._record.label
-
-
-class RecordGuard:
-    """Knows which records samples have given out; notes which are read, while ``observing``."""
-
-    def __init__(self, transcript: Transcript) -> None:
-        self.transcript = transcript
-        self._handed: set[int] = set()
-        self.observing = False
-
-    def hand_out(self, numbers: Iterable[int]) -> None:
-        self._handed.update(numbers)
-
-    def read(self, number: int, text: bool = False) -> None:
-        if not self.observing:
-            return
-        if text:
-            self.transcript.texts_read.setdefault(len(self.transcript.samples), set()).add(number)
-        if number not in self._handed and not self.transcript.revealed:
-            self.transcript.strangers.add(number)
 
 
 class CoupledByRecord:
@@ -99,17 +79,35 @@ class CoupledByRecord:
         return np.insert(others, np.count_nonzero(sampled[:place]), own)
 
 
-class SampleNotes(SampleObserver):
-    """Notes every sample and every permit; puts the added record into the samples that ``presence`` names.
+class RunObserver(SampleObserver):
+    """Notes what a run samples, spends and releases, and the records that it reads while ``watching``. Puts the added
+    record into the samples that ``presence`` names, and replaces noisy values where there is a script.
 
-    places: group (None: all records) -> the place of the added record in it.
+    places: group (None: all records) -> the place of the added record in it. given: noise since the release before.
     """
 
     def __init__(
-        self, places: Mapping[Partition, int], sampling: CoupledByRecord, ward: RecordGuard, presence: Presence
+        self,
+        transcript: Transcript,
+        places: Mapping[Partition, int],
+        sampling: CoupledByRecord,
+        presence: Presence,
+        given: list[np.ndarray],
+        script: Script | None,
     ) -> None:
-        self._places, self._sampling, self._ward, self._presence = places, sampling, ward, presence
-        self._transcript = ward.transcript
+        self._transcript, self._places, self._sampling, self._presence = transcript, places, sampling, presence
+        self._given, self._script = given, script
+        self._handed: set[int] = set()
+        self.watching = False
+
+    def read(self, number: int, text: bool = False) -> None:
+        """A record was read, or its text was."""
+        if not self.watching:
+            return
+        if text:
+            self._transcript.texts_read.setdefault(len(self._transcript.samples), set()).add(number)
+        if number not in self._handed and not self._transcript.revealed:
+            self._transcript.strangers.add(number)
 
     def drawing(self, partition: Partition) -> None:
         self._sampling.expect(self._places.get(partition), self._presence(len(self._transcript.samples)))
@@ -122,7 +120,7 @@ class SampleNotes(SampleObserver):
         places = () if assigned.number is None else tuple(slot for _, slot in held)
         drawn = Drawn(assigned.partition, members, places, assigned.size, assigned.rate, assigned.number, assigned.uses)
         self._transcript.samples.append(drawn)
-        self._ward.hand_out(members)
+        self._handed.update(members)
 
     def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
         self._transcript.spends.append(Spend(sample, event, permit))
@@ -132,11 +130,21 @@ class SampleNotes(SampleObserver):
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        observing, self._ward.observing = self._ward.observing, False
+        watching, self.watching = self.watching, False
         try:
             yield
         finally:
-            self._ward.observing = observing
+            self.watching = watching
+
+    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+        notes, shot = self._transcript, current_shot() or 0
+        kept = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
+        number = sum(each.shot == shot for each in notes.observed_releases)
+        released = draw() if self._script is None else self._script((shot, number), kept)
+        spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
+        notes.observed_releases.append(ObservedRelease(kept, released.copy(), tuple(self._given), spend, shot))
+        self._given.clear()
+        return released
 
 
 class ObservedReader(SlotReader):
@@ -179,20 +187,3 @@ class UnseededNoise(RecordingNoise, SecureNoise):
     """The same, as a mechanism sees it with secure noise."""
 
     seeded = False
-
-
-class ReleaseKeeper:
-    """Notes every noisy release, and replaces its noisy value where there is a script."""
-
-    def __init__(self, transcript: Transcript, given: list[np.ndarray], script: Script | None) -> None:
-        self._transcript, self._given, self._script = transcript, given, script
-
-    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        notes, shot = self._transcript, current_shot() or 0
-        kept = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
-        number = sum(each.shot == shot for each in notes.observed_releases)
-        released = draw() if self._script is None else self._script((shot, number), kept)
-        spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
-        notes.observed_releases.append(ObservedRelease(kept, released.copy(), tuple(self._given), spend, shot))
-        self._given.clear()
-        return released
