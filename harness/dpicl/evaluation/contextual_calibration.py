@@ -9,26 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import softmax
 
 #: The least probability that a log-loss tells from 0; its logarithm is the unit of log-losses.
 LEAST = 1e-3
 
 
-def label_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
-    """float64[D, L]: softmax over the L labels of log_probs[D, L] (natural logarithm)."""
-    scores = np.asarray(log_probs, dtype=np.float64)
-    scaled = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return scaled / scaled.sum(axis=1, keepdims=True)
-
-
 def content_free_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
     """p_cf, float64[L], from the label log-probabilities of the content-free inputs, [C, L] with C >= 1."""
-    return label_probabilities(log_probs).mean(axis=0)
+    return _label_probabilities(log_probs).mean(axis=0)
 
 
 def predictions(log_probs: Sequence[Sequence[float]] | np.ndarray, p_cf: np.ndarray | None = None) -> np.ndarray:
     """int64[D]: the most probable label of each document, after calibration when p_cf[L] is given."""
-    scores = label_probabilities(log_probs)
+    scores = _label_probabilities(log_probs)
     if p_cf is not None:
         scores = scores / np.maximum(p_cf, np.finfo(np.float64).tiny)
     return scores.argmax(axis=1)
@@ -39,5 +33,10 @@ def log_losses(log_probs: Sequence[Sequence[float]] | np.ndarray, gold: np.ndarr
 
     p is over the L labels, without calibration. log_probs: float[D, L], natural logarithm. gold: int[D].
     """
-    right = label_probabilities(log_probs)[np.arange(len(gold)), gold]
+    right = _label_probabilities(log_probs)[np.arange(len(gold)), gold]
     return np.abs(np.log(np.maximum(right, LEAST)) / np.log(LEAST))
+
+
+def _label_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """float64[D, L]: softmax over the L labels."""
+    return softmax(np.asarray(log_probs, dtype=np.float64), axis=1)

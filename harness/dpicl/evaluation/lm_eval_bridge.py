@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import lm_eval
 import lm_eval.api.task
@@ -28,8 +29,7 @@ from dpicl.data.task import Documents, Task, sample_documents, serving
 from dpicl.data.task_file import LOG_LOSS
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.evaluation import text_metrics
-from dpicl.evaluation.answers_lm import NOT_CHOSEN, AnswersLM
-from dpicl.evaluation.language_model_lm import LanguageModelLM
+from dpicl.evaluation.lm_eval_models import NOT_CHOSEN, AnswersLM, LanguageModelLM
 from dpicl.models.base import LanguageModel
 
 if TYPE_CHECKING:
@@ -241,19 +241,14 @@ def _quiet() -> Iterator[None]:
     the current folder's repository (git complains on stderr where there is none); a template is compiled once."""
     logger = logging.getLogger("lm_eval")
     level = logger.level
-    replaced = [
-        (lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
-        (lm_eval.utils.env, "from_string", cache(lm_eval.utils.env.from_string)),
-        (lm_eval.evaluator, "add_env_info", lambda storage: None),
-        (lm_eval.evaluator, "get_git_commit_hash", lambda: None),
-    ]
-    before = [getattr(module, name) for module, name, _ in replaced]
-    logger.setLevel(logging.ERROR)
-    for module, name, quiet in replaced:
-        setattr(module, name, quiet)
-    try:
-        yield
-    finally:
-        for (module, name, _), old in zip(replaced, before, strict=True):
-            setattr(module, name, old)
-        logger.setLevel(level)
+    with (
+        mock.patch.object(lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
+        mock.patch.object(lm_eval.utils.env, "from_string", cache(lm_eval.utils.env.from_string)),
+        mock.patch.object(lm_eval.evaluator, "add_env_info"),
+        mock.patch.object(lm_eval.evaluator, "get_git_commit_hash", return_value=None),
+    ):
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

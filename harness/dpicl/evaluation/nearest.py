@@ -15,8 +15,8 @@ import numpy as np
 from dpicl.core.vocabulary import Demonstration
 from dpicl.data.task import Task
 from dpicl.data.task_file import BY_EMBEDDING, COMPUTED, LOGISTIC, NEAREST
-from dpicl.evaluation.answers_lm import AnswersLM
 from dpicl.evaluation.lm_eval_bridge import Evaluation, evaluate_with
+from dpicl.evaluation.lm_eval_models import AnswersLM
 
 #: Texts -> float64[n, d]: their embeddings of length 1, the zero vector for a blank text.
 Embed = Callable[[Sequence[str]], np.ndarray]

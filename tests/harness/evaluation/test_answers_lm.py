@@ -4,8 +4,8 @@ import pytest
 from lm_eval.api.instance import Instance
 
 from dpicl.data.task import Task
-from dpicl.evaluation.answers_lm import NOT_CHOSEN, AnswersLM
 from dpicl.evaluation.lm_eval_bridge import evaluate_with
+from dpicl.evaluation.lm_eval_models import NOT_CHOSEN, AnswersLM
 
 
 @pytest.fixture(scope="module")

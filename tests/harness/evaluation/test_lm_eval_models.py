@@ -9,7 +9,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from dpicl.core.errors import PromptTooLong, UsageError
-from dpicl.evaluation.language_model_lm import LanguageModelLM
+from dpicl.evaluation.lm_eval_models import LanguageModelLM
 from dpicl.models.transformers import TransformersLM
 
 PREFIX = "Article: The team won the game.\nAnswer: Sports\n\n"
@@ -17,8 +17,8 @@ QUERIES = ["Oil prices rose on Monday.", "", "A new chip.", "Shares fell as oil 
 LABELS = ["World", "Sports", "Business", "Technology", "Mean of transportation", "S"]
 
 
-def request(kind: str, arguments: tuple[Any, ...], index: int, repeats: int = 1) -> Instance:
-    return Instance(request_type=kind, doc={}, arguments=arguments, idx=index, metadata=("t", index, repeats))
+def request(kind: str, arguments: tuple[Any, ...], index: int) -> Instance:
+    return Instance(request_type=kind, doc={}, arguments=arguments, idx=index, metadata=("t", index, 1))
 
 
 def loglikelihood_requests() -> list[Instance]:
@@ -52,11 +52,10 @@ def test_shared_prefix_is_read_once(tiny: TransformersLM) -> None:
     assert tiny.usage.tokens_read < every_time / 5
 
 
-def test_generated_texts_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM) -> None:
-    options = [{"until": ["e"], "max_gen_toks": 9}, {"until": "\n", "max_gen_toks": 5, "do_sample": False}]
+@pytest.mark.parametrize("options", [{"until": ["e"], "max_gen_toks": 9}, {"until": ["\n"], "max_gen_toks": 5}])
+def test_generated_texts_equal_those_of_lm_eval(tiny: TransformersLM, reference: HFLM, options: dict[str, Any]) -> None:
     requests = [
-        request("generate_until", (f"{PREFIX}Article: {query}\nAnswer:", option), i)
-        for i, (query, option) in enumerate((query, option) for query in QUERIES for option in options)
+        request("generate_until", (f"{PREFIX}Article: {query}\nAnswer:", options), i) for i, query in enumerate(QUERIES)
     ]
     assert LanguageModelLM(tiny).generate_until(requests) == reference.generate_until(requests, disable_tqdm=True)
 
@@ -66,10 +65,7 @@ def test_long_context_is_an_error_not_a_cut(tiny: TransformersLM) -> None:
         LanguageModelLM(tiny).loglikelihood([request("loglikelihood", (PREFIX * 30, " World"), 0)])
 
 
-def test_repeats_and_sampling_are_refused(tiny: TransformersLM) -> None:
-    model = LanguageModelLM(tiny)
-    with pytest.raises(UsageError, match="repeats"):
-        model.loglikelihood([request("loglikelihood", ("a", "b"), 0, repeats=2)])
-    for options in ({"do_sample": True}, {"temperature": 0.7}, {"num_beams": 2}):
-        with pytest.raises(UsageError, match="greedy"):
-            model.generate_until([request("generate_until", ("a", options), 0)])
+@pytest.mark.parametrize("options", [{"do_sample": True}, {"temperature": 0.7}, {"num_beams": 2}])
+def test_sampling_is_refused(tiny: TransformersLM, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="greedy"):
+        LanguageModelLM(tiny).generate_until([request("generate_until", ("a", options), 0)])
