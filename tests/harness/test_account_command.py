@@ -8,8 +8,7 @@ import pytest
 
 from dpicl.core.json_text import plain
 from dpicl.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
-from dpicl.reaccounting.settings import FAMILIES, Setting
-from dpicl.reaccounting.table import reaccount
+from dpicl.reaccounting.table import FAMILIES, Setting, reaccount
 
 PRISM = ("--family", "bounded-range", "--sensitivity", "10/760", "--steps", 100, "--delta", "1e-4", "--temperature")
 
