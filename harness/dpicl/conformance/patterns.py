@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from re import _compiler, _parser  # type: ignore[attr-defined]
 from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-#: What negations and classes choose from, in this order.
+#: What negations and classes choose from besides what they name, in this order.
 _LETTERS = "aZ5 .-_\n" + "".join(map(chr, range(33, 127))) + "é中🙂"
-_CLASSES = {
-    op.CATEGORY_DIGIT: "\\d",
-    op.CATEGORY_NOT_DIGIT: "\\D",
-    op.CATEGORY_SPACE: "\\s",
-    op.CATEGORY_NOT_SPACE: "\\S",
-    op.CATEGORY_WORD: "\\w",
-    op.CATEGORY_NOT_WORD: "\\W",
-}
 #: How often something repeats beyond what it must, at most; repetitions of a string, at most; tries for one string.
 _MORE, _MOST, _TRIES = 3, 200, 6
 
@@ -29,7 +20,7 @@ def matching(pattern: re.Pattern[str], count: int = 2) -> list[str]:
     parsed = _parser.parse(pattern.pattern, pattern.flags)
     found: dict[str, None] = {}
     for seed in range(_TRIES):
-        writer = _Writer(random.Random(seed))
+        writer = _Writer(random.Random(seed), parsed.state)
         written = writer.written(parsed)
         for text in (written, written + "".join(writer.ahead)):
             if text and pattern.search(text) and len(found) < count:
@@ -40,8 +31,8 @@ def matching(pattern: re.Pattern[str], count: int = 2) -> list[str]:
 class _Writer:
     """Writes one string that a parsed pattern matches, if nothing looks around. ahead: what the text must also hold."""
 
-    def __init__(self, randomness: random.Random) -> None:
-        self._random, self._groups, self.ahead = randomness, dict[int, str](), list[str]()
+    def __init__(self, randomness: random.Random, state: Any) -> None:
+        self._random, self._state, self._groups, self.ahead = randomness, state, dict[int, str](), list[str]()
 
     def written(self, parsed: Any) -> str:
         """parsed: a sequence of (operation, argument) as `re` parses it."""
@@ -51,12 +42,8 @@ class _Writer:
         match operation:
             case op.LITERAL:
                 return chr(argument)
-            case op.NOT_LITERAL:
-                return next(c for c in _LETTERS if c != chr(argument))
-            case op.ANY:
-                return self._random.choice("aZ5")
-            case op.IN:
-                return self._random.choice(list(_members(argument)) or [""])
+            case op.NOT_LITERAL | op.ANY | op.IN:
+                return self._character(operation, argument)
             case op.BRANCH:
                 return self.written(self._random.choice(argument[1]))
             case op.MAX_REPEAT | op.MIN_REPEAT | op.POSSESSIVE_REPEAT:
@@ -78,28 +65,12 @@ class _Writer:
                 return self.written(argument[1 if argument[0] in self._groups else 2] or ())
         return ""  # AT and ASSERT_NOT: they match no character
 
-
-def _members(parts: Any) -> Iterator[str]:
-    """The characters of a class, those of a few ranges and of letters that everybody knows."""
-    chosen = [_character(operation, argument) for operation, argument in parts if operation is not op.NEGATE]
-    if parts and parts[0][0] is op.NEGATE:
-        yield from (c for c in _LETTERS if not re.fullmatch(f"[{''.join(chosen)}]", c))
-        return
-    for operation, argument in parts:
-        match operation:
-            case op.LITERAL:
-                yield chr(argument)
-            case op.RANGE:
-                yield from map(chr, range(argument[0], min(argument[1], argument[0] + 100) + 1))
-            case op.CATEGORY:
-                yield from (c for c in _LETTERS if re.fullmatch(_CLASSES[argument], c))
-
-
-def _character(operation: Any, argument: Any) -> str:
-    """One member of a class as a pattern."""
-    match operation:
-        case op.LITERAL:
-            return re.escape(chr(argument))
-        case op.RANGE:
-            return f"{re.escape(chr(argument[0]))}-{re.escape(chr(argument[1]))}"
-    return _CLASSES[argument]
+    def _character(self, operation: Any, argument: Any) -> str:
+        """One that the operation matches, of those that it names or else of letters that everybody knows."""
+        named: list[str] = []
+        for kind, each in argument if operation is op.IN else ():
+            if kind in (op.LITERAL, op.RANGE):
+                first, last = each if kind is op.RANGE else (each, each)
+                named += map(chr, range(first, min(last, first + 100) + 1))
+        fits = _compiler.compile(_parser.SubPattern(self._state, [(operation, argument)])).fullmatch
+        return self._random.choice([c for c in (*named, *_LETTERS) if fits(c)] or [""])
