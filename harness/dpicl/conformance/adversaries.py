@@ -109,16 +109,11 @@ def additions(
     return [Record(text, own) for text in (*texts, HOSTILE[number % len(HOSTILE)], *words)]
 
 
-def place_of(number: int, records: int) -> int:
-    """Where the next record joins so many others: at the front, in the middle, at the end."""
-    return (0, records // 2, records)[number % 3]
-
-
-def few_texts(records: Sequence[Record], texts: int = 3) -> list[Record]:
-    """The records with only so many different texts, so that each occurs many times; the model is certain after most,
-    so that a slot that loses one answers something else entirely."""
-    said = [r.text if at == 0 else f"{CERTAIN} {r.text}" for at, r in enumerate(records[:texts])]
-    return [dataclasses.replace(r, text=said[at % texts]) for at, r in enumerate(records)]
+def few_texts(records: Sequence[Record]) -> list[Record]:
+    """The records with only three different texts, so that each occurs many times; the model is certain after most, so
+    that a slot that loses one answers something else entirely."""
+    first, *others = (r.text for r in records[:3])
+    return copying(records, [first, *(f"{CERTAIN} {text}" for text in others)])
 
 
 def scripted(kind: str, seed: int) -> Script:

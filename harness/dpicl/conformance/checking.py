@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,6 @@ from dpicl.conformance.adversaries import (
     echoes,
     few_texts,
     other_sets,
-    place_of,
     scripted,
 )
 from dpicl.conformance.bench import HIGH_EPSILON, Bench, Run, other_corpus
@@ -64,11 +63,10 @@ class Pair:
     """Two runs whose sets differ in one record, wherever it stands, with the same sampling of all others and the same
     releases.
 
-    base, changed: conditions of the run without the record, and of the one with it. added: its number there.
+    base: conditions of the run without the record. added: its number in the one with it.
     """
 
     base: Run
-    changed: Run
     added: int
     record: Record
     without: Transcript
@@ -86,17 +84,9 @@ class Pair:
         return sample is not None and self.added in self.with_it.samples[sample].members
 
 
-@dataclass(frozen=True)
-class Replay:
-    """A run on another private set, and the run on the bench's own set with the same scripted releases.
-
-    records: name of the set. kind: of the script, see `scripted`.
-    """
-
-    records: str
-    kind: str
-    expected: Transcript
-    run: Transcript
+#: The private set of a second run in words, the kind of script (see `scripted`), and two runs with the same scripted
+#: releases: on the first set, and on that one.
+Twins = tuple[str, str, Transcript, Transcript]
 
 
 class CheckEvidence:
@@ -145,7 +135,7 @@ class CheckEvidence:
         return other_sets(self.bench.task, self.other_records, self.words)
 
     @cached_property
-    def replays(self) -> list[Replay]:
+    def replays(self) -> list[Twins]:
         """Runs on private sets of every kind, each by one of three scripts (the first sets by all)."""
         bench, found = self.bench, []
         hows = {k: Run(script=scripted(k, 100 + at), knob=self.knobs[at], sampling=at) for at, k in enumerate(SCRIPTS)}
@@ -158,14 +148,13 @@ class CheckEvidence:
             repeated = echoes(bench.task, queries, _texts(expected[kind]))
             found += [(name, kind, records) for name, records in repeated.items()]
         return [
-            Replay(name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_dealt(10 + at))))
+            (name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_dealt(10 + at))))
             for at, (name, kind, records) in enumerate(found)
         ]
 
-    def twins(self) -> Iterator[tuple[str, str, Transcript, Transcript]]:
-        """(the private set of the second run in words, kind of script, two runs with the same scripted releases)."""
-        for replay in self.replays:
-            yield replay.records, replay.kind, replay.expected, replay.run
+    def twins(self) -> Iterator[Twins]:
+        """All runs with the same scripted releases."""
+        yield from self.replays
         for pair in self.pairs:
             yield f"with one record more ({pair.record.text[:40]!r})", "", pair.without, pair.with_it
 
@@ -206,9 +195,10 @@ class CheckEvidence:
         found = additions(bench.task, label, base, echoed or [""], words, number)
         if (most := self.effort.additions) is not None:
             found = [found[(number * most + at) % len(found)] for at in range(most)]
+        places = (0, len(base) // 2, len(base))
         for at, record in enumerate(found):
-            changed = replace(how, added=record, place=place_of(number + at, len(base)), presence=presence)
-            pairs.append(Pair(how, changed, len(base), record, without, bench.run(changed)))
+            changed = replace(how, added=record, place=places[(number + at) % 3], presence=presence)
+            pairs.append(Pair(how, len(base), record, without, bench.run(changed)))
         return pairs
 
     def _conditions(self, number: int) -> Run:
@@ -243,17 +233,13 @@ class Verdict:
     why: str
 
 
-def passed(why: str) -> Verdict:
-    return Verdict("passed", why)
+passed = partial(Verdict, "passed")
+not_applicable = partial(Verdict, "not applicable")
 
 
 def failed(why: str) -> Verdict:
     """why: may quote a mechanism's output; what a terminal would not print is escaped."""
     return Verdict("failed", printable_line(why))
-
-
-def not_applicable(why: str) -> Verdict:
-    return Verdict("not applicable", why)
 
 
 def printable_line(text: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Self
+from unittest import mock
 
 #: Seconds since 1970: every fourth hour of the day, each on another day of the week and in another month.
 MOMENTS = tuple(
@@ -42,16 +43,8 @@ def clock_at(moment: float, modules: Iterable[ModuleType]) -> Iterator[None]:
     fakes |= {time.strftime: lambda form, at=here, told=time.strftime: told(form, at)}
     fakes |= {time.asctime: lambda at=here, told=time.asctime: told(at)}
     known = {id(real): fake for real, fake in fakes.items()}
-    found = [
-        (module, name, value)
-        for module in (time, datetime, *modules)
-        for name, value in list(vars(module).items())
-        if id(value) in known
-    ]
-    try:
-        for module, name, value in found:
-            setattr(module, name, known[id(value)])
+    with ExitStack() as stack:
+        for module in (time, datetime, *modules):
+            for name in [name for name, value in vars(module).items() if id(value) in known]:
+                stack.enter_context(mock.patch.object(module, name, known[id(getattr(module, name))]))
         yield
-    finally:
-        for module, name, value in found:
-            setattr(module, name, value)

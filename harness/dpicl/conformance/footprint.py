@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from unittest import mock
 
 import numpy as np
 
@@ -96,7 +97,9 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
     footprint, before = Footprint(), _current
     with ExitStack() as stack:
         out, err = (stack.enter_context(redirect(_Text())) for redirect in (redirect_stdout, redirect_stderr))
-        stack.enter_context(_logs(footprint))
+        log = _Log(footprint)  # gets what any logger is given, at any level, in place of its handlers
+        stack.enter_context(mock.patch.object(logging.Logger, "callHandlers", lambda _, record: log.handle(record)))
+        stack.enter_context(mock.patch.object(logging.Logger, "isEnabledFor", _is_enabled))
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
@@ -146,23 +149,8 @@ class _Log(logging.Handler):
             self.handleError(record)
 
 
-@contextmanager
-def _logs(footprint: Footprint) -> Iterator[None]:
-    """Records what any logger is given, at any level, in place of its handlers."""
-    handler = _Log(footprint)
-    before = logging.Logger.callHandlers, logging.Logger.isEnabledFor
-
-    def call(self: logging.Logger, record: logging.LogRecord) -> None:
-        handler.handle(record)
-
-    def enabled(self: logging.Logger, level: int) -> bool:
-        return True
-
-    logging.Logger.callHandlers, logging.Logger.isEnabledFor = call, enabled  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        logging.Logger.callHandlers, logging.Logger.isEnabledFor = before  # type: ignore[method-assign]
+def _is_enabled(logger: logging.Logger, level: int) -> bool:
+    return True
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:

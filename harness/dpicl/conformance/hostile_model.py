@@ -54,18 +54,15 @@ class HostileModel(SimulatedLM):
         self._markers = {marker: _bytes(self.encode(marker)) for marker in (NAN, INFINITE, CERTAIN, ENDING)}
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
-        """See LanguageModel."""
         return self._encoded(prompt).copy()
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
-        """See LanguageModel."""
         take_turns()
         return super().next_token_log_probs(prompts, prefix)
 
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
-        """See LanguageModel."""
         take_turns()
         return super().score_endings(queries, prefix)
 

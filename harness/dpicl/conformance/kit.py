@@ -28,9 +28,8 @@ from dpicl.conformance.checking import (
     raised,
 )
 from dpicl.conformance.checks.accounting import budget, ledger
-from dpicl.conformance.checks.audit import audit
 from dpicl.conformance.checks.effects import side_effects
-from dpicl.conformance.checks.neighbours import private_reads, sensitivity
+from dpicl.conformance.checks.neighbours import audit, private_reads, sensitivity
 from dpicl.conformance.checks.noise import noise
 from dpicl.conformance.checks.replay import no_crash, post_processing, public_labels
 from dpicl.conformance.checks.reproducible import non_private, seeds

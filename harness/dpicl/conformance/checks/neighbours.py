@@ -1,16 +1,20 @@
-"""`sensitivity` and `private-reads`: what one record moves, and where it may be read."""
+"""`sensitivity`, `private-reads` and `audit`: what one record moves and shows, and where it may be read."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dpicl.attacks.exact_pairs import chances, move
+from dpicl.attacks.exact_pairs import chances, exact_epsilon, move
+from dpicl.attacks.exact_worlds import Seen
+from dpicl.conformance.bench import DELTA
 from dpicl.conformance.checking import CheckEvidence, Pair, Verdict, failed, not_applicable, passed
 from dpicl.core.messages import count
+from dpicl.privacy import accountants
+from dpicl.privacy.events import compose
 from dpicl.privacy.release_hooks import NoisyRelease
 
-#: Rounding of sums of rows.
-_SLACK = 1e-9
+#: Rounding of sums of rows, and of epsilon.
+_SLACK, _AUDIT_SLACK = 1e-9, 1e-6
 #: The kit's noise is secure, which makes failures of a choice likelier by less than this share; that is charged to the
 #: part of delta for floating point (dpicl.privacy.secure_release).
 _FAILURES = 1e-3
@@ -74,3 +78,44 @@ def _moved_from_outside(pair: Pair) -> str | None:
     if not sampled and pair.without.public != pair.with_it.public:
         return "A record that no sample holds changed what was released; look at samples alone."
     return None
+
+
+def audit(evidence: CheckEvidence) -> Verdict:
+    """The epsilon that a record shows on neighbouring sets, worked out exactly, stays under what was charged.
+
+    Of all pairs of neighbours (calibrated, not at an end of the knob) the one whose record moves its releases most, as
+    a share of what they state. The clean values and the noise of both runs are known, and so are the distributions of
+    what they release (dpicl.attacks.exact_pairs). The claim is the composition of the events that were spent from the
+    samples with the record, *without* amplification. So this compares the noise that is drawn with the accounting of
+    what was charged, as `dpicl audit --exact` does for a row; `noise` and `post-processing` see that nothing else is
+    released.
+    """
+    if evidence.bench.fixed:
+        return not_applicable(evidence.bench.fixed)
+    if not evidence.plain.observed_releases:
+        return not_applicable("the mechanism makes no noisy release; see `noise`")
+    calibrated = (pair for pair in evidence.pairs if pair.base.knob in evidence.knobs[:2])
+    pair, seen = max(((pair, _seen(pair)) for pair in calibrated), key=lambda one: _moved(one[1]))
+    if _moved(seen) == 0:
+        return passed("no record moves a release of a sample that holds it")
+    samples = {sample for sample, *_ in seen.moved}
+    spent = compose(spend.event for spend in pair.with_it.spends if spend.sample in samples)
+    claim = accountants.epsilon(spent, DELTA).upper
+    shown = exact_epsilon(seen.losses, DELTA, claim)
+    if shown > claim * (1 + _AUDIT_SLACK):
+        return failed(f"One record shows epsilon = {shown:.3g}, and {claim:.3g} is charged; see `sensitivity`.")
+    return passed(f"{count(len(seen.moved), 'release')} with a record and without show {shown:.3g} of {claim:.3g}")
+
+
+def _seen(pair: Pair) -> Seen:
+    """The releases from samples with the record, in both runs."""
+    numbered = ((pair.with_it.sample_of(after), before, after) for before, after in pair.observed_releases)
+    return Seen.of(
+        (sample, 1.0, after.release, before.release)
+        for sample, before, after in numbered
+        if sample is not None and pair.holds(after)
+    )
+
+
+def _moved(seen: Seen) -> float:
+    return sum(share**2 for share in seen.shares)
