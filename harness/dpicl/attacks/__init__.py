@@ -5,7 +5,7 @@
   `views` changes the question. `driver` draws members and makes one attack; `power` says whether it can find anything.
 * A **sampled audit** (`audit_runs`) runs a mechanism with a canary and without, and makes epsilon of what
   was released (`lower_bounds`).
-* An **exact audit** (`exact_audit`, by `exact_runs`) runs it once in each of two worlds (`exact_worlds`), and makes
+* An **exact audit** (`exact_audit`) runs it once in each of two worlds (`exact_worlds`), and makes
   epsilon of the clean values and the stated noise (`exact_pairs`; of several copies of a canary `exact_groups`).
 * Statistics: `limits` (means), `rates` (AUC and the like), `one_run` (guesses).
 * Files: `results` and `store`.

@@ -35,7 +35,7 @@ from dpicl.attacks.driver import release_of, result_of, subject_of
 from dpicl.attacks.exact_worlds import of_rank
 from dpicl.attacks.lower_bounds import Score, lower_bound, runs_are_scores
 from dpicl.attacks.observers import Recording
-from dpicl.attacks.results import AttackResult, Attempt, LowerBound
+from dpicl.attacks.results import AttackResult, Attempt
 from dpicl.attacks.views import completions, first_words, free_text, spelled_out, yes_or_no
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
@@ -54,7 +54,6 @@ from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.release_hooks import observing
 from dpicl.releasing.execution import Execution
 from dpicl.releasing.release import calibrate_mechanism
-from dpicl.results.schema import wrap_validation_errors
 from dpicl.run.pipeline import Meter, manifest_of
 
 Question = Literal["inquiry", "lookup"]
@@ -222,18 +221,15 @@ class AuditRuns:
         values = dict(zip(texts, scores, strict=True))
         inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
         learn = _frequencies if canary.score is None else runs_are_scores
-        found = lower_bound(inside, outside, job.delta, job.confidence, job.seed, learn)
-        rest: dict[str, Any] = {"delta": job.delta, "confidence": job.confidence, "decision": found.decision}
-        with wrap_validation_errors():
-            return result_of(
-                job.at(epsilon),
-                job.mechanism,
-                release_of(job.mechanism, calibration, self.sizes, execution.ledger),
-                manifest_of(job.task, self.model),
-                meter.cost({"audit": round(time.perf_counter() - start, 3)}),
-                bound=LowerBound(epsilon=found.epsilon, method="rates", **rest),
-                notes=[canary.note, *filter(None, [large_delta(job.delta, len(self.private))])],
-            )
+        return result_of(
+            job.at(epsilon),
+            job.mechanism,
+            release_of(job.mechanism, calibration, self.sizes, execution.ledger),
+            manifest_of(job.task, self.model),
+            meter.cost({"audit": round(time.perf_counter() - start, 3)}),
+            bound=lower_bound(inside, outside, job.delta, job.confidence, job.seed, learn),
+            notes=[canary.note, *filter(None, [large_delta(job.delta, len(self.private))])],
+        )
 
     def execution(self, present: bool, calibration: Calibration, run: int, draw: int = 0) -> Execution:
         """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise."""

@@ -80,7 +80,7 @@ class AttackFinding:
 class Attack(Pluggable):
     """Subclasses are frozen dataclasses whose fields are their options."""
 
-    access: ClassVar[Access]
+    access: ClassVar[Access] = "black-box"
     #: One sentence for `dpicl list attacks`.
     summary: ClassVar[str]
     #: Demonstrations that a demonstration mechanism releases, unless the user says otherwise.

@@ -118,6 +118,7 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
     return result_of(job, job.mechanism, target.releases[0], manifest_of(target.task, model), cost, **found)
 
 
+@wrap_validation_errors()
 def result_of(
     attempt: Attempt, mechanism: Mechanism, made: Release, manifest: Manifest, cost: Cost, **found: Any
 ) -> AttackResult:

@@ -9,7 +9,7 @@ demand (docs/accounting.md, exact audits).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.attacks.exact_pairs import SampleLoss, move, require_same, sample_loss
-from dpicl.attacks.observers import Policy, Recording, choose
+from dpicl.attacks.observers import Policy, Recording
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import SamplingRandomness
 from dpicl.core.vocabulary import Partition
@@ -62,7 +62,9 @@ def of_rank(rank: int) -> Policy:
         at = order[min(rank, order.size - 1)]
         if release.kind == "choice":
             return np.array([at, *order[order != at]])[: release.count]
-        return choose(release, at)
+        released = np.zeros(release.clean.shape)
+        released.flat[at] = 1.0
+        return released
 
     return path
 
@@ -103,7 +105,6 @@ class World(Recording, SampleObserver):
     # -- sampling: the canary's copies, the last records of their group, are in every sample, and take the first places
 
     def uniform(self, size: int) -> np.ndarray:
-        """See SamplingRandomness."""
         if not self._canary_next:
             return self.randomness.uniform(size)
         slots = self.single.slots_of(len(self.samples)) if self._sampled and self.single else None
@@ -112,26 +113,21 @@ class World(Recording, SampleObserver):
         return np.append(self.randomness.uniform(size - self.copies), np.minimum(places, 1 - 1e-9))
 
     def drawing(self, partition: Partition) -> None:
-        """See SampleObserver."""
         self._canary_next, self._sampled = self.copies > 0 and partition == self.group, False
 
     def drawn(self, assigned: Assigned) -> None:
-        """See SampleObserver."""
         self._canary_next = False
         self.samples.append(assigned)
 
     def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
-        """See SampleObserver."""
         self._samples[permit] = sample
 
     def revealed(self) -> None:
-        """See SampleObserver."""
         raise UsageError("The mechanism reads records without noise, at epsilon = infinity: there is nothing to bound.")
 
     # -- releases
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        """See Observer: no noise is drawn."""
         if noisy_release.permit is None or noisy_release.permit not in self._samples:
             raise UsageError("A release came from no sample of this run, so its rate is not known; see `dpicl check`.")
         self.sample_of.append(self._samples[noisy_release.permit])
@@ -170,11 +166,6 @@ class Seen:
     def shares(self) -> list[float]:
         """Of each release how much of its stated bound the canary moved it."""
         return [move(present, absent) / present.bound for _, _, present, absent in self.moved]
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """How many releases there are of each kind."""
-        return Counter(present.kind for _, _, present, _ in self.moved)
 
     @property
     def strength(self) -> float:

@@ -41,7 +41,6 @@ class Exposure(Attack):
     generations: releases of a mechanism with noise. trials: of one that shows records, which are all canaries then."""
 
     name = "exposure"
-    access = "black-box"
     source = "Carlini et al. 2019, USENIX Security"
     summary = "inserts canaries with a rare suffix and ranks it among candidates by the model's likelihood"
     membership = False

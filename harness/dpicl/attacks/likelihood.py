@@ -34,7 +34,6 @@ class Likelihood(Attack):
     of a candidate the query shows (None: all). normalised: take the probability among the labels alone."""
 
     name = "likelihood"
-    access = "black-box"
     source = "Duan et al. 2023, TrustNLP"
     summary = "compares the probability of the right label after the released demonstrations"
     shots = 1

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpicl.attacks.limits import mean_lower, mean_upper
-from dpicl.attacks.results import Decision
+from dpicl.attacks.results import Decision, LowerBound
 from dpicl.core.errors import UsageError
 
 #: Runs -> scores, [n] or [n, m] for m draws of the noise in each; a larger one speaks for membership.
@@ -43,17 +43,6 @@ _COARSE: Final = np.linspace(0.0, 15.0, 61)
 _CAUTION: Final = 3.0
 
 
-class Bound(NamedTuple):
-    """A lower bound on epsilon at delta.
-
-    decision: the rule on the judging runs, with what its rates alone show at alpha/2 each: the bound comes from the
-    difference of the pairs, and says more.
-    """
-
-    epsilon: float
-    decision: Decision
-
-
 def runs_are_scores(members: np.ndarray, others: np.ndarray) -> Score:
     """A larger one speaks for membership; nothing is learned."""
     return lambda runs: runs
@@ -66,8 +55,10 @@ def lower_bound(
     confidence: float = 0.95,
     seed: int = 0,
     learn: Learn = runs_are_scores,
-) -> Bound:
-    """The bound from runs members[i], others[i] [n, ...]; the pairs are independent of each other.
+) -> LowerBound:
+    """The bound from runs members[i], others[i] [n, ...]; the pairs are independent of each other. Its decision is the
+    rule on the judging runs, with what its rates alone show at alpha/2 each: the bound comes from the difference of the
+    pairs, and says more.
 
     learn: makes a score of the runs that choose. ``seed`` shuffles the pairs before they are halved.
     Raises UsageError for fewer than 4 pairs, sides of different lengths, NaN, a delta outside [0, 1), a confidence
@@ -98,7 +89,8 @@ def lower_bound(
         trials_out=len(q),
     )
     p, q = (1 - q, 1 - p) if swapped else (p, q)
-    return Bound(_refuted(p, q, delta, alpha), decision)
+    epsilon = _refuted(p, q, delta, alpha)
+    return LowerBound(epsilon=epsilon, delta=delta, confidence=confidence, method="rates", decision=decision)
 
 
 def checked_runs(runs: np.ndarray) -> np.ndarray:

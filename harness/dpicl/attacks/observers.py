@@ -39,12 +39,3 @@ class Recording:
         released = draw() if self.path is None else self.path(len(self.observed_releases), noisy_release)
         self.observed_releases.append(Observation(noisy_release, released.copy()))
         return released
-
-
-def choose(release: NoisyRelease, index: int) -> np.ndarray:
-    """The release of this index: teacher forcing of a noisy argmax. A sum is then 1 there and 0 elsewhere."""
-    if release.kind != "gaussian":
-        return np.array([index])
-    released = np.zeros(release.clean.shape)
-    released.flat[index] = 1.0
-    return released

@@ -156,11 +156,6 @@ class AttackResult(Part):
         """The audited epsilon; None without a bound."""
         return None if self.bound is None else self.bound.epsilon
 
-    @property
-    def confidence(self) -> float | None:
-        """Of the bound."""
-        return None if self.bound is None else self.bound.confidence
-
     @model_validator(mode="after")
     def _consistent(self) -> AttackResult:
         if self.id != Attempt(self.attack, self.access, self.settings, self.subject).id:

@@ -68,19 +68,17 @@ def options_text(options: Mapping[str, Any], none: str = "defaults") -> str:
 
 @dataclass(frozen=True)
 class Attacked:
-    """An attack on something. proved: the upper bound that it faces. on: what it was made on."""
+    """An attack on something, which has a label and an epsilon. on: what it was made on."""
 
     label: str
-    task: str
     epsilon: float
     attack: AttackResult
-    proved: float
     on: str
     power: Power | None = None
 
 
 def _confidence(one: Attacked) -> str | None:
-    return None if one.attack.confidence is None else confidence_text(one.attack.confidence)
+    return one.attack.bound and confidence_text(one.attack.bound.confidence)
 
 
 def _measured(one: Attacked) -> str | None:
@@ -112,10 +110,16 @@ def _label_only(one: Attacked) -> float | None:
 _COLUMNS = (
     Column("row", "mechanism", attrgetter("label")),
     Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
-    Column("task", "task", attrgetter("task")),
+    Column("task", "task", attrgetter("attack.subject.task")),
     Column("attack", "attack", attrgetter("attack.attack"), wide=True),
     Column("access", "access", attrgetter("attack.access")),
-    Column("proved", "proved ε", attrgetter("proved"), epsilon_text, "upper bound, from the ledger of that run"),
+    Column(
+        "proved",
+        "proved ε",
+        attrgetter("attack.privacy.epsilon_proved"),
+        epsilon_text,
+        "upper bound, from the ledger of that run",
+    ),
     Column("audited", "audited ε", attrgetter("attack.audited"), bound_text, "lower bound that the attack proves"),
     Column("confidence", "confidence", _confidence, help="of the audited ε, by itself"),
     Column("trials", "trials", lambda one: trials_text(one.attack), wide=True),
@@ -133,9 +137,8 @@ def of_results(results: Sequence[AttackResult], known: Mapping[str, Power]) -> l
     """With what they were made on. known: id of a result -> the power of its attack."""
     found = []
     for one in results:
-        subject, on = one.subject, f"{sizes_text(one)}, {options_text(one.subject.options)}"
-        proved = one.privacy.epsilon_proved
-        found.append(Attacked(subject.mechanism, subject.task, subject.epsilon, one, proved, on, known.get(one.id)))
+        on = f"{sizes_text(one)}, {options_text(one.subject.options)}"
+        found.append(Attacked(one.subject.mechanism, one.subject.epsilon, one, on, known.get(one.id)))
     return found
 
 

@@ -16,7 +16,7 @@ from dpicl.attacks.views import completions
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
-from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, silent
+from dpicl.core.vocabulary import Query, ReleasedPrompt, Report, silent
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.generation import label_endings
@@ -62,10 +62,6 @@ class Target:
         if self._prompt is None:
             self._prompt = self._release(self.task).prompt
         return self._prompt
-
-    def demonstrations(self) -> Sequence[Demonstration]:
-        """The demonstrations of `prompt`."""
-        return self.prompt().shown
 
     def prefix(self, seen: Task) -> str:
         """What stands before every query of a view: what a demonstration mechanism released."""

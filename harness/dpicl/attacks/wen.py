@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.membership import ask_and_score, cannot_answer
@@ -19,11 +17,9 @@ from dpicl.attacks.views import YES, first_words, free_text, spelled_out, yes_or
 from dpicl.core.messages import count
 from dpicl.data.task import Record, Task
 from dpicl.data.task_file import CHOOSING
+from dpicl.evaluation.text_metrics import rouge
 from dpicl.mechanism.bases import Mechanism
 from dpicl.models.embeddings import check_name, load_embeddings
-
-if TYPE_CHECKING:
-    from rouge_score.rouge_scorer import RougeScorer
 
 _SOURCE = "Wen et al. 2024, arXiv 2409.01380"
 _SAID = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
@@ -38,7 +34,6 @@ class Gap(Attack):
     """
 
     name = "gap"
-    access = "black-box"
     source = _SOURCE
     summary = "takes what is answered rightly for a member"
 
@@ -72,7 +67,6 @@ class Inquiry(Attack):
     """
 
     name = "inquiry"
-    access = "black-box"
     source = _SOURCE
     summary = "asks whether a text is one of the examples"
 
@@ -109,7 +103,6 @@ class Repeat(Attack):
     """
 
     name = "repeat"
-    access = "black-box"
     source = _SOURCE
     summary = "gives the first words and compares the completion with the rest"
 
@@ -157,7 +150,6 @@ class Brainwash(Attack):
     """
 
     name = "brainwash"
-    access = "black-box"
     source = _SOURCE
     summary = "counts how often a wrong label must be repeated until the answer is wrong"
 
@@ -195,7 +187,7 @@ def rightness(kind: str, answer: str, reference: str) -> float:
     line = answer.strip().split("\n")[0].rstrip()
     if kind == "extraction":
         return float(line == reference)
-    return float(_rouge().score(reference, line)["rougeL"].fmeasure)
+    return rouge(line, reference)["rougeL"]
 
 
 def said_yes(answer: str) -> float:
@@ -212,10 +204,3 @@ def flips_after(answers: Sequence[str], label: str) -> int:
 def _in_words(mechanism: Mechanism, task: Task) -> bool:
     """Whether the answer is a text: of answer mechanisms that aggregate texts."""
     return not mechanism.releases_texts and task.kind == "generation"
-
-
-@cache
-def _rouge() -> RougeScorer:
-    from rouge_score.rouge_scorer import RougeScorer
-
-    return RougeScorer(["rougeL"], use_stemmer=True)

@@ -14,8 +14,7 @@ from dpicl.api import parameters as p
 from dpicl.api.tables import Audits, failure
 from dpicl.attacks import store
 from dpicl.attacks.audit_runs import DEMONSTRATION_SIZES, SIZES, AuditJob, AuditRuns, Question
-from dpicl.attacks.exact_audit import exact_audit, reason_against
-from dpicl.attacks.exact_runs import Asked, Deal, ExactJob
+from dpicl.attacks.exact_audit import Asked, Deal, ExactJob, exact_audit, reason_against
 from dpicl.attacks.results import AttackResult, Attempt
 from dpicl.attacks.table import attacks_table, of_results
 from dpicl.cli import call

@@ -32,11 +32,15 @@ def scores(answer: str, reference: str) -> dict[str, float]:
     from nltk.corpus import wordnet
     from nltk.translate.meteor_score import single_meteor_score
 
-    found = {name: float(score.fmeasure) for name, score in _rouge().score(reference, answer).items()}
-    found["bleu1"] = bleu1(answer, reference)
+    found = {**rouge(answer, reference), "bleu1": bleu1(answer, reference)}
     if "meteor" not in unavailable():
         found["meteor"] = float(single_meteor_score(words(reference), words(answer), wordnet=wordnet))
     return found
+
+
+def rouge(answer: str, reference: str) -> dict[str, float]:
+    """F1 of rouge1, rouge2 and rougeL, with stemming."""
+    return {name: float(score.fmeasure) for name, score in _rouge().score(reference, answer).items()}
 
 
 def bleu1(answer: str, reference: str) -> float:

@@ -69,7 +69,7 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
         for _, target, members, others in groups:
             assert len(members) == len(others) == shots
             assert sorted(r.label for r in members) == sorted(r.label for r in others) or not task.partitioned
-            assert {d.text for d in target.demonstrations()} == {record.text for record in members}
+            assert {d.text for d in target.prompt().shown} == {record.text for record in members}
         members = [record for _, _, group, _ in groups for record in group]
         assert len(set(members)) == len(members)
         assert set(members) <= set(setup.members)

@@ -30,10 +30,10 @@ def made_target(mechanism, task, sim, records=12, *, epsilon=math.inf, sizes=Non
 
 def test_demonstrations_are_released_once_however_often_they_are_used(agnews, sim, own_cache):
     own = made_target("real_demonstrations", agnews, sim, None)
-    first = own.demonstrations()
+    first = own.prompt().shown
     own.label_log_probs(lambda task: task, ["some text"])
     own.answers(yes_or_no, [Query("0", "some text")])
-    assert own.demonstrations() == first
+    assert own.prompt().shown == first
     assert len(own.releases) == 1
     assert not own.answers_queries
 
@@ -48,7 +48,7 @@ def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, s
     with pytest.raises(UsageError, match="asked once"):
         own.answers(yes_or_no, [Query("9", "again")])
     with pytest.raises(UsageError, match="releases no demonstrations"):
-        own.demonstrations()
+        own.prompt()
 
 
 def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, sim, own_cache):
@@ -64,7 +64,7 @@ def test_label_log_probs_are_the_model_after_the_released_examples(agnews, sim, 
     rows = own.label_log_probs(lambda task: task, texts)
     assert rows.shape == (2, 4)
     for row, text in zip(rows, texts, strict=True):
-        prompt = sim.encode(agnews.icl_prefix(own.demonstrations()) + agnews.query(text))
+        prompt = sim.encode(agnews.icl_prefix(own.prompt().shown) + agnews.query(text))
         whole = [sim.encode(" " + label) for label in agnews.labels]
         direct = sim.score([(prompt, whole)])[0]
         assert row == pytest.approx(direct)
@@ -85,7 +85,7 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, sim, own_cach
     knobs = set()
     for count in (30, 31, 60):
         own = made_target("tang", agnews, sim, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
-        own.demonstrations()
+        own.prompt()
         knobs.add(own.releases[0].calibration.knob)
     assert len(knobs) == 1
 

@@ -21,13 +21,11 @@ _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task 
 
 def on_rows(rows: Iterable[Row]) -> list[Attacked]:
     """Every attack on these rows."""
-    found = []
-    for row in rows:
-        audit = row.audit
-        for one in audit.attacks:
-            proved, on = one.privacy.epsilon_proved, audit.settings.get(one.id, "")
-            found.append(Attacked(row.name, row.task, row.epsilon, one, proved, on, audit.powers.get(one.id)))
-    return found
+    return [
+        Attacked(row.name, row.epsilon, one, row.audit.settings.get(one.id, ""), row.audit.powers.get(one.id))
+        for row in rows
+        for one in row.audit.attacks
+    ]
 
 
 def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
