@@ -21,17 +21,21 @@ from dpicl.conformance.dictionary import TRIGGERS, everything, modules_of, trigg
 from dpicl.conformance.footprint import observed
 from dpicl.conformance.guard import RUN_SECONDS, attempt
 from dpicl.conformance.hostile_model import HostileModel, marked
-from dpicl.conformance.observed import (
+from dpicl.conformance.state import Checkpoint
+from dpicl.conformance.transcript import (
+    INSTRUCTION,
+    STATE,
     CoupledByRecord,
+    Item,
     ObservedReader,
     ObservedRecord,
     Presence,
     RecordingNoise,
     RunObserver,
+    Script,
+    Transcript,
     UnseededNoise,
 )
-from dpicl.conformance.state import Checkpoint
-from dpicl.conformance.transcript import INSTRUCTION, STATE, Item, Script, Transcript
 from dpicl.core.errors import PluginError, UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import Streams
@@ -267,7 +271,11 @@ def set_up(
     for group in GROUPS:
         corpus = _small_task(task, group, seed, LONG["queries"] if long else QUERIES)
         if mechanism.knob_per_label and corpus.partitioned:
-            corpus = dataclasses.replace(corpus, declared=_unequal(corpus.labels, group))
+            # Sizes that differ by a tenth of the records of a class: so do the knobs.
+            unequal: dict[Partition, int] = {
+                label: group + at * (group // 10) for at, label in enumerate(corpus.labels)
+            }
+            corpus = dataclasses.replace(corpus, declared=unequal)
         bench = Bench(mechanism, corpus, seed, LONG["shots"] if long else SHOTS, words)
         try:
             if mechanism.knob is not None:
@@ -276,11 +284,6 @@ def set_up(
         except UsageError as error:
             refused = error
     raise UsageError(f"{cls.name} does not fit the bench of {task}: {refused}") from refused
-
-
-def _unequal(labels: Sequence[str], group: int) -> dict[Partition, int]:
-    """Declared sizes that differ from label to label, by a tenth of the records of a class: so do the knobs."""
-    return {label: group + at * (group // 10) for at, label in enumerate(labels)}
 
 
 def _odd(queries: list[Query], words: Sequence[str]) -> list[Query]:

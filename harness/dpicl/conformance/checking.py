@@ -22,8 +22,7 @@ from dpicl.conformance.adversaries import (
 )
 from dpicl.conformance.bench import HIGH_EPSILON, Bench, Run, other_corpus
 from dpicl.conformance.dictionary import levels_of
-from dpicl.conformance.observed import Presence
-from dpicl.conformance.transcript import ObservedRelease, Transcript
+from dpicl.conformance.transcript import ObservedRelease, Presence, Transcript
 from dpicl.core.errors import one_line
 from dpicl.core.vocabulary import Record
 

@@ -1,25 +1,34 @@
-"""What one run of a mechanism did, in order: samples, spends, noisy releases, reads of records, the outcome.
+"""What one run of a mechanism did, in order: samples, spends, noisy releases, reads of records, the outcome. And the
+records, the noise and the observer that write it down while they work as usual.
 
 Nothing here judges; the checks do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.attacks.observers import Observation, stated
 from dpicl.conformance.footprint import Footprint
-from dpicl.core.vocabulary import Partition
+from dpicl.core.seeds import NoiseSource, SecureNoise, current_shot
+from dpicl.core.vocabulary import Partition, Record
 from dpicl.privacy.events import EpsilonDeltaDpEvent
+from dpicl.privacy.private_set import Assigned, SampleObserver
 from dpicl.privacy.release_hooks import NoisyRelease, Permit
+from dpicl.releasing.reader import SlotReader
 
 #: What a noisy release gives instead of its noisy value: a function of its shot, its number there (0 and its number for
 #: answers), and of what is public about it.
 Script = Callable[[tuple[int, int], NoisyRelease], np.ndarray]
+#: Whether the added record is in the sample of that number.
+Presence = Callable[[int], bool]
 
 
 @dataclass(frozen=True)
@@ -108,3 +117,170 @@ class Transcript:
     def sample_of(self, observed: ObservedRelease) -> int | None:
         """Number of the sample that a release was charged to."""
         return None if observed.spend is None else self.spends[observed.spend].sample
+
+
+class ObservedRecord:
+    """A record that notes when it is read though no sample gave it out."""
+
+    def __init__(self, number: int, record: Record, observer: RunObserver) -> None:
+        self.number, self._record, self._observer = number, record, observer
+
+    @property
+    def text(self) -> str:
+        self._observer.read(self.number, text=True)
+        return self._record.text
+
+    @property
+    def label(self) -> str:
+        self._observer.read(self.number)
+        return self._record.label
+
+
+class CoupledByRecord:
+    """Sampling randomness that belongs to records and not to places: wherever one more record joins a set, all others
+    keep their coins and their slots. What other shots draw, and when, changes nothing either.
+
+    crowding: coins and slots are multiplied by it; below 1 more records are sampled, into fewer slots. (Every outcome
+    of fair coins is possible, so a bound must hold for these too.) With an even seed the added record comes first in
+    the first slot, where a slot in random order is sure to show it.
+    """
+
+    def __init__(self, seed: int, crowding: float = 1.0) -> None:
+        self._seed, self._crowding, self._calls = seed, crowding, Counter[int]()
+        #: Where the added record is in the group that is sampled next, and whether it is in the sample.
+        self._place: int | None = None
+        self._present = False
+        self._coins: np.ndarray | None = None
+
+    def expect(self, place: int | None, present: bool) -> None:
+        """A sample follows of a group whose record at ``place`` is the added one (None: it has none)."""
+        self._place, self._present, self._coins = place, present, None
+
+    def uniform(self, size: int) -> np.ndarray:
+        """float64[size]: the coins of a group; at the next call the slots of its records that were sampled."""
+        shot = current_shot()
+        stream = 0 if shot is None else shot + 1
+        self._calls[stream] += 1
+        generator = np.random.default_rng((self._seed, stream, self._calls[stream]))
+        if (place := self._place) is None:
+            return generator.random(size) * self._crowding
+        if self._coins is None:
+            own = 0.0 if self._present else float(np.nextafter(1.0, 0.0))
+            self._coins = np.insert(generator.random(size - 1) * self._crowding, place, own)
+            return self._coins
+        sampled = np.isin(np.arange(len(self._coins)), np.argsort(self._coins)[:size])  # those with the smallest coins
+        if not sampled[place]:
+            return generator.random(size) * self._crowding
+        others = generator.random(size - 1) * self._crowding
+        own = generator.random() if self._seed % 2 else 0.0
+        return np.insert(others, np.count_nonzero(sampled[:place]), own)
+
+
+class RunObserver(SampleObserver):
+    """Notes what a run samples, spends and releases, and the records that it reads while ``watching``. Puts the added
+    record into the samples that ``presence`` names, and replaces noisy values where there is a script.
+
+    places: group (None: all records) -> the place of the added record in it. given: noise since the release before.
+    """
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        places: Mapping[Partition, int],
+        sampling: CoupledByRecord,
+        presence: Presence,
+        given: list[np.ndarray],
+        script: Script | None,
+    ) -> None:
+        self._transcript, self._places, self._sampling, self._presence = transcript, places, sampling, presence
+        self._given, self._script = given, script
+        self._handed: set[int] = set()
+        self.watching = False
+
+    def read(self, number: int, text: bool = False) -> None:
+        """A record was read, or its text was."""
+        if not self.watching:
+            return
+        if text:
+            self._transcript.texts_read.setdefault(len(self._transcript.samples), set()).add(number)
+        if number not in self._handed and not self._transcript.revealed:
+            self._transcript.strangers.add(number)
+
+    def drawing(self, partition: Partition) -> None:
+        self._sampling.expect(self._places.get(partition), self._presence(len(self._transcript.samples)))
+
+    def drawn(self, assigned: Assigned) -> None:
+        held = [
+            (r.number, slot) for slot, rows in enumerate(assigned.slots) for r in rows if isinstance(r, ObservedRecord)
+        ]
+        members = tuple(record for record, _ in held)
+        places = () if assigned.number is None else tuple(slot for _, slot in held)
+        drawn = Drawn(assigned.partition, members, places, assigned.size, assigned.rate, assigned.number, assigned.uses)
+        self._transcript.samples.append(drawn)
+        self._handed.update(members)
+
+    def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+        self._transcript.spends.append(Spend(sample, event, permit))
+
+    def revealed(self) -> None:
+        self._transcript.revealed = True
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        watching, self.watching = self.watching, False
+        try:
+            yield
+        finally:
+            self.watching = watching
+
+    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+        notes, shot = self._transcript, current_shot() or 0
+        kept = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
+        number = sum(each.shot == shot for each in notes.observed_releases)
+        released = draw() if self._script is None else self._script((shot, number), kept)
+        spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
+        notes.observed_releases.append(ObservedRelease(kept, released.copy(), tuple(self._given), spend, shot))
+        self._given.clear()
+        return released
+
+
+class ObservedReader(SlotReader):
+    """Notes the public prompts that the model is asked to answer."""
+
+    def __init__(self, asked: list[str], *given: Any) -> None:
+        super().__init__(*given)
+        self.asked = asked
+
+    def write(self, prompts: Sequence[str]) -> list[str]:
+        self.asked.extend(prompts)
+        return super().write(prompts)
+
+
+class RecordingNoise:
+    """A noise source that keeps what it drew for the next noisy release."""
+
+    seeded = True
+
+    def __init__(self, source: NoiseSource) -> None:
+        self._source = source
+        self.given: list[np.ndarray] = []
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        values = self._source.gaussian(scale, size)
+        if scale:
+            self.given.append(values.copy())
+        return values
+
+    def gumbel(self, size: int) -> np.ndarray:
+        values = self._source.gumbel(size)
+        self.given.append(values.copy())
+        return values
+
+    def uniform(self, size: int) -> np.ndarray:
+        return self._source.uniform(size)
+
+
+class UnseededNoise(RecordingNoise, SecureNoise):
+    """The same, as a mechanism sees it with secure noise."""
+
+    seeded = False

@@ -23,7 +23,10 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
     if bench.unbounded:
         return passed("no file, process or connection; epsilon is infinite, so what it prints and keeps may be private")
     repeats = evidence.plain.footprint.said == bench.run().footprint.said
-    plain = (lambda run: run.footprint.said) if repeats else _without_numbers
+
+    def plain(run: Transcript) -> list[str]:
+        return [said if repeats else _VARYING.sub("#", said) for said in run.footprint.said]
+
     for name, _, expected, run in evidence.twins():
         if run.error is None and expected.error is None and plain(run) != plain(expected):
             said = next((s for s in run.footprint.said if s not in expected.footprint.said), "less than before")
@@ -60,7 +63,3 @@ def _left_behind(evidence: CheckEvidence) -> str | None:
 
 def _changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> str | None:
     return next((place for place in {**before, **after} if before.get(place) != after.get(place)), None)
-
-
-def _without_numbers(run: Transcript) -> list[str]:
-    return [_VARYING.sub("#", said) for said in run.footprint.said]
