@@ -7,6 +7,6 @@
   was released (`lower_bounds`).
 * An **exact audit** (`exact_audit`) runs it once in each of two worlds (`exact_worlds`), and makes
   epsilon of the clean values and the stated noise (`exact_pairs`; of several copies of a canary `exact_groups`).
-* Statistics: `limits` (means), `rates` (AUC and the like), `one_run` (guesses).
+* Statistics: `lower_bounds` (and limits of means), `rates` (AUC and the like), `one_run` (guesses).
 * Files: `results` and `store`.
 """

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpicl.attacks.limits import CONFIDENCE
+from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.attacks.power import Power
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text
@@ -130,10 +130,6 @@ def kind_of(result: AttackResult) -> str:
     return "exact" if result.bound.method == "exact" else "sampled"
 
 
-def _above(epsilon: float, proved: float) -> bool:
-    return epsilon > proved * (1 + _ROUNDING)
-
-
 def _most_confident(attacks: Sequence[AttackResult]) -> list[AttackResult]:
     """The attacks with a bound. One that stands there at several confidences is one attack, at the highest of them,
     however its bounds came out: so the confidence that settles a doubt does not rise with the run that settles it."""
@@ -153,6 +149,6 @@ def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
     sampled = sum(kind_of(result) == "sampled" for result in tried)
     for result in tried:
         bound, proved = result.bound, result.privacy.epsilon_proved
-        if bound is not None and is_valid(result) and _above(bound.epsilon, proved):
+        if bound is not None and is_valid(result) and bound.epsilon > proved * (1 + _ROUNDING):
             family = sampled if kind_of(result) == "sampled" else 1
             yield _Excess(attack_name(result), bound.epsilon, bound.confidence, proved, family)

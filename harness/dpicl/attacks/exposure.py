@@ -21,7 +21,7 @@ from scipy.special import gammaln
 from scipy.stats import rankdata
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.limits import CONFIDENCE, mean_lower, mean_upper
+from dpicl.attacks.lower_bounds import CONFIDENCE, mean_lower, mean_upper
 from dpicl.attacks.membership import cannot_answer, label_groups, shows_records
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
@@ -115,7 +115,7 @@ class Exposure(Attack):
 
 
 def _mean(values: np.ndarray, scale: float, note: str) -> Estimate:
-    """The mean of values in [0, 1] times the scale, with limits by betting (dpicl.attacks.limits)."""
+    """The mean of values in [0, 1] times the scale, with limits by betting (dpicl.attacks.lower_bounds)."""
     alpha, clipped = (1 - CONFIDENCE) / 2, np.clip(values, 0.0, 1.0)
     low, high = (float(limit(clipped, alpha)) for limit in (mean_lower, mean_upper))
     return Estimate(value=scale * float(values.mean()), low=scale * low, high=scale * high, note=note)

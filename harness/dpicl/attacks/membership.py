@@ -11,7 +11,7 @@ import numpy as np
 
 from dpicl.attacks import rates
 from dpicl.attacks.base import AttackFinding, AttackSetup
-from dpicl.attacks.limits import CONFIDENCE
+from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.attacks.one_run import one_run_bound
 from dpicl.attacks.results import LowerBound
 from dpicl.attacks.targets import QueryView, Target

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from dpicl.attacks.limits import CONFIDENCE
+from dpicl.attacks.lower_bounds import CONFIDENCE
 from dpicl.core.errors import UsageError
 
 #: Rules that are tried, fixed before any score is seen: the share of the candidates with the largest scores that is
@@ -49,23 +49,21 @@ class OneRun:
     correct: int
 
 
-def p_value(candidates: int, guesses: int, correct: int, epsilon: np.ndarray | float, delta: float) -> np.ndarray:
-    """float64, as ``epsilon``: bound on the probability of so many right guesses under (epsilon, delta)-DP.
+def p_value(candidates: int, guesses: int, correct: int, epsilon: np.ndarray, delta: float) -> np.ndarray:
+    """float64[n], as ``epsilon``: bound on the probability of so many right guesses under (epsilon, delta)-DP.
 
     Raises UsageError unless 0 <= correct <= guesses <= candidates.
     """
     if not 0 <= correct <= guesses <= candidates:
         raise UsageError(f"{correct} right of {guesses} guesses about {candidates} records is not possible.")
-    asked = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
-    right = (1 / (1 + np.exp(-asked)))[:, None]
+    right = (1 / (1 + np.exp(-epsilon)))[:, None]
     at_least = stats.binom.sf(correct - 1, guesses, right)[:, 0]
     slack = np.zeros_like(at_least)
     if delta > 0 and correct > 0:
         # P[v > B >= v - i] for i = 1 .. v; larger i add nothing and only divide by more.
         below = np.cumsum(stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, right), axis=1)
         slack = (below / np.arange(1, correct + 1)).max(axis=1)
-    bound: np.ndarray = np.minimum(at_least + 2 * candidates * delta * slack, 1.0)
-    return bound if np.ndim(epsilon) else bound[0]
+    return np.minimum(at_least + 2 * candidates * delta * slack, 1.0)
 
 
 def epsilon_lower(candidates: int, guesses: int, correct: int, delta: float, alpha: float) -> float:

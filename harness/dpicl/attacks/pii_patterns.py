@@ -27,8 +27,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from dpicl.core.errors import UsageError
-
 # The look-ahead bounds what is read from each start to 64 characters, which is what makes it linear.
 _ADDRESS = re.compile(
     r"""
@@ -84,14 +82,12 @@ def extraction(released: Sequence[str], private: frozenset[str], known: frozense
 
     private: `found` in the texts of the private records as the mechanism saw them. known: found in what the model
     wrote to the same questions without private examples, and in what the attacker or the public already had, such as
-    the prompt and the public records. Raises UsageError without released texts.
+    the prompt and the public records.
 
     Keys: `texts`; `leaking_texts`, with an unexplained private string (the "effective prompts" of Zeng et al.); of
     `addresses` and of `phones` the distinct strings: `private_...` in the private records, `released_...` in the
     released texts, `extracted_...` in both, and of these `unexplained_...` which are not ``known``: the leak.
     """
-    if not released:
-        raise UsageError("There is no released text to look for personal data in; ask for at least one.")
     by_text = [found(text) for text in released]
     everything = frozenset[str]().union(*by_text)
     parts = {"private": private, "released": everything, "extracted": everything & private}

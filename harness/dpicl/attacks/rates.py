@@ -18,8 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 from scipy.stats import binomtest, rankdata
 
-from dpicl.attacks.limits import CONFIDENCE
-from dpicl.attacks.lower_bounds import checked_runs, halves, score_thresholds
+from dpicl.attacks.lower_bounds import CONFIDENCE, checked_runs, halves, score_thresholds
 from dpicl.attacks.results import Estimate
 from dpicl.core.errors import UsageError
 from dpicl.evaluation.intervals import wilson_interval

@@ -30,20 +30,11 @@ def measure_name(name: str) -> str:
     return " ".join(_CAPITALS.get(word, word) for word in name.split("_"))
 
 
-def estimate_text(estimate: Estimate | None) -> str:
-    """'0.61 [0.48, 0.73]', '0.61' without an interval, '–' for nothing."""
-    if estimate is None:
-        return "–"
+def estimate_text(estimate: Estimate) -> str:
+    """'0.61 [0.48, 0.73]', '0.61' without an interval."""
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:z.2f}"
     return f"{estimate.value:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"
-
-
-def measured_text(result: AttackResult, name: str, power: Power | None) -> str:
-    """As `estimate_text`; 'no power here' where neither the attack nor its control is told from guessing."""
-    if power is not None and name in result.measures and power.hides(result):
-        return NO_POWER if name == power.measure else "–"
-    return estimate_text(result.measures.get(name))
 
 
 def trials_text(result: AttackResult) -> str:
@@ -82,9 +73,12 @@ def _confidence(one: Attacked) -> str | None:
 
 
 def _measured(one: Attacked) -> str | None:
-    """Every measure that says something, then counts."""
-    shown = {name: measured_text(one.attack, name, one.power) for name in one.attack.measures}
-    parts = [f"{measure_name(name)} {text}" for name, text in shown.items() if text != "–"]
+    """Every measure, or that there is no power where neither the attack nor its control is told from guessing; then
+    counts."""
+    shown = {name: estimate_text(estimate) for name, estimate in one.attack.measures.items()}
+    if one.power is not None and one.power.hides(one.attack):
+        shown = {name: NO_POWER for name in shown if name == one.power.measure}
+    parts = [f"{measure_name(name)} {text}" for name, text in shown.items()]
     parts += [f"{name} {count:,}" for name, count in one.attack.counts.items()]
     return "; ".join(parts) or None
 

@@ -169,7 +169,8 @@ class Brainwash(Attack):
             setup,
             questions=lambda record: [self.query_text(setup.task, record, n) for n in range(self.repeats + 1)],
             score=lambda candidates, answers: [
-                flips_after(own, record.label) for record, own in zip(candidates, answers, strict=True)
+                next((times for times, answer in enumerate(own) if answer != record.label), len(own))
+                for record, own in zip(candidates, answers, strict=True)
             ],
         )
 
@@ -194,11 +195,6 @@ def said_yes(answer: str) -> float:
     """1 for Yes, 0 for No, by the first of these words in an answer; 1/2 where there is none."""
     found = _SAID.search(answer)
     return 0.5 if found is None else float(found.group().lower() == YES.lower())
-
-
-def flips_after(answers: Sequence[str], label: str) -> int:
-    """The number of repeats (0, 1, ...) at which the answer is first not ``label``; len(answers) if it always is."""
-    return next((n for n, answer in enumerate(answers) if answer != label), len(answers))
 
 
 def _in_words(mechanism: Mechanism, task: Task) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.attacks.limits import mean_lower, mean_upper
+from dpicl.attacks.lower_bounds import mean_lower, mean_upper
 
 ALPHA = 0.05
 #: Misses in 200 repetitions that a limit at level 5% exceeds with probability 0.1%: 21.

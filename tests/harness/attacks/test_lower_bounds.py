@@ -14,8 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpicl.attacks.limits import mean_lower, mean_upper
-from dpicl.attacks.lower_bounds import halves, lower_bound
+from dpicl.attacks.lower_bounds import halves, lower_bound, mean_lower, mean_upper
 from dpicl.attacks.one_run import one_run_bound, p_value
 from dpicl.attacks.rates import membership
 from dpicl.core.errors import UsageError
@@ -140,7 +139,7 @@ FOUR = [1.0, 2.0, 3.0, 4.0]
         (lambda: one_run_bound([1.0], [True], DELTA), "at least two"),
         (lambda: one_run_bound([1.0, 2.0], [True], DELTA), "one coin"),
         (lambda: one_run_bound([1.0, math.nan], [True, False], DELTA), "NaN"),
-        (lambda: p_value(10, 5, 6, 1.0, 0.0), "not possible"),
+        (lambda: p_value(10, 5, 6, np.ones(1), 0.0), "not possible"),
     ],
 )
 def test_senseless_input_of_a_statistic_is_refused(attempt, words) -> None:

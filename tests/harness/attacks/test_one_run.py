@@ -27,7 +27,8 @@ def test_p_value_is_the_theorem(delta):
     for candidates, guesses, correct in ((20, 20, 15), (50, 10, 10), (30, 12, 0), (40, 40, 1)):
         for epsilon in (0.0, 0.3, 1.0, 4.0):
             expected = slow_p_value(candidates, guesses, correct, epsilon, delta)
-            assert float(p_value(candidates, guesses, correct, epsilon, delta)) == pytest.approx(expected, abs=1e-12)
+            (found,) = p_value(candidates, guesses, correct, np.array([epsilon]), delta)
+            assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_delta_and_fewer_right_guesses_weaken_the_bound():

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.attacks.pii_patterns import addresses, extraction, found, phones
-from dpicl.core.errors import UsageError
 
 # --- addresses
 
@@ -165,8 +164,3 @@ def test_counts_by_hand():
 def test_a_part_of_an_address_or_of_a_number_is_not_the_whole():
     one = extraction(["ana@example.co bell.ana@example.com 555-0123"], PRIVATE)
     assert (one["extracted_addresses"], one["extracted_phones"]) == (0, 0)
-
-
-def test_extraction_needs_a_released_text():
-    with pytest.raises(UsageError, match="ask for at least one"):
-        extraction([], PRIVATE)
