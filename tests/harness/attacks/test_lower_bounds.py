@@ -7,6 +7,7 @@ probability 0.1% (binomial, 5% each).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from dpicl.core.errors import UsageError
 
 REPETITIONS = 200
 MOST_MISSES = int(binom.ppf(0.999, REPETITIONS, 0.05))
-DELTA = 1e-5
+DELTA, ALPHA = 1e-5, 0.05
 
 
 def generators() -> list[np.random.Generator]:
@@ -145,3 +146,41 @@ FOUR = [1.0, 2.0, 3.0, 4.0]
 def test_senseless_input_of_a_statistic_is_refused(attempt, words) -> None:
     with pytest.raises(UsageError, match=words):
         attempt()
+
+
+@pytest.mark.parametrize(
+    ("mean", "draw"),
+    [
+        (0.3, lambda g: (g.random(60) < 0.3).astype(float)),
+        (0.5, lambda g: g.random(60)),
+        (0.6, lambda g: g.beta(60, 40, size=60)),
+        (0.04, lambda g: g.beta(2, 48, size=60)),
+        (0.5, lambda g: g.random(1)),
+    ],
+    ids=["bernoulli", "uniform", "narrow_beta", "small_beta", "single_value"],
+)
+def test_betting_limits_cover_the_mean(mean: float, draw: Callable[[np.random.Generator], np.ndarray]) -> None:
+    samples = np.stack([draw(np.random.default_rng([7, r])) for r in range(200)], axis=1)
+    assert int((mean_lower(samples, ALPHA) > mean).sum()) <= MOST_MISSES
+    assert int((mean_upper(samples, ALPHA) < mean).sum()) <= MOST_MISSES
+
+
+def test_betting_limit_is_that_of_a_gambler_who_plays_value_by_value() -> None:
+    values = np.random.default_rng(3).beta(6, 4, size=40)
+
+    def refutes(mean: float) -> bool:
+        capital, seen = 1.0, [0.5]
+        squares = 0.25
+        for value in values:
+            variance = squares / len(seen)
+            bet = min(math.sqrt(2 * math.log(1 / ALPHA) / (len(values) * variance)), 0.9 / mean)
+            capital *= 1 + bet * (value - mean)
+            if capital >= 1 / ALPHA:
+                return True
+            seen.append(value)
+            squares += (value - sum(seen) / len(seen)) ** 2
+        return False
+
+    limit = float(mean_lower(values, ALPHA))
+    assert refutes(limit - 1e-6)
+    assert not refutes(limit + 1e-6)
