@@ -69,7 +69,8 @@ class Attacked:
 
 
 def _confidence(one: Attacked) -> str | None:
-    return one.attack.bound and confidence_text(one.attack.bound.confidence)
+    bound = one.attack.bound
+    return None if bound is None else confidence_text(bound.confidence)
 
 
 def _measured(one: Attacked) -> str | None:
