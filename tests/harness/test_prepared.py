@@ -151,7 +151,7 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
     assert target.answers(lambda task: task, queries[::-1]) == first and len(target.releases) == 1
     assert cannot_answer(SIM, agnews, yes_or_no(agnews)) and cannot_answer(SIM, agnews) is None
     with pytest.raises(UsageError):
-        target.demonstrations()
+        target.prompt()
 
 
 def test_an_audit_asks_about_the_canary(agnews):

@@ -56,7 +56,7 @@ def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
     monkeypatch.setattr(type(sim), "score", lambda *given: asked.extend(given[1]) or score(*given))
     target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
     assert [tokens for tokens, _ in asked] == [sim.encode(OWN + agnews.query(text)) for text in ("one", "two")]
-    assert target.demonstrations() == [] and len(target.releases) == 1
+    assert target.prompt().shown == [] and len(target.releases) == 1
 
 
 def test_a_result_holds_it_and_counts_it_as_released(own_cache):
