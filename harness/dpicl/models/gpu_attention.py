@@ -25,19 +25,23 @@ LINES, KEYS = 16, 32
 class KernelPlan:
     """How the pieces of a pass attend in layers that are alike.
 
-    others: (begin, end, piece) of those whose scores are capped, or that do not see all of their row: they are not
-    computed here. kept: those of them whose keys and values are to be kept.
+    places: (begin, end, piece). others: those whose scores are capped, or that do not see all of their row: they are
+    not computed here.
     """
 
     def __init__(
-        self, pieces: Sequence[Piece], query: torch.Tensor, groups: int, window: int | None, capped: bool
+        self,
+        places: Sequence[tuple[int, int, Piece]],
+        query: torch.Tensor,
+        groups: int,
+        window: int | None,
+        capped: bool,
     ) -> None:
         (self._heads, self._tokens), self._groups = query.shape[1:3], groups
         self.others: list[tuple[int, int, Piece]] = []
         self._pieces: list[Piece] = []
-        rows, asked, placed, end = list[Sequence[int]](), list[Sequence[int]](), list[Sequence[int]](), 0
-        for piece in pieces:
-            begin, end = end, end + len(piece.tokens)
+        rows, asked, placed = list[Sequence[int]](), list[Sequence[int]](), list[Sequence[int]]()
+        for begin, end, piece in places:
             mask, width = piece.mask(window, query.device)
             if capped or width < piece.end:
                 self.others.append((begin, end, piece))
@@ -49,7 +53,6 @@ class KernelPlan:
             if piece.own is not None:
                 placed += [(number, first) for first in range(0, count, LINES)]
             self._pieces.append(piece)
-        self.kept = [each for each in self.others if each[2].own is not None]
         self._counts = len(asked), len(placed)
         self._rows, self._asked, self._placed = (_table(each, query.device) for each in (rows, asked, placed))
 
@@ -62,8 +65,7 @@ class KernelPlan:
             return result
         query, key, value = (each if each.stride(3) == 1 else each.contiguous() for each in (query, key, value))
         for piece in self._pieces:
-            if piece.own is not None:
-                piece.reserve(layer, key, value)  # all of them before an address is taken, since a place may move
+            piece.reserve(layer, key, value)  # all of them before an address is taken, since a place may move
         stores = _table([_addresses(piece, layer) for piece in self._pieces], query.device)
         new = (key, value, key.stride(1), key.stride(2), value.stride(1), value.stride(2), self._rows, stores)
         sizes: dict[str, Any] = {"SIZE": query.shape[3], "WIDE": value.shape[3]}
@@ -88,7 +90,7 @@ def _addresses(piece: Piece, layer: int) -> tuple[int, int, int]:
     store = piece.own if piece.own is not None else piece.past if piece.begin else None
     if store is None:
         return 0, 0, 0
-    keys, values = store.whole(layer)
+    keys, values = store.layers[layer]
     return keys.data_ptr(), values.data_ptr(), keys.shape[2]
 
 

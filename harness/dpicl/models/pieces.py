@@ -42,12 +42,13 @@ def memory_limit() -> int:
 
 
 class KeyValues:
-    """Keys and values of one row, layer by layer. room: for how many tokens there is a place."""
+    """Keys and values of one row. room: for how many tokens there is a place. layers: layer -> all places,
+    [1, groups, room, d] each."""
 
     def __init__(self, memory: Memory, room: int) -> None:
         self.room = room
         self._memory, self._held = memory, 0
-        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __del__(self) -> None:
         self._memory.held -= self._held
@@ -62,10 +63,6 @@ class KeyValues:
         """Bytes that so many tokens take beyond what is held."""
         return max(0, max(self.room, tokens) * self._memory.token - self._held)
 
-    def has(self, layer: int) -> bool:
-        """Whether something was placed in a layer."""
-        return layer in self._layers
-
     def put(self, layer: int, begin: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Places [1, groups, n, d] behind the first ``begin`` tokens."""
         end = begin + keys.shape[2]
@@ -77,23 +74,19 @@ class KeyValues:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Where those of ``room`` tokens are, or will be, [1, groups, room, d] each: of ``end`` at least. A larger
         place is like keys and values, and gets those of the first ``begin``."""
-        old = self._layers.get(layer)
+        old = self.layers.get(layer)
         if old is None or old[0].shape[2] < end:
             if end > self.room:
                 self.room = end + end // 2
             new = tuple(each.new_empty(*each.shape[:2], self.room, each.shape[3]) for each in (keys, values))
             for grown, before in zip(new, old or (), strict=False):
                 grown[:, :, :begin] = before[:, :, :begin]
-            self._layers[layer] = old = (new[0], new[1])
+            self.layers[layer] = old = (new[0], new[1])
         return old
-
-    def whole(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """All places, [1, groups, room, d] each."""
-        return self._layers[layer]
 
     def upto(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of the first ``end`` tokens, [1, groups, end, d] each."""
-        keys, values = self._layers[layer]
+        keys, values = self.layers[layer]
         return keys[:, :, :end], values[:, :, :end]
 
 
@@ -124,16 +117,19 @@ class Piece:
         return self.begin + len(self.tokens)
 
     def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Places the piece's keys and values [1, groups, n, d] in ``own``, behind those that it may see."""
-        places = self.reserve(layer, keys, values)
-        places[0][:, :, self.begin : self.end], places[1][:, :, self.begin : self.end] = keys, values
+        """Places the piece's keys and values [1, groups, n, d] in ``own``, where there is one, behind those that it may
+        see."""
+        self.reserve(layer, keys, values)
+        if self.own is not None:
+            self.own.put(layer, self.begin, keys, values)
 
-    def reserve(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The place for such keys and values in ``own``, [1, groups, room, d] each, with those that come before."""
-        assert self.own is not None
-        if self.begin and self.past is not None and not self.own.has(layer):
+    def reserve(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Makes the place for such keys and values in ``own``, where there is one, with those that come before."""
+        if self.own is None:
+            return
+        if self.begin and self.past is not None and layer not in self.own.layers:
             self.own.put(layer, 0, *self.past.upto(layer, self.begin))
-        return self.own.reserve(layer, self.end, keys, values, self.begin)
+        self.own.reserve(layer, self.end, keys, values, self.begin)
 
     def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n, after `keep`."""
