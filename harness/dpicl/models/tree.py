@@ -87,16 +87,10 @@ class EndingScores:
 
     def take(self, places: Sequence[int], log_probs: torch.Tensor) -> None:
         """Notes what float32 [len(places), V] say."""
-        found = [
-            (row, place - self._first, token)
-            for row, place in enumerate(places)
-            for token in sorted(self._predicted[place - self._first])
-        ]
-        rows, _, tokens = zip(*found, strict=True)
-        values = log_probs[list(rows), list(tokens)].tolist()
-        likeliest = log_probs.argmax(dim=-1).tolist()
-        for (row, column, token), value in zip(found, values, strict=True):
-            self._known[column, token] = value, likeliest[row] == token
+        for place, row, best in zip(places, log_probs, log_probs.argmax(dim=-1).tolist(), strict=True):
+            tokens = list(self._predicted[place - self._first])
+            for token, value in zip(tokens, row[tokens].tolist(), strict=True):
+                self._known[place - self._first, token] = value, best == token
 
     def endings(self) -> list[ScoredEnding]:
         """All of them, in order, once the row is read."""
