@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.core.together import Service, ServiceRequest, active, together, wait_for
+from dpicl.core.together import Service, ServiceRequest, active, result_of, together, wait_for
 
 
 @dataclass(eq=False)
@@ -191,6 +193,25 @@ def test_a_job_that_is_ended_cannot_go_on_waiting() -> None:
     with pytest.raises(ValueError, match="stop"):
         together([stubborn, fails])
     assert said == [4]
+
+
+def test_what_several_want_of_other_threads_is_done_at_the_same_time() -> None:
+    meet, service = threading.Barrier(2), Squares()
+    with ThreadPoolExecutor(2) as pool:
+        calls = [lambda: result_of(pool.submit(meet.wait, 60))] * 2
+        assert sorted(together([*calls, partial(service.of, 3)])) == [0, 1, 9]
+        assert result_of(pool.submit(service.of, 4)) == 16
+
+
+def test_what_another_thread_does_for_a_job_that_is_ended_is_cancelled() -> None:
+    never = Future[int]()
+
+    def fails() -> None:
+        raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        together([partial(result_of, never), fails])
+    assert never.cancelled()
 
 
 def test_each_job_has_context_variables_of_its_own() -> None:

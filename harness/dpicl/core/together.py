@@ -1,9 +1,9 @@
 """Jobs that run at the same time in one thread, so that what they wait for can be done for all of them at once.
 
 A job runs until it waits: for a service (`wait_for`, such as a language model that reads the rows of many jobs in one
-pass), or for other jobs (`together`). Only then another job goes on. So no two jobs ever run Python code at the same
-moment, and no lock is needed for what they share. Which job goes on first depends on nothing but the jobs themselves;
-what a job computes must not depend on it.
+pass), for what another thread does (`result_of`), or for other jobs (`together`). Only then another job goes on. So no
+two jobs ever run Python code at the same moment, and no lock is needed for what they share. Which job goes on first
+must not matter to what a job computes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -76,12 +77,13 @@ class _Job(Generic[T]):
 
 
 class _Scheduler:
-    """Runs jobs, one at a time. services: those that somebody waits for."""
+    """Runs jobs, one at a time. services, futures: those that somebody waits for."""
 
     def __init__(self) -> None:
         self.thread = greenlet.getcurrent()
         self.jobs: list[_Job[Any]] = []
         self.services: list[Service] = []
+        self.futures: set[Future[Any]] = set()
         self.running: _Job[Any] | None = None
 
     def run(self, over: Callable[[], bool]) -> None:
@@ -102,11 +104,14 @@ class _Scheduler:
                 self._serve()
 
     def _serve(self) -> None:
-        """One portion of the service that was asked first."""
+        """One portion of the service that was asked first; without one, until another thread has done something."""
         self.services = [service for service in self.services if service.pending]
-        if not self.services:
+        if self.services:
+            self.services[0].serve()
+        elif self.futures:
+            wait(self.futures, return_when=FIRST_COMPLETED)
+        else:
             raise RuntimeError("All jobs wait for each other.")
-        self.services[0].serve()
 
     def pause(self, job: _Job[Any], ready: Callable[[], bool]) -> None:
         """Lets others go on until ``ready()``; called by the job that runs."""
@@ -185,6 +190,21 @@ def wait_for(service: Service, request: ServiceRequest) -> None:
         request.done = True
     if request.error is not None:
         raise request.error
+
+
+def result_of(future: Future[T]) -> T:
+    """What a future gives, which another thread works on. One that nobody waits for any longer is cancelled."""
+    running = _running()
+    try:
+        if running:
+            scheduler, job = running
+            scheduler.futures.add(future)
+            scheduler.pause(job, future.done)
+        return future.result()
+    finally:
+        future.cancel()
+        if running:
+            scheduler.futures.discard(future)
 
 
 def take_turns() -> None:

@@ -8,14 +8,12 @@ answered: prompts are private, and a header holds the key.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import json
 import os
 import random
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,7 +21,7 @@ from typing import Any
 import httpx
 
 from dpicl.core.errors import ModelError
-from dpicl.core.together import Service, ServiceRequest, wait_for
+from dpicl.core.together import result_of
 from dpicl.models.server_settings import ServerSettings
 
 #: Bytes of an answer: most, and those that list the whole of a vocabulary, at 100 bytes a token.
@@ -61,14 +59,7 @@ class Call:
     whole: bool = False
 
 
-@dataclass(eq=False)
-class _Batch(ServiceRequest):
-    """Requests whose answers one job waits for."""
-
-    answers: Future[list[Any]] = None  # type: ignore[assignment]
-
-
-class Connection(Service):
+class Connection:
     """A server as it is asked by all jobs of a process, a bounded number of requests on their way at a time.
 
     A job that waits for answers lets others go on (`dpicl.core.together`); whatever they ask in turn fills the window.
@@ -82,31 +73,10 @@ class Connection(Service):
         self._proxied = settings.url.startswith("https:") and not settings.loopback
         self._window = asyncio.Semaphore(settings.window)
         self._jitter = random.Random()
-        self._going: dict[Future[list[Any]], _Batch] = {}
 
     def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
-        work = asyncio.run_coroutine_threadsafe(_together(asked), _loop_of(os.getpid()))
-        batch = _Batch(answers=work)
-        try:
-            wait_for(self, batch)
-            return batch.answers.result()
-        finally:
-            batch.answers.cancel()
-            self._going.pop(batch.answers, None)
-
-    @property
-    def pending(self) -> bool:
-        return bool(self._going)
-
-    def submit(self, request: _Batch) -> None:
-        self._going[request.answers] = request
-
-    def serve(self) -> None:
-        """Waits until all answers of some job are there."""
-        ended, _ = concurrent.futures.wait(self._going, return_when=concurrent.futures.FIRST_COMPLETED)
-        for future in ended:
-            self._going.pop(future).done = True
+        return result_of(asyncio.run_coroutine_threadsafe(_together(asked), _loop_of(os.getpid())))
 
     async def ask(self, call: Call) -> Any:
         """What ``call.read`` makes of the answer, after as many tries as the settings' patience has room for. Raises
@@ -167,7 +137,6 @@ class Connection(Service):
 
 async def _together(asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
     """What these give; the first error ends the others."""
-
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(ask()) for ask in asked]
