@@ -110,7 +110,7 @@ def require_there(name: str) -> None:
     if kind == "hf" and rest:
         hub.require_there(rest)
     if kind == "server":
-        server_settings.require_usable(rest)
+        server_settings.settings_of(rest).secret()
     for entry in known():
         if entry["name"] == name and entry["available"] is False:
             raise ModelError(f"The model {name} is not installed; run `{entry['get']}`.")

@@ -170,11 +170,6 @@ def require_sound(rest: str) -> None:
         settings_of(rest)
 
 
-def require_usable(rest: str) -> None:
-    """Raises UsageError for what `settings_of` refuses, plain http to another machine, or a key that is not there."""
-    settings_of(rest).secret()
-
-
 def _parsed(address: str) -> ServerSettings:
     base, _, query = address.partition("?")
     try:
