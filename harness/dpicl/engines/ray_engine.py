@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dpicl.core.cell import Cell
@@ -204,12 +203,12 @@ def _prepared(
     if code != _code_here():
         here, there = (" at ".join(str(part) for part in each) for each in (code, _code_here()))
         raise UsageError(f"Node {node} has dpicl {there}, this machine {here}; install the same on every node.")
-    plugins, folder = dict(files), Path(tempfile.mkdtemp(prefix="dpicl-plugins-"))
-    try:
+    plugins = dict(files)
+    with TemporaryDirectory(prefix="dpicl-plugins-", ignore_cleanup_errors=True) as folder:
         paths = []
         for number, path in enumerate(job.plugins):
             if path in plugins:
-                paths.append(folder / str(number) / path.name)
+                paths.append(Path(folder) / str(number) / path.name)
                 paths[-1].parent.mkdir()
                 paths[-1].write_bytes(plugins[path])
             elif path.is_dir():
@@ -217,5 +216,3 @@ def _prepared(
             else:
                 raise PluginError(f"Node {node} has no folder {path}; a plug-in folder must be on every node there.")
         return Worker(replace(job, plugins=tuple(paths)))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

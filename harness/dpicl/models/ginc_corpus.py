@@ -37,11 +37,11 @@ def _log(values: np.ndarray) -> np.ndarray:
         return np.log(values)
 
 
-def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:
-    """log(sum(exp(values))) along an axis; -inf where all are."""
-    highest = values.max(axis=axis, keepdims=True, initial=-np.inf)
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """log(sum(exp(values))) along the first axis; -inf where all are."""
+    highest = values.max(axis=0, initial=-np.inf)
     highest = np.where(np.isfinite(highest), highest, 0.0)
-    return _log(np.exp(values - highest).sum(axis=axis)) + np.squeeze(highest, axis)
+    return _log(np.exp(values - highest).sum(axis=0)) + highest
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,18 +64,18 @@ class HMM:
         alpha = _log(self.start[states])
         for symbol in symbols[1:]:
             after = np.flatnonzero(self.emission == symbol)
-            alpha = _log_sum(alpha[:, None] + _log(self.transition[np.ix_(states, after)]), axis=0)
+            alpha = _log_sum(alpha[:, None] + _log(self.transition[np.ix_(states, after)]))
             states = after
         return states, alpha
 
     def log_likelihood(self, symbols: Sequence[int]) -> float:
         """log p(symbols): natural logarithm, -inf for what the model never says, 0 for no symbol."""
-        return float(_log_sum(self.forward(symbols)[1], axis=0)) if len(symbols) else 0.0
+        return float(_log_sum(self.forward(symbols)[1])) if len(symbols) else 0.0
 
     def next_symbol(self, symbols: Sequence[int], vocabulary: int) -> np.ndarray:
         """float64[vocabulary]: p(next symbol | symbols). Raises ValueError for what the model never says."""
         states, alpha = self.forward(symbols)
-        total = _log_sum(alpha, axis=0)
+        total = _log_sum(alpha)
         if not np.isfinite(total):
             raise ValueError("the model never says these symbols")
         return np.bincount(self.emission, np.exp(alpha - total) @ self.transition[states], vocabulary)
