@@ -171,11 +171,9 @@ def _load_sentence_transformer(reference: str) -> EmbeddingModel:
     try:
         if not folder.is_dir():
             kept = not require_there(reference)
-            with _quietly():
-                got = snapshot_download(
-                    source, revision=revision, ignore_patterns=_OTHER_RUNTIMES, local_files_only=kept
-                )
-            folder = Path(got)
+            folder = Path(
+                snapshot_download(source, revision=revision, ignore_patterns=_OTHER_RUNTIMES, local_files_only=kept)
+            )
             name = f"st:{source}@{folder.name}"  # the hub's cache names the folder of a snapshot after its commit
         if not (folder / _MODULES).is_file():
             raise ModelError(f"{reference} is no sentence-transformers model (it has no {_MODULES}); choose another.")
@@ -197,23 +195,17 @@ def _digest(folder: Path) -> str:
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Without the progress bars and reports that loading weights writes to stderr."""
-    from huggingface_hub.utils import are_progress_bars_disabled
-    from huggingface_hub.utils import disable_progress_bars as hub_off
-    from huggingface_hub.utils import enable_progress_bars as hub_on
     from transformers.utils import logging
 
-    level, bars, hub_bars = logging.get_verbosity(), logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    hub_off()
     try:
         yield
     finally:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-        if hub_bars:
-            hub_on()
 
 
 class SimulatedEmbeddings(EmbeddingModel):
