@@ -155,12 +155,12 @@ def _require_answer(address: str) -> None:
 
 @dataclass(frozen=True)
 class WorkerPayload:
-    """What a worker on another node must know. environment: variables; it may hold tokens. plugins: content of plug-in
-    files by their path here; folders are not among them. code: version and commit, the same on all nodes."""
+    """What a worker on another node must know. environment: variables; it may hold tokens. plugins: paths here and
+    content of plug-in files; folders are not among them. code: version and commit, the same on all nodes."""
 
     job: Job
-    environment: Mapping[str, str] = field(repr=False)
-    plugins: Mapping[Path, bytes] = field(repr=False)
+    environment: tuple[tuple[str, str], ...] = field(repr=False)
+    plugins: tuple[tuple[Path, bytes], ...] = field(repr=False)
     code: tuple[str | None, str | None]
 
     @classmethod
@@ -170,8 +170,8 @@ class WorkerPayload:
         found |= {name: str(Path(found[name]).expanduser().absolute()) for name in _FOLDERS if name in found}
         paths = tuple(path.absolute() for path in job.plugins)
         job = replace(job, results=Path(os.devnull), plugins=paths)
-        files = {path: path.read_bytes() for path in paths if path.is_file()}
-        return cls(job, found, files, _code_here())
+        files = tuple((path, path.read_bytes()) for path in paths if path.is_file())
+        return cls(job, tuple(found.items()), files, _code_here())
 
 
 def _code_here() -> tuple[str | None, str | None]:
@@ -186,27 +186,24 @@ def _attempt(payload: WorkerPayload, cell: Cell, cpus: int, gpus: int) -> tuple[
         if not gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         limit_threads(cpus)
-        worker = _prepared(payload.job, tuple(payload.plugins.items()), payload.code, node)
-        return node, worker.compute(cell, lambda event: None)
+        return node, _prepared(payload, node).compute(cell, lambda event: None)
     except Exception as error:
         raise make_portable(error) from None
 
 
 @lru_cache(maxsize=1)
-def _prepared(
-    job: Job, files: tuple[tuple[Path, bytes], ...], code: tuple[str | None, str | None], node: str
-) -> Worker:
+def _prepared(payload: WorkerPayload, node: str) -> Worker:
     """The worker of this process, with the plug-in files that came with it; it keeps models between tasks.
 
     Folders of tasks must be here already: they may hold records, which are not sent around.
     """
-    if code != _code_here():
-        here, there = (" at ".join(str(part) for part in each) for each in (code, _code_here()))
+    if payload.code != _code_here():
+        here, there = (" at ".join(map(str, each)) for each in (payload.code, _code_here()))
         raise UsageError(f"Node {node} has dpicl {there}, this machine {here}; install the same on every node.")
-    plugins = dict(files)
+    plugins = dict(payload.plugins)
     with TemporaryDirectory(prefix="dpicl-plugins-", ignore_cleanup_errors=True) as folder:
         paths = []
-        for number, path in enumerate(job.plugins):
+        for number, path in enumerate(payload.job.plugins):
             if path in plugins:
                 paths.append(Path(folder) / str(number) / path.name)
                 paths[-1].parent.mkdir()
@@ -215,4 +212,4 @@ def _prepared(
                 paths.append(path)
             else:
                 raise PluginError(f"Node {node} has no folder {path}; a plug-in folder must be on every node there.")
-        return Worker(replace(job, plugins=tuple(paths)))
+        return Worker(replace(payload.job, plugins=tuple(paths)))
