@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -104,23 +105,20 @@ def attend(
 @cache
 def _plan_of(device: str) -> type[KernelPlan] | None:
     """How kernels attend: on a GPU, where its torch has brought Triton and there is a C compiler."""
-    if device != "cuda" or kernels() is None:
-        return None
-    from dpicl.models.gpu_attention import KernelPlan
-
-    return KernelPlan
+    plan: type[KernelPlan] | None = getattr(kernels(), "KernelPlan", None) if device == "cuda" else None
+    return plan
 
 
 @cache
-def kernels() -> str | None:
-    """The version of the kernels for a GPU; None, with a warning, where Triton cannot make them."""
+def kernels() -> ModuleType | None:
+    """The kernels for a GPU; None, with a warning, where Triton cannot make them."""
     try:
         found = importlib.import_module("dpicl.models.gpu_attention")
         found.triton.runtime.driver.active.get_current_device()
     except Exception as error:  # of an import, or of a compiler that it starts
         _log.warning("Rows attend one by one on the GPU, which is slow: Triton cannot be used (%s).", reason(error))
         return None
-    return str(found.VERSION)
+    return found
 
 
 @cache

@@ -94,7 +94,7 @@ def measured(model: TransformersLM) -> Measured:
         return measure(model)
     cuda = model.device.type == "cuda"
     device = (
-        [torch.cuda.get_device_name(model.device), attention.kernels()]
+        [torch.cuda.get_device_name(model.device), getattr(attention.kernels(), "VERSION", None)]
         if cuda
         else [torch.__config__.show(), {**torch.cpu.get_capabilities()}]
     )
