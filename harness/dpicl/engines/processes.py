@@ -35,7 +35,7 @@ class WorkerSlot:
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, job))
         self.event: Any = None
-        self.idle, self.dead, self.model = True, False, ""
+        self.idle, self.model = True, ""
         resource_tracker.ensure_running()  # when Python starts it by itself, it lets Ctrl-C through again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is the parent's business
         try:
@@ -44,9 +44,8 @@ class WorkerSlot:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()  # so that the pipe ends with the worker
 
-    def take(self, cell: Cell) -> None:
-        """Gives it a cell; a worker that has died meanwhile is found out by `listen`."""
-        self.idle, self.model = False, cell.model
+    def give(self, cell: Cell | None) -> None:
+        """Gives it a cell, or says that there is none left; one that has died meanwhile is found out by `listen`."""
         with suppress(OSError):
             self.pipe.send(cell)
 
@@ -56,19 +55,11 @@ class WorkerSlot:
             self.event = self.pipe.recv() if self.pipe.poll() else None
         except (EOFError, OSError):
             self.event = None
-        self.dead = self.event is None
         return self.event
 
-    def stop(self) -> None:
-        """Says that there is nothing left to do, where it is not at work."""
-        if self.idle:
-            with suppress(OSError):
-                self.pipe.send(None)
-
-    def end(self) -> str:
-        """Ends it, at once where it is at work; says how it ended."""
-        if self.idle or self.dead:
-            self.process.join(_LAST_SECONDS)
+    def end(self, seconds: float) -> str:
+        """Ends it, unless it does so by itself in so many seconds; says how it ended."""
+        self.process.join(seconds)
         code = self.process.exitcode
         self.process.kill()
         self.process.join()
@@ -89,7 +80,8 @@ class Processes:
             idle = [WorkerSlot(self._job)]
             self._slots += idle
         slot = min(idle, key=lambda slot: slot.model != cell.model)
-        slot.take(cell)
+        slot.idle, slot.model = False, cell.model
+        slot.give(cell)
         return slot
 
     def wait(self, jobs: Collection[WorkerSlot]) -> list[WorkerSlot]:
@@ -107,7 +99,7 @@ class Processes:
     def outcome(self, job: WorkerSlot) -> tuple[str, Outcome]:
         if job.event is None:
             self._slots.remove(job)
-            raise WorkerLost(job.end())
+            raise WorkerLost(job.end(_LAST_SECONDS))
         if isinstance(job.event, BaseException):
             raise job.event
         job.idle = True
@@ -115,9 +107,10 @@ class Processes:
 
     def close(self) -> None:
         for slot in self._slots:
-            slot.stop()  # all of them, since a process with a model takes seconds to end
+            if slot.idle:
+                slot.give(None)  # all of them first, since a process with a model takes seconds to end
         for slot in self._slots:
-            slot.end()
+            slot.end(_LAST_SECONDS if slot.idle else 0)
 
 
 def _work(pipe: Connection, job: Job) -> None:
