@@ -18,8 +18,6 @@ from dpicl.attacks.results import AttackResult, Estimate
 NO_POWER: Final = "no power here"
 #: Measures that speak for an attack, the first one that it has; name -> what guessing gives.
 CHANCE: Final[Mapping[str, float]] = {"auc": 0.5, "leaking": 0.0}
-#: Before a false-positive rate: the name of the true-positive rate at it.
-_RATE: Final = "tpr_at_fpr_"
 #: The controls, in the order in which they decide.
 CONTROLS: Final[tuple[str, ...]] = ("real_demonstrations", "broken_answers", "broken_demonstrations")
 
@@ -37,9 +35,9 @@ class Power:
         return next((_found(self.measure, one) for one in self.controls.values()), None)
 
     def hides(self, result: AttackResult) -> bool:
-        """Whether its numbers say nothing: neither any of them nor the control is told from guessing."""
-        own = any(_found(name, one) for name, one in result.measures.items())
-        return self.sufficient is False and not own
+        """Whether its numbers say nothing: neither its own measure of power nor the control is told from guessing."""
+        own = result.measures.get(self.measure)
+        return self.sufficient is False and not (own is not None and _found(self.measure, own))
 
     def __str__(self) -> str:
         """'power (auc): real_demonstrations 0.57 [0.46, 0.68], no power here; broken_answers 1.00 [0.96, 1.00]'."""
@@ -91,7 +89,5 @@ def _settings(result: AttackResult) -> str:
 
 
 def _found(measure: str, estimate: Estimate) -> bool:
-    """Whether its interval lies above what guessing gives; False for a measure of which that is not known."""
-    rate = float(measure.removeprefix(_RATE)) if measure.startswith(_RATE) else None
-    chance = CHANCE.get(measure, 0.0 if measure == "advantage" else rate)
-    return chance is not None and estimate.low is not None and estimate.low > chance
+    """Whether its interval lies above what guessing gives."""
+    return estimate.low is not None and estimate.low > CHANCE[measure]

@@ -206,6 +206,7 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
         else:
             loaded = _task_manager().load([str(file)])["tasks"][task.config.task]
         loaded.set_config("description", _literal(prefix))
+        loaded.set_config("repeats", 1)  # answers are greedy, so another one would be the same
     except DpiclError:
         raise
     except Exception as error:  # whatever lm-eval, and the functions that the file names, raise
