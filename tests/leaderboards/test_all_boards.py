@@ -40,7 +40,7 @@ def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_
     (answered,) = lines[0]["answers"]
     assert (answered["epsilon"], answered["task"], answered["verdict"]) == (1.0, "agnews", "the only row")
     assert [(one["label"], one["number"]) for one in answered["best"]] == [("tang", "0.600")]
-    assert "2 results with other suite settings" in answer.err
+    assert "2 results with another suite version or settings" in answer.err
 
 
 def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_path):

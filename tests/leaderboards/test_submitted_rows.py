@@ -1,4 +1,4 @@
-"""Submitted rows, and results of retired versions, on the board and on the command line."""
+"""Submitted rows, and results of earlier versions, on the board and on the command line."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_the_command_shows_submissions_unless_told_not_to(world: World, dpicl): 
     assert wrong.code == 2 and "There is no folder" in wrong.err
 
 
-def test_results_of_a_retired_version_are_left_out_and_it_is_said(world: World, dpicl):  # noqa: F811
+def test_what_is_of_an_earlier_version_of_the_suite_is_left_out_and_said_so(world: World, dpicl):  # noqa: F811
     world.suite.write_text(world.suite.read_text().replace("version: 1", "version: 2"))
-    answer = dpicl("board", world.suite, "--results", world.results, "--no-submissions")
-    assert answer.code == 2 and "version 1, which is retired" in answer.err
+    answer = dpicl("board", world.suite, "--results", world.results, "--submissions", world.root)
+    assert answer.code == 2 and "10 results with another suite version" in answer.err
+    assert "suite_version is 1, and tiny ships in version 2" in answer.err

@@ -15,7 +15,7 @@ from dpicl.core.paths import find_suite
 from dpicl.core.plugins import Registered
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
-from dpicl.leaderboards.model.comparability import Admission, is_retired
+from dpicl.leaderboards.model.comparability import Admission
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
@@ -117,14 +117,8 @@ def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> lis
     admitted = [result for result in results if admission.admits(result)]
     new = {result.cell.task for result in admitted if admission.is_current(result)}
     kept = [result for result in admitted if admission.is_current(result) or result.cell.task not in new]
-    standing_now = {id(result) for result in kept}
-    others = [result for result in results if id(result) not in standing_now]
-    retired = {str(one.suite.version) for one in others if is_retired(one, [suite])}
-    old = [one for one in others if str(one.suite.version) in retired or admission.admits(one)]
-    for version in sorted(retired):
-        tell(f"{suite.name}: results of version {version}, which is retired, left out; its commit has their board.")
-    if left_out := len(others) - len(old):
-        what = "with other suite settings, model, source, limit or options left out"
+    if left_out := len(results) - len(admitted):
+        what = "with another suite version or settings, model, source, limit or options left out"
         tell(f"{suite.name}: {count(left_out, 'result')} {what}.")
     if earlier := {result.cell.task for result in kept} - new:
         tell(

@@ -197,10 +197,10 @@ BROKEN = {
         "data",
         "directions of the metrics",
     ),
-    "retired version": (
+    "earlier version": (
         lambda world: world.suite.write_text(world.suite.read_text().replace("version: 1", "version: 2")),
         "suite",
-        "Version 1 of suite tiny is retired",
+        "suite_version is 1, and tiny ships in version 2",
     ),
     "another file": (wrote("vote.py", "\n# one more line\n", "a"), "suite", r"not with the submitted vote\.py"),
     "not sent": (_not_sent, "suite", "that is not here"),

@@ -1,4 +1,4 @@
-"""Scores that were there stay, unless the submission gets a new version; retired results stay whatever happens."""
+"""Scores that were there stay, unless the submission gets a new version."""
 
 from __future__ import annotations
 
@@ -56,23 +56,6 @@ def test_a_version_never_goes_back(world: World, before: Path):
     )
     status, why = world.status("history", base=before)
     assert status == "failed" and "goes back from version 3 to 1" in why
-
-
-def test_a_retired_submission_passes_as_long_as_nothing_of_it_changes(world: World, before: Path):
-    world.suite.write_text(world.suite.read_text().replace("version: 1", "version: 2"))
-    assert world.status("suite")[0] == "failed" and world.status("suite", base=before)[0] == "ok"
-    assert world.examine(base=before).good
-    text = world.files[0].read_text()
-    move_score(world)
-    world.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
-    status, why = world.status("history", base=before)
-    assert status == "failed" and "of a retired version of the suite and has changed" in why
-    assert world.status("suite", base=before)[0] == "failed"
-    (before / "team_a" / "vote" / world.files[0].relative_to(world.folder)).unlink()
-    assert "has been added" in world.status("history", base=before)[1]
-    world.files[0].unlink()
-    (before / "team_a" / "vote" / "results" / "x.json").write_text(text)  # no place of a result
-    assert world.status("history", base=before)[0] == "ok"
 
 
 def test_a_submission_that_is_gone_is_noticed(world: World, before: Path, dpicl):

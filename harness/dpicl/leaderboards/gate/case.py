@@ -70,7 +70,7 @@ class Case:
     suites: name -> suite, as they ship. record: folder of the results of record. base: an earlier copy. others:
     submissions among which it must not be a duplicate. run_code: whether submitted code may run. maintainer: whether
     footnotes, marks and records of re-runs may be new. announce: called with one line before code runs. cheap: for a
-    board: no accountant, record or earlier copy; a retired version is then taken as it is.
+    board: no accountant, record or earlier copy.
     """
 
     contents: Contents
@@ -97,22 +97,13 @@ class Case:
         """The suite that the card names, in the version that ships now."""
         return self.suites.get(self.card.suite) if self.card else None
 
-    @property
-    def is_retired(self) -> bool:
-        """Whether the card names a version of the suite that ships no more."""
-        return bool(self.suite and self.card and str(self.suite.version) != str(self.card.suite_version))
-
     @cached_property
     def reference(self) -> list[Result]:
-        """The results of record of the card's suite version; damaged files are left out.
-
-        Where that version ships, those with its settings alone, without trials (`--limit`, say).
-        """
-        if self.card is None:
+        """The results of record of the suite, without damaged files and trials with other settings (`--limit`, say)."""
+        if self.suite is None:
             return []
-        found, _ = Store(self.record, self.card.suite).load_all()
-        same = [one for one in found if str(one.suite.version) == str(self.card.suite_version)]
-        return [one for one in same if self.suite is None or self.is_retired or one.suite.hash == self.suite.hash]
+        found, _ = Store(self.record, self.suite.name).load_all()
+        return [one for one in found if one.suite.hash == self.suite.hash]
 
     @cached_property
     def before(self) -> Contents | None:
@@ -126,8 +117,6 @@ class Case:
     @cached_property
     def is_frozen(self) -> bool:
         """Whether the card and every result were there before, to the byte, and none is missing."""
-        if self.cheap:
-            return self.is_retired
         if self.before is None or self.contents.schema:
             return False
         now, then = (

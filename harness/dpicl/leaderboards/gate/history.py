@@ -1,4 +1,4 @@
-"""Changes since an earlier copy: scores move only with a new version of the submission, retired results never."""
+"""Changes since an earlier copy: scores move only with a new version of the submission."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpicl.leaderboards.gate.card import CARD, REPRODUCED
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
-from dpicl.leaderboards.model.comparability import is_retired
+from dpicl.leaderboards.gate.contents import Contents
 from dpicl.results.schema import Result
 
 #: A score may move by this much without a new version.
@@ -24,10 +24,8 @@ def history_check(case: Case) -> Outcome:
         raise NotChecked(_NO_BASE)
     now, then = (0 if own is None else own.version for own in (card, before.card))
     problems, notes = [], []
-    for name, change, retired in _changes(case):
-        if retired:
-            problems.append(f"{name} is of a retired version of the suite and has {change}; put it back as it was.")
-        elif now > then > 0:
+    for name, change in _changes(case.contents, before):
+        if now > then > 0:
             notes.append(f"{name} has {change}, with a new version of the submission.")
         else:
             problems.append(f"{name} has {change}; put it back, or raise `version` in {CARD} and say why in README.md.")
@@ -44,27 +42,17 @@ def history_check(case: Case) -> Outcome:
     return Outcome(problems, f"no score moved by more than {TOLERANCE:g}" if before.content else "new", notes)
 
 
-def _changes(case: Case) -> Iterator[tuple[str, str, bool]]:
-    """(file, what happened to it, whether it is of a retired version) of results. A new one has no change."""
-    before, now = case.before, case.contents
-    if before is None or not before.content:
-        return
-    for name in {**before.results, **now.results}:
-        if now.content.get(name) != before.content.get(name):
-            pair = before.results.get(name), now.results.get(name)
-            retired = any(is_retired(one, case.suites.values()) for one in pair if one)
-            if change := _change(*pair, retired):
-                yield name, change, retired
+def _changes(now: Contents, before: Contents) -> Iterator[tuple[str, str]]:
+    """(file, what happened to it) of the results that were there before."""
+    for name, earlier in before.results.items():
+        if change := _change(earlier, now.results.get(name)):
+            yield name, change
 
 
-def _change(earlier: Result | None, now: Result | None, retired: bool) -> str:
-    """What happened to a result whose file differs, or "". A retired one may not change at all."""
-    if earlier is None:
-        return "been added" if retired else ""
+def _change(earlier: Result, now: Result | None) -> str:
+    """What happened to a result, or ""."""
     if now is None:
         return "disappeared"
-    if retired:
-        return "changed"
     metric = earlier.main_metric
     if metric not in now.scores:
         return f"no score {metric} any more"

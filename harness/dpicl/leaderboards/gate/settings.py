@@ -1,7 +1,6 @@
 """Do the results belong to the suite that they name: its version, settings, tasks, epsilons, enough seeds, its records?
 
-A version that is no longer the shipped one is retired: its results stay as they were, and none is added
-(`dpicl.leaderboards.gate.history`). The reference baselines of record (`zero_shot`, `real_demonstrations`) set the
+The reference baselines of record (`zero_shot`, `real_demonstrations`) set the
 standard: every recovery on the board is a place between those two. Records do not depend on the seed
 (dpicl.results.fingerprints), so one result stands for all.
 """
@@ -18,6 +17,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
 from dpicl.core.messages import count, names_text
 from dpicl.core.printable import visible
+from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import seeds_text
@@ -30,7 +30,7 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
 
 def suite_check(case: Case) -> Outcome:
-    """Are all results of the suite? A retired version is no problem where everything was there before, to the byte."""
+    """Are all results of the suite, in the version that ships?"""
     card, suite, results = case.card, case.suite, case.results
     if card is None:
         raise NotChecked("there is no card that names a suite")
@@ -39,19 +39,9 @@ def suite_check(case: Case) -> Outcome:
     if not results:
         command = f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
         return Outcome([f"There is no result; make some with `{command}`, where FOLDER is the submission."])
-    if case.is_retired and not case.is_frozen:
-        problem = (
-            f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
-            f" {suite.version} and set suite_version to it (results that were there before need --base DIR)."
-        )
-        return Outcome([problem])
-    if case.is_retired:
-        mixed = by_sentence(
-            (name, f"it is of version {result.suite.version}, and the card says {card.suite_version}; fix the card.")
-            for name, result in results.items()
-            if (result.suite.name, str(result.suite.version)) != (card.suite, str(card.suite_version))
-        )
-        return Outcome(mixed, f"version {card.suite_version} of {suite.name} is retired; nothing was changed")
+    if str(card.suite_version) != str(suite.version):
+        said = f"{CARD}: suite_version is {card.suite_version}, and {suite.name} ships in version {suite.version}"
+        return Outcome([f"{said}; run that one and set suite_version to it."])
     incompatible = ((name, _incompatibility(result, suite)) for name, result in results.items())
     problems = by_sentence((*incompatible, *_plugins(case))) + _options(results.values())
     return Outcome(
@@ -64,8 +54,8 @@ def _incompatibility(result: Result, suite: Suite) -> str:
     cell, named = result.cell, result.suite
     if (named.name, str(named.version)) != (suite.name, str(suite.version)):
         return (
-            f"it is of suite {named.name}, version {named.version}; the card says {suite.name}, version"
-            f" {suite.version}, and a submission has one suite."
+            f"it is of suite {named.name}, version {named.version}; a submission is of one suite, here {suite.name},"
+            f" version {suite.version}."
         )
     if cell.mechanism in BASELINES or cell.label in BASELINES:
         return f"{cell.label} is a reference baseline, which all rows share; remove it."

@@ -177,11 +177,6 @@ def weights(result: Result | AttackResult) -> str:
     return model.sha256 or model.revision or ""
 
 
-def is_retired(result: Result, suites: Iterable[Suite]) -> bool:
-    """Whether it is of another version of one of these suites."""
-    return any(result.suite.name == suite.name and str(result.suite.version) != str(suite.version) for suite in suites)
-
-
 class Admission:
     """Which results may stand on the board of a suite, which expands to these cells."""
 
