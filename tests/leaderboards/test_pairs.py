@@ -86,9 +86,9 @@ def test_names_stand_for_rows(board, one, other, tasks, epsilons, expected):
         ("tang@2", "pta", {}, ["ε = 2", "tang@1", "tang@8"]),
         ("tang@x", "pta", {}, ["'x'", "LABEL@EPSILON"]),
         ("tang@-1", "pta", {}, ["'-1'"]),
-        ("tang@1", "tang@1", {}, ["one row twice"]),
+        ("tang@1", "tang@1", {}, ["no two rows"]),
         ("tang@1", "pta@8", {"tasks": ["tree"]}, ["'tree'", "'trec'"]),
-        ("tang", "pta", {"epsilons": [3.0]}, ["ε = 3"]),
+        ("tang", "pta", {"epsilons": [3.0]}, ["'3'"]),
     ],
 )
 def test_names_that_make_no_sense_are_told_with_the_closest(board, one, other, more, words):

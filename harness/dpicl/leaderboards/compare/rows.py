@@ -19,7 +19,7 @@ from dpicl.core.field_types import parse_number
 from dpicl.core.messages import epsilon_text, named, names_text, score_text, signed_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.board import Board, require_tasks
+from dpicl.leaderboards.model.board import Board, chosen
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.metrics import metric_name
@@ -40,24 +40,6 @@ _READING = (
 )
 #: A difference, and the names of the two rows.
 Compared = tuple[Difference | None, str, str]
-
-
-@dataclass(frozen=True)
-class RowName:
-    """What a user wrote. epsilon: None for every ε of the row."""
-
-    text: str
-    label: str
-    epsilon: float | None
-
-    def fits(self, row: Row) -> bool:
-        return row.label == self.label and self.epsilon in (None, row.epsilon)
-
-    def on(self, table: TaskTable, epsilons: Collection[float]) -> list[Row]:
-        """Its rows on a task."""
-        free = self.epsilon is not None or not epsilons
-        own = (row for row in table.in_order if self.fits(row))
-        return [row for row in own if free or row.epsilon in epsilons or row.at_an_end]
 
 
 @dataclass(frozen=True)
@@ -158,18 +140,35 @@ def row_name(row: Row) -> str:
     return row.label if row.is_baseline else f"{row.label}@{epsilon_text(row.epsilon)}"
 
 
-def parse_name(text: str, labels: Sequence[str]) -> RowName:
-    """The row's label, and its ε where one is named. Raises UsageError for a label or an ε that makes no sense."""
+def _parse_name(text: str, labels: Collection[str]) -> tuple[str, float | None]:
+    """(label or mechanism, its ε where one is named). Raises UsageError for an ε that makes no sense."""
     label, at, epsilon = text.rpartition("@")
     if text in labels or not at:
-        return RowName(text, text, None)
+        return text, None
     try:
         value = math.inf if epsilon.strip() == "∞" else parse_number(epsilon)
     except ValueError:
         value = math.nan
     if not value >= 0:
         raise UsageError(f"'{epsilon}' in '{text}' is not an ε; name a row as LABEL or LABEL@EPSILON, such as tang@1.")
-    return RowName(text, label, value)
+    return label, value
+
+
+def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
+    """(the rows that a name stands for, whether it names an ε). Raises UsageError where there is none."""
+    labels = {row.label for row in rows}
+    name, epsilon = _parse_name(text, labels)
+    own = {name} & labels or {row.label for row in rows if row.mechanism == name}
+    if len(own) > 1:
+        raise UsageError(f"'{name}' has several rows: {', '.join(sorted(own))}; name one of them.")
+    if not own:
+        raise unknown("row", name, sorted(labels))
+    there = [row for row in rows if row.label in own]
+    found = [row for row in there if epsilon in (None, row.epsilon)]
+    if not found:
+        has = ", ".join(sorted({row_name(row) for row in there}))
+        raise UsageError(f"There is no {title_of(*own, epsilon or 0.0)} on this board; it has {has}.")
+    return found, epsilon is not None
 
 
 def compare_named(
@@ -180,56 +179,28 @@ def compare_named(
     Raises UsageError for a row, a task or an ε that the board does not have, with the closest names, and for rows that
     stand nowhere together.
     """
-    rows = [row for section in board.sections for row in section.rows]
-    require_tasks(board, tasks)
-    first, second = (_known(text, rows, epsilons) for text in (one, other))
-    both = [
-        (section, table)
-        for section in board.sections
-        for table in section.tables
-        if (not tasks or table.task in tasks) and first.on(table, epsilons) and second.on(table, epsilons)
-    ]
-    chosen = first.epsilon is not None and second.epsilon is not None
+    part = chosen(board, tasks, (), epsilons)
+    rows = [row for section in part.sections for row in section.rows]
+    (first, at_one), (second, at_other) = (_rows_named(text, rows) for text in (one, other))
+
+    def pairs_on(table: TaskTable) -> list[tuple[Row, Row]]:
+        own = ([row for row in table.in_order if row in each] for each in (first, second))
+        return [
+            (a, b)
+            for a, b in product(*own)
+            if a.key != b.key and ((at_one and at_other) or a.epsilon == b.epsilon or a.at_an_end or b.at_an_end)
+        ]
+
+    tables = ((section.group, table) for section in part.sections for table in section.tables)
+    both = [(group, table, found) for group, table in tables if (found := pairs_on(table))]
+    if not both:
+        where = "; ".join(named(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second))
+        raise UsageError(f"'{one}' and '{other}' are no two rows of one task and ε: {where}.")
     pairs = []
-    for section, table in both:
+    for group, table, found in both:
         differences = Pairs(table, len(both))
-        for a, b in product(first.on(table, epsilons), second.on(table, epsilons)):
-            if a.key != b.key and (chosen or a.epsilon == b.epsilon or a.at_an_end or b.at_an_end):
-                pairs.append(RowPair(section.group, table, a, b, differences.difference(a, b)))
-    if not pairs:
-        raise UsageError(_nowhere(first, second, rows))
+        pairs += [RowPair(group, table, a, b, differences.difference(a, b)) for a, b in found]
     return RowComparison(suite, one, other, tuple(pairs))
-
-
-def _known(text: str, rows: Sequence[Row], epsilons: Sequence[float]) -> RowName:
-    labels = sorted({row.label for row in rows})
-    name = parse_name(text, labels)
-    if name.label not in labels:
-        own = sorted({row.label for row in rows if row.mechanism == name.label})
-        if len(own) > 1:
-            raise UsageError(f"'{name.label}' has several rows: {', '.join(own)}; name one of them.")
-        if not labels:
-            raise UsageError(
-                "There are no results here; name the folder that has them with --results, or run the suite."
-            )
-        if not own:
-            raise unknown("row", name.label, labels)
-        name = RowName(text, own[0], name.epsilon)
-    there = sorted({row.epsilon for row in rows if row.label == name.label})
-    asked = [name.epsilon] if name.epsilon is not None else [] if min(there) in (0, math.inf) else list(epsilons)
-    if missing := [epsilon for epsilon in asked if epsilon not in there]:
-        has = ", ".join(f"{name.label}@{epsilon_text(epsilon)}" for epsilon in there)
-        raise UsageError(f"There is no {title_of(name.label, missing[0])} on this board; it has {has}.")
-    return name
-
-
-def _nowhere(first: RowName, second: RowName, rows: Sequence[Row]) -> str:
-    if (first.label, first.epsilon) == (second.label, second.epsilon):
-        return f"'{first.text}' is one row twice; name two ε to compare, such as {first.label}@1 {first.label}@8."
-    where = (
-        named(sorted({f"{row_name(row)} on {row.task}" for row in rows if name.fits(row)})) for name in (first, second)
-    )
-    return f"The two rows share no task and ε: {'; '.join(where)}."
 
 
 def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
