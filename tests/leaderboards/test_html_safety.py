@@ -13,8 +13,8 @@ from rich.cells import cell_len
 
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import build_attacks
-from dpicl.leaderboards.render.addresses import Addresses
-from dpicl.leaderboards.render.html import attacks_page, board_table, pages, suites_page
+from dpicl.leaderboards.render.columns import rows_frame, to_csv
+from dpicl.leaderboards.render.html import attacks_page, pages, suites_page
 from dpicl.leaderboards.render.page import web_address
 from tests.leaderboards.attack_factory import AUC, make_attack
 from tests.leaderboards.factory import ends, make_result
@@ -103,7 +103,7 @@ def test_links_lead_to_files_of_the_site_and_nowhere_else(value):
 @pytest.mark.parametrize("value", [*HOSTILE, "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", " =1"])
 def test_no_text_in_the_csv_is_a_formula(value):
     board = build_board([*ends(), make_result("tang", 0.6, label=value, aggregates={value: 0.5})])
-    lines = list(csv.reader(io.StringIO(board_table(board, Addresses(board)).to_csv())))
+    lines = list(csv.reader(io.StringIO(to_csv(rows_frame(board)))))
     assert len(lines) == 4
     assert len({len(line) for line in lines}) == 1
     number = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?|inf")

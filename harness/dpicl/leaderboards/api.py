@@ -20,7 +20,7 @@ from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.board_view import board_blocks
-from dpicl.leaderboards.render.columns import record
+from dpicl.leaderboards.render.columns import rows_frame
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import resolve_options
 from dpicl.plan.presence import describe_completeness, find_skipped, select_current
@@ -53,11 +53,8 @@ class BoardView(Shown):
         return (row for section in self.board.sections for row in section.rows)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each row of the board; numbers as in board.csv."""
-        import pandas as pd
-
-        places = ((section, table) for section in self.board.sections for table in section.tables)
-        return pd.DataFrame([record(section, table, row) for section, table in places for row in table.in_order])
+        """One row for each row of the board, as in board.csv."""
+        return rows_frame(self.board)
 
     def blocks(self) -> list[Block]:
         return board_blocks(self.board)

@@ -1,13 +1,11 @@
 """What every view is made of: tables, words and figures. A renderer takes these and nothing else.
 
-Texts may be hostile: a renderer writes control and direction characters out (`visible`), and HTML and CSV escape
-what would be markup or a formula there.
+Texts may be hostile: a renderer writes control and direction characters out (`visible`), and HTML escapes what would
+be markup there.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,18 +14,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpicl.core.printable import visible
-
 #: What a column of numbers holds: a number with a unit, or none.
 _NUMBER = re.compile(r"[<≤]?[-−+]?[\d.,]+(e[-+]?\d+)?( ?[%\w]{1,3})?|[-–∞?]|inf|")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of a table, defined once for all outputs.
 
-    key: its name in JSON and CSV. name: its head. of: item -> value: a text, a number, None, or several of them, of
+    key: its name in JSON. name: its head. of: item -> value: a text, a number, None, or several of them, of
     which the first is sorted by. show: value -> text. help: what it is, in a few words. best: 'high' or 'low', where
     one end is the better one. wide: whether it holds words that may go on below. optional: left out where no item has
     a value. page: shown on pages, and in a terminal never. data: what filters of a page ask of it.
@@ -76,18 +71,6 @@ class Table:
     def texts(self, line: Line) -> list[str]:
         """The cells of a line."""
         return [column.text(value) for column, value in zip(self.columns, line.values, strict=True)]
-
-    def to_csv(self) -> str:
-        """A head of the columns' keys, then a line each. Infinity is ``inf``, nothing is empty.
-
-        A spreadsheet takes a cell that starts with = + - @ for a formula, so such a text gets an apostrophe in front
-        (OWASP, "CSV injection").
-        """
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\r\n")
-        writer.writerow([_csv_cell(column.key) for column in self.columns])
-        writer.writerows([_csv_cell(value) for value in line.values] for line in self.lines)
-        return out.getvalue()
 
 
 def make_table(
@@ -194,12 +177,3 @@ def folded_notes(texts: Sequence[str]) -> list[Block]:
     if len(texts) <= 2:
         return [*notes(texts)]
     return [*notes(texts[:1]), Part(tuple(notes(texts[1:])), f"{len(texts) - 1} more notes on these results")]
-
-
-def _csv_cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        return f"{value:.10g}" if isinstance(value, float) else str(value)
-    text = visible(value)
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) or value.startswith(_FORMULA) else text

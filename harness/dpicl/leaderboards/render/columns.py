@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import math
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpicl.attacks.results import ATTAINED
 from dpicl.core.messages import bound_text, epsilon_text, score_text
+from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import queries_text, recovery_text
+from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.tables.document import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
@@ -57,6 +64,40 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "unreliable": submission and submission.card.unreliable,
         "higher_is_better": "no" if table.lower_is_better(table.metric) else "yes",
     }
+
+
+def rows_frame(board: Board) -> pd.DataFrame:
+    """A line a row of all sections, with every number; infinity is `inf`."""
+    import pandas as pd
+
+    metrics = sorted({name for section in board.sections for row in section.rows for name in row.numbers})
+    places = Addresses(board)
+    lines = [
+        {"row": places.of(row)}
+        | record(section, table, row)
+        | {f"metric {name}": row.numbers.get(name) for name in metrics}
+        for section in board.sections
+        for table in section.tables
+        for row in table.in_order
+    ]
+    return pd.DataFrame(lines)
+
+
+def to_csv(frame: pd.DataFrame) -> str:
+    """The frame as CSV: nothing is empty, infinity is ``inf``.
+
+    A spreadsheet takes a cell that starts with = + - @ for a formula, so such a text gets an apostrophe in front
+    (OWASP, "CSV injection").
+    """
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        text = visible(value)
+        return f"'{text}" if text.lstrip().startswith(_FORMULA) or value.startswith(_FORMULA) else text
+
+    safe = frame.map(cell).rename(columns=cell)
+    return safe.to_csv(index=False, lineterminator="\r\n", float_format="%.10g")
 
 
 def row_label(row: Row) -> str:

@@ -24,7 +24,7 @@ from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_tables import claims_table, headroom_table, methods_table
 from dpicl.leaderboards.render.board_view import answer_blocks, first_level, section_blocks
-from dpicl.leaderboards.render.columns import ROWS, record, row_data
+from dpicl.leaderboards.render.columns import ROWS, row_data, rows_frame, to_csv
 from dpicl.leaderboards.render.row_view import row_blocks, texts_blocks
 from dpicl.tables.document import (
     Block,
@@ -105,7 +105,7 @@ def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
         blocks.append(Part(tuple(own), kind="group", data={"model": section.group.model}))
     files = {
         "index.html": page.render(title, blocks, here="index.html", nav=nav),
-        "board.csv": board_table(board, places).to_csv(),
+        "board.csv": to_csv(rows_frame(board)),
         "board.json": json.dumps(board_json(board), allow_nan=False) + "\n",
     }
     if texts:
@@ -170,24 +170,6 @@ def _filters(sections: Sequence[Section], level: float) -> Filters:
         values = {row_data(row)[name]: row_data(row)[name] for row in rows}
         found.append((name, label, values, epsilon_text(level) if name == "epsilon" else ""))
     return Filters(tuple(one for one in found if len(one[2]) > 1))
-
-
-# Downloads.
-
-
-def board_table(board: Board, places: Addresses) -> Table:
-    """One line a row of all sections, with every number (docs/reading-the-board.md)."""
-    metrics = sorted({name for section in board.sections for row in section.rows for name in row.numbers})
-    lines = [
-        {"row": places.of(row)}
-        | record(section, table, row)
-        | {f"metric {name}": row.numbers.get(name) for name in metrics}
-        for section in board.sections
-        for table in section.tables
-        for row in table.in_order
-    ]
-    columns = [Column(key, key, itemgetter(key)) for key in (lines[0] if lines else {"row": None})]
-    return make_table("Rows", columns, lines)
 
 
 # Several suites, and attacks.
