@@ -28,7 +28,7 @@ from dpicl.data.config import TASKS
 from dpicl.data.reading import read_records
 from dpicl.data.task import Record, Task
 from dpicl.data.task_file import read_task_file
-from dpicl.leaderboards.gate.card import read_card, read_reproduced
+from dpicl.leaderboards.gate.card import read_card
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.render.as_json import board_json
@@ -194,12 +194,6 @@ def _outputs() -> list[bytes]:
     return [path.read_bytes() for path in folder.iterdir()]
 
 
-_CELL = {"cell_id": "0123456789abcdef", "task": "agnews", "epsilon": 1.0, "seed": 0, "reported": 0.5, "reproduced": 0.5}
-#: A sound reproduced.json.
-AGAIN = {
-    "schema_version": 1,
-    "cells": [{**_CELL, "identical": True, "by": "A. Author", "created": "2026-01-02", "commit": None}],
-}
 _NOTED = json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()
 KINDS = {
     "result": Kind(_results, use_result),
@@ -213,7 +207,6 @@ KINDS = {
     "records in CSV": Kind(lambda: [CSV.encode()], use_rows, (DataError,), "file.csv"),
     "queries": Kind(lambda: [QUERIES], use_queries, (DataError,), "file.jsonl"),
     "card": Kind(lambda: [CARD.encode()], read_card, (UsageError,)),
-    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], read_reproduced),
     "ledger": Kind(_ledgers, use_ledger, finish=resealed),
     "key": Kind(lambda: [b"ab" * 32], use_key, (ResultError,)),
     "noted records": Kind(lambda: [_NOTED], AtHand.read, ()),

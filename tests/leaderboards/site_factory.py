@@ -11,7 +11,7 @@ from typing import Any
 
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.evidence import Evidence
-from dpicl.leaderboards.model.submissions import Card, Reported, Reproduction, Submission
+from dpicl.leaderboards.model.submissions import Card, Reported, Submission
 from tests.leaderboards.attack_factory import AUC, make_attack
 from tests.leaderboards.factory import ends, make_result
 
@@ -99,15 +99,13 @@ def submission(text: str = "", unreliable: str = "") -> Submission:
         "tuning": "on another task",
         "footnote": "a smaller prompt than in the paper",
         "unreliable": unreliable,
+        "reproduced": "1 of 1 cell, 0.640 by a maintainer",
     }
     if text:
         words = dict.fromkeys(words, text) | {"authors": [text, text]}
     reported = Reported(task="agnews", epsilon=1, score=0.71, where="table 2")
     card = Card.model_construct(**words, reported=[reported])
-    again = Reproduction(
-        result.cell_id, "agnews", 1.0, 0, 0.65, 0.64, False, text or "a maintainer", "2026-02-03", text
-    )
-    return Submission(card, (result,), (again,), Path("method.py"))
+    return Submission(card, (result,), Path("method.py"))
 
 
 @cache

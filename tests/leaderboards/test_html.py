@@ -145,7 +145,7 @@ def test_a_submission_has_a_card_with_its_links_and_what_was_found():
     found = Page(files[row])
     for part in ("Submitted as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
         assert part in found.words
-    for part in ("0.650 0.710", "seed 0: 0.640 by a maintainer", "a smaller prompt than in the paper"):
+    for part in ("0.650 0.710", "1 of 1 cell, 0.640 by a maintainer", "a smaller prompt than in the paper"):
         assert part in found.words
     outside = [a for tag, a in found.tags if tag == "a" and (a["href"] or "").startswith("https://")]
     assert [a["href"] for a in outside] == ["https://example.org/paper", "https://example.org/code"]

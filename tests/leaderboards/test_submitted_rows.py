@@ -8,16 +8,16 @@ import yaml
 
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.submissions import Card, Reported, Reproduction, Submission
+from dpicl.leaderboards.model.submissions import Card, Reported, Submission
 from dpicl.results.schema import Result
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.gate.conftest import CARD, World, first_world, world  # noqa: F401
 from tests.leaderboards.shown import render_terminal
 
 
-def submitted(result: Result | None = None, reproduced: tuple[Reproduction, ...] = (), **keys) -> Submission:
+def submitted(result: Result | None = None, **keys) -> Submission:
     card = Card(**yaml.safe_load(CARD) | {"team": "t", "method": "m"} | keys)
-    return Submission(card, (result or make_result("other", 0.7, label="other"),), reproduced)
+    return Submission(card, (result or make_result("other", 0.7, label="other"),))
 
 
 def shown(*submissions: Submission) -> str:
@@ -43,13 +43,11 @@ def test_an_unreliable_row_is_shown_with_its_reason_and_has_no_rank():
 
 
 def test_what_was_reported_and_reproduced_stands_beside_what_was_measured():
-    cell = make_result("other", 0.7, label="other").cell_id
     reported = Reported(task="agnews", epsilon=1, score=0.81, where="table 2")
-    again = Reproduction(cell, "agnews", 1.0, 0, 0.7, 0.65, False, "B", "2026-01-02T00:00:00+00:00", None)
-    text = shown(submitted(reproduced=(again,), reported=[reported]))
+    text = shown(submitted(reproduced="1 of 1 cell, 0.650, by B", reported=[reported]))
     lines = [line.split() for line in text[text.index("submitted row") :].splitlines()]
     said = " ".join(word for line in lines if line[:1] == ["t/m"] for word in line)
-    assert "A. Author 0.700 0.810 seed 0: 0.650" in said
+    assert "A. Author 0.700 0.810 1 of 1 cell, 0.650" in said
 
 
 def test_the_loader_gives_what_passes_and_a_sentence_for_the_rest(world: World):  # noqa: F811

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from statistics import fmean
@@ -50,18 +49,24 @@ def test_a_mechanism_that_fails_is_one_sentence(world: World):
 
 
 @pytest.mark.slow
-def test_the_whole_gate_with_code_and_a_rerun_that_is_recorded(world: World, dpicl, monkeypatch: pytest.MonkeyPatch):
+def test_the_whole_gate_with_code_and_a_rerun_whose_record_is_about_these_files(
+    world: World, dpicl, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(manifest, "commit", lambda: ("0" * 40, False))
     words = ["submit", world.folder, "--suite", world.suite, "--results", world.results, "--rerun", 2]
-    answer = dpicl(*words, "--run-code", "--record", "--by", "a maintainer", "--json")
+    answer = dpicl(*words, "--run-code", "--json")
     assert answer.code == 0, answer.out
     checks = {one["check"]: one for one in answer.json["submissions"][0]["checks"]}
     assert checks["conformance"]["status"] == "ok"
     assert "2 of 5 cells" in checks["rerun"]["why"] and "2 identical" in checks["rerun"]["why"]
     assert "sha256" in answer.err and "no sandbox" in answer.err
-    recorded = json.loads((world.folder / "reproduced.json").read_text())["cells"]
-    assert len(recorded) == 2 and all(one["identical"] and one["by"] == "a maintainer" for one in recorded)
-    assert len(read_contents(world.folder).reproduced) == 2
+    (line,) = [one.removeprefix("For the card: ") for one in checks["rerun"]["others"] if "reproduced:" in one]
+    assert "2 of 5 cells, 2 identical" in line and "commit 000000000000," in line
+    world.card("tuning: none", f"tuning: none\n{line}")
+    assert world.status("reproduced") == ("ok", "a re-run of these files")
+    with (world.folder / "vote.py").open("a") as file:
+        file.write("# changed\n")
+    assert world.status("reproduced")[0] == "failed"
 
 
 def test_the_cells_of_a_rerun_follow_from_nothing_that_was_sent_and_can_be_drawn_again(world: World):

@@ -11,7 +11,6 @@ import pytest
 
 from dpicl.leaderboards.gate.examination import load_submissions
 from dpicl.program import parse
-from dpicl.results import manifest
 from dpicl.results.schema import from_text
 from tests.leaderboards.gate.conftest import World
 
@@ -65,9 +64,6 @@ def test_what_strangers_wrote_is_shown_in_the_line_of_its_check(world: World, dp
     [
         ([], "Name the folder of a submission, or give --all"),
         (["nowhere"], "There is no folder nowhere"),
-        ([".", "--record"], "add --rerun N"),
-        ([".", "--rerun", "1", "--record"], "add --by NAME"),
-        ([".", "--by", "me"], "add --record"),
         ([".", "--rerun-seed", "1"], "add --rerun N"),
         ([".", "--all", "--new", "a/b"], "--new"),
         ([".", "--base", "no-such-revision"], "give --base a"),
@@ -82,12 +78,6 @@ def test_a_bad_use_is_one_sentence_with_exit_code_2(tmp_path, monkeypatch, dpicl
     answer = dpicl("submit", *flags)
     assert answer.code == 2 and answer.out == ""
     assert sentence in answer.err and answer.err.count("\n") == 1
-
-
-def test_nothing_is_recorded_of_code_that_is_no_commit(world: World, dpicl, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(manifest, "commit", lambda: ("0" * 40, True))
-    answer = dpicl(*words(world, "--rerun", 1, "--run-code", "--record", "--by", "me"))
-    assert answer.code == 2 and "commit them first" in answer.err
 
 
 def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: World, dpicl):

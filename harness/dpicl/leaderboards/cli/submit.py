@@ -17,7 +17,7 @@ from dpicl.api.parameters import Flag, Natural, OnePath, Paths, Results, Seed, a
 from dpicl.cli import apart
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
-from dpicl.core.messages import count, message
+from dpicl.core.messages import message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite, shipped_suites
 from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import card, code, examination
@@ -26,7 +26,6 @@ from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import ROOT, Examination, examine, known_suites, places_check
 from dpicl.leaderboards.gate.history import removed_check
 from dpicl.plan.suite import load_suite
-from dpicl.results import manifest
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
@@ -96,8 +95,6 @@ def submit(
     run_code: bool = False,
     rerun: Natural = 0,
     rerun_seed: Seed | None = None,
-    record: bool = False,
-    by: Annotated[str | None, Flag(metavar="NAME")] = None,
 ) -> Submitted | Answer:
     """The gate of submissions: files, records, epsilon, history; or the beginning of a new one.
 
@@ -110,26 +107,21 @@ def submit(
     results: results of record, to compare with.
     suite: a suite that does not ship; may be repeated. With `new`: the suite of the card (default: open).
     base: an earlier copy, to compare with: scores move only with a new version.
-    maintainer: footnote, unreliable and reproduced.json may be new or changed.
+    maintainer: footnote, unreliable and reproduced may be new or changed.
     run_code: run the submitted mechanism, here: use a container.
     rerun: run N cells again, drawn at random.
     rerun_seed: draw the cells of an earlier re-run again.
-    record: write what the re-run found to reproduced.json.
-    by: with --record: who ran it again.
     """
     place = None if folder is None else Path(folder)
     files = {load_suite(path).name: path for path in (find_suite(str(given)) for given in as_list(suite))}
     if new:
-        if all or base or run_code or rerun or record:
+        if all or base or run_code or rerun:
             raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
         if len(files) > 1:
             raise UsageError("A submission is of one suite; give --suite once.")
         return _new(place or Path(), new, str(as_list(suite)[0]) if files else _FIRST_SUITE)
     refused = {
         "Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.": not (place or all),
-        "There is nothing to record without a re-run; add --rerun N.": record and not rerun,
-        "A record says who ran the cells again; add --by NAME.": record and not by,
-        "--by says who made a record; add --record.": by and not record,
         "--rerun-seed repeats the draw of a re-run; add --rerun N.": rerun_seed is not None and not rerun,
         f"There is no folder {base}; give --base a folder with an earlier copy.": base and not Path(base).is_dir(),
     }
@@ -148,16 +140,10 @@ def submit(
         Case(one, suites, Path(results), earlier, others, run_code=run_code, maintainer=maintainer, announce=announce)
         for one in contents
     ]
-    if record and manifest.commit()[1]:
-        raise UsageError(
-            "A record names the commit that ran the cells, and tracked files are changed; commit them first."
-        )
     if rerun and not all and (reason := code.reason_not_to_rerun(cases[0])):
         raise UsageError(f"{contents[0].name} cannot be run again: {reason}.")  # with --all a finding says so
     found = [examine(one, rerun, rerun_seed) for one in cases]
     extra = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
-    if record:
-        _record(found, str(by))
     boards = [_board(one.case, files) for one in found if one.good]
     return Submitted(found, extra, list(dict.fromkeys(boards)))
 
@@ -185,14 +171,6 @@ def _folders(folder: Path | None, every: bool) -> list[Path]:
     if not found and folder is not None:
         raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
     return [one.absolute() for one in found]
-
-
-def _record(found: list[Examination], by: str) -> None:
-    for one in found:
-        if one.reruns:
-            path = one.case.contents.folder / card.REPRODUCED
-            card.write_reproduced(path, [cell.reproduction(by) for cell in one.reruns])
-            message(f"Recorded {count(len(one.reruns), 'cell')} in {path}")
 
 
 def _new(root: Path, name: str, suite: str) -> Answer:

@@ -1,4 +1,4 @@
-"""submission.yaml, the card of a submission, and reproduced.json, what a re-run found: read strictly, and written.
+"""submission.yaml, the card of a submission: read strictly, and begun.
 
 Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
 keys are errors with file and line. A new card and README are to be filled in; the gate refuses what still says TODO.
@@ -10,24 +10,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from dpicl.core.errors import DpiclError, ResultError, UsageError
+from dpicl.core.errors import DpiclError, UsageError
 from dpicl.core.files import write_whole
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import read
-from dpicl.leaderboards.model.submissions import Card, Reproduction
+from dpicl.leaderboards.model.submissions import Card
 from dpicl.plan.suite import Suite
-from dpicl.results.schema import lines, read_part
 
 CARD, README = "submission.yaml", "README.md"
-REPRODUCED = "reproduced.json"
 #: Names of teams and methods, which are folders and parts of a row's name on every system.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
@@ -62,31 +57,6 @@ def suite_of(path: Path) -> str | None:
         return None
     name = data.get("suite") if isinstance(data, dict) else None
     return name if isinstance(name, str) else None
-
-
-class _Reproduced(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: Literal[1]
-    cells: Annotated[list[Reproduction], Field(max_length=1000)]
-
-
-def read_reproduced(path: Path) -> tuple[Reproduction, ...]:
-    """What re-runs found; () without a file. Raises ResultError for a file that is not one."""
-    if not path.is_file():
-        return ()
-    try:
-        found = read_part(_Reproduced, path.read_text(encoding="utf-8"), 1, "record of re-runs")
-    except ValueError as error:
-        raise ResultError(f"{path} is {error}; restore it, or remove it and record again.") from None
-    return tuple(found.cells)
-
-
-def write_reproduced(path: Path, cells: Sequence[Reproduction]) -> None:
-    """Adds cells to the file; what is there of the same cell by the same person is replaced."""
-    kept = {(one.cell_id, one.by): one for one in (*read_reproduced(path), *cells)}
-    document = {"schema_version": 1, "cells": [asdict(one) for one in kept.values()]}
-    write_whole(path, lines(document) + "\n", path.parent)
 
 
 def is_name(name: str) -> bool:

@@ -17,7 +17,6 @@ import random
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -26,13 +25,12 @@ import numpy as np
 from dpicl.core.errors import DpiclError, UsageError
 from dpicl.core.messages import count
 from dpicl.core.plugins import as_plugin_error
-from dpicl.leaderboards.gate.card import REPRODUCED
+from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
-from dpicl.leaderboards.gate.consistency import CLOCK, RESEND
+from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.ledgers import SAME, events_of
 from dpicl.leaderboards.model.rows import score_of
-from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.events import from_json, to_json
 from dpicl.results.schema import Result, from_text, to_text
@@ -134,22 +132,6 @@ class RerunCell:
     def score(self) -> float:
         """What came out now, in the metric that was reported: a task's later version may have another main metric."""
         return float(self.reproduced.scores[self.reported.main_metric].value)
-
-    def reproduction(self, by: str) -> Reproduction:
-        """Its entry of reproduced.json."""
-        cell = self.reported.cell
-        return Reproduction(
-            cell_id=self.reported.cell_id,
-            task=cell.task,
-            epsilon=cell.epsilon,
-            seed=cell.seed,
-            reported=score_of(self.reported),
-            reproduced=self.score,
-            identical=self.identical,
-            by=by,
-            created=self.reproduced.created,
-            commit=self.reproduced.manifest.commit,
-        )
 
 
 def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int, list[Result]]:
@@ -257,34 +239,16 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
     identical = sum(one.identical for one in cells)
     number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
     scores = ", ".join(f"{one.reported.cell}: {score_of(one.reported):.3f} → {one.score:.3f}" for one in cells)
-    notes = [f"Reported → now: {scores}.", again]
+    was, now = fmean(score_of(one.reported) for one in cells), fmean(one.score for one in cells)
+    made, found = cells[0].reproduced, f"{number}, {identical} identical, mean score {was:.3f} and now {now:.3f}"
+    commit = f"commit {(made.manifest.commit or 'unknown')[:12]}{' with changes' if made.manifest.dirty else ''}"
+    line = f"reproduced: {found}; files {contents.digest}, {commit}, {made.created[:10]}, by YOUR NAME"
+    notes = [f"Reported → now: {scores}.", again, *([] if problems else [f"For the card: {line}"])]
     return Outcome(problems, f"{number} came out again, {identical} identical{trust_caveat(contents)}", notes)
 
 
 def reproduced_check(case: Case) -> Outcome:
-    """Every recorded re-run against the result of its cell."""
-    now = datetime.now(UTC)
-    results = {result.cell_id: result for result in case.results.values()}
-    problems = [
-        f"{REPRODUCED}, cells[{i}]: {problem}; remove it and record again with `dpicl submit --rerun N --record`."
-        for i, one in enumerate(case.contents.reproduced)
-        if (problem := _contradiction(one, results.get(one.cell_id), now))
-    ]
-    return Outcome(problems, f"{len(case.contents.reproduced)} recorded re-runs are of these results")
-
-
-def _contradiction(one: Reproduction, result: Result | None, now: datetime) -> str:
-    if result is None:
-        return "it is of a cell that is not here"
-    cell, score = result.cell, score_of(result)
-    if (one.task, one.epsilon, one.seed) != (cell.task, cell.epsilon, cell.seed) or abs(one.reported - score) > _EQUAL:
-        return "its task, epsilon, seed or reported score is not that of the result"
-    if abs(one.reproduced - score) > (_EQUAL if one.identical else allowed_difference(result)):
-        return f"{one.reproduced:.3f} does not reproduce {score:.3f}"
-    if one.commit is None:
-        return "it names no commit"
-    try:
-        created = datetime.fromisoformat(one.created)
-    except ValueError:
-        return "`created` is no time"
-    return "it has no time zone or is from the future" if created.tzinfo is None or created > now + CLOCK else ""
+    """Is the card's record of a re-run about these very files?"""
+    said, digest = case.card.reproduced if case.card else "", case.contents.digest
+    problem = f"{CARD}: `reproduced` is not about these files ({digest}); remove it, and run cells again."
+    return Outcome([problem] if said and digest not in said else [], "a re-run of these files" if said else "none yet")

@@ -1,6 +1,6 @@
 """The files of a submission, read without trust and without running anything.
 
-What may be read becomes a card, results and records of re-runs, or a sentence that says why it does not. A submission
+What may be read becomes a card and results, or a sentence that says why it does not. A submission
 has few files in few places (docs/submit.md); every other file, folder, link or device is a problem, and entries, sizes
 and depth are limited, so that no folder keeps the gate busy.
 """
@@ -20,17 +20,8 @@ from traceback import extract_tb
 from dpicl.core.errors import DpiclError
 from dpicl.core.files import content_of
 from dpicl.core.printable import visible
-from dpicl.leaderboards.gate.card import (
-    CARD,
-    README,
-    REPRODUCED,
-    is_reserved,
-    read_card,
-    read_reproduced,
-    shadows,
-    suite_of,
-)
-from dpicl.leaderboards.model.submissions import Card, Reproduction, Submission
+from dpicl.leaderboards.gate.card import CARD, README, is_reserved, read_card, shadows, suite_of
+from dpicl.leaderboards.model.submissions import Card, Submission
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import Store
 
@@ -42,7 +33,7 @@ _PART = r"/[A-Za-z0-9_=+-](?:[A-Za-z0-9._=+-]{0,98}[A-Za-z0-9_=+-])?"
 _LOCKS = rf"results{_PART}/\.locks"  # `dpicl run` leaves this folder behind; git ignores it
 _FOLDER = re.compile(rf"results(?:{_PART}){{0,4}}|{_LOCKS}")  # results/<suite>/<model>/<row>/<task>
 _FILE = re.compile(
-    rf"{re.escape(CARD)}|{re.escape(README)}|{re.escape(REPRODUCED)}|[A-Za-z_][A-Za-z0-9_]*\.py"
+    rf"{re.escape(CARD)}|{re.escape(README)}|[A-Za-z_][A-Za-z0-9_]*\.py"
     rf"|results(?:{_PART}){{4}}/[0-9a-f]{{16}}\.json"
 )
 _LOCK = re.compile(rf"{_LOCKS}/(?:\.gitignore|[0-9a-f]{{16}}\.lock)")
@@ -67,7 +58,6 @@ class Contents:
     schema: tuple[str, ...] = ()
     content: dict[str, bytes] = field(default_factory=dict, repr=False)
     results: dict[str, Result] = field(default_factory=dict, repr=False)
-    reproduced: tuple[Reproduction, ...] = ()
 
     @property
     def name(self) -> str:
@@ -83,11 +73,18 @@ class Contents:
         """Its sha256."""
         return None if self.plugin is None else hashlib.sha256(self.content[self.plugin.name]).hexdigest()
 
+    @cached_property
+    def digest(self) -> str:
+        """12 hexadecimal digits over the mechanism's file and all results: what a record of a re-run is about."""
+        files = {name: hashlib.sha256(own).hexdigest() for name, own in self.content.items()}
+        own = [(name, digest) for name, digest in sorted(files.items()) if name not in (CARD, README)]
+        return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
+
     def submission(self) -> Submission:
         """As the board takes it. Raises ValueError where there is no card."""
         if self.card is None:
             raise ValueError(self.card_problem)
-        return Submission(self.card, tuple(self.results.values()), self.reproduced, self.plugin)
+        return Submission(self.card, tuple(self.results.values()), self.plugin)
 
 
 def read_contents(folder: Path) -> Contents:
@@ -109,7 +106,6 @@ def fault(error: Exception) -> str:
 def _read(folder: Path) -> Contents:
     size, content = survey(folder)
     card, suite = None, None
-    reproduced: tuple[Reproduction, ...] = ()
     card_problem = f"There is no {CARD} that can be read; `dpicl submit --new TEAM/METHOD` writes one."
     found = {name: _result(folder, name, content[name]) for name in content if name.startswith("results/")}
     schema = [one for one in found.values() if isinstance(one, str)]
@@ -119,17 +115,13 @@ def _read(folder: Path) -> Contents:
             card, card_problem = read_card(folder / CARD), ""
     except DpiclError as error:
         card_problem = str(error).replace(f"{folder}/", "")  # no path of this machine in a report
-    try:
-        reproduced = read_reproduced(folder / REPRODUCED) if REPRODUCED in content else ()
-    except DpiclError as error:
-        schema.append(str(error).replace(f"{folder}/", ""))
     size += [
         f"{name} is not the mechanism that the card names; remove it, a submission has one file of code."
         for name in content
         if card is not None and name.endswith(".py") and name != card.mechanism
     ]
     results = {name: one for name, one in found.items() if isinstance(one, Result)}
-    return Contents(folder, tuple(size), card, suite, card_problem, tuple(schema), content, results, reproduced)
+    return Contents(folder, tuple(size), card, suite, card_problem, tuple(schema), content, results)
 
 
 def _result(folder: Path, name: str, content: bytes) -> Result | str:

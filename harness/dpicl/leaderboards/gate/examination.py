@@ -16,7 +16,6 @@ from dpicl.core.printable import visible
 from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, settings
 from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
-from dpicl.leaderboards.gate.code import RerunCell
 from dpicl.leaderboards.gate.contents import fault, read_contents
 from dpicl.leaderboards.model.submissions import PLACEHOLDER, Submission
 from dpicl.plan.suite import Suite, load_suite
@@ -119,7 +118,6 @@ class Examination:
 
     case: Case
     findings: tuple[Finding, ...]
-    reruns: tuple[RerunCell, ...] = ()
     seed: int | None = None
 
     @property
@@ -159,29 +157,28 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
             what = f"{contents.plugin.name}, sha256 {contents.plugin_hash}"
             case.announce(f"{contents.name}: running {what}. This is no sandbox.")
         findings = [*run_checks(case)]
-        cells: list[RerunCell] = []
         if again:
             failed = any(finding.status == "failed" for finding in findings)
-            finding, seed, cells = _rerun(case, again, seed, failed)
+            finding, seed = _rerun(case, again, seed, failed)
             findings.append(finding)
-        return Examination(case, tuple(findings), tuple(cells), seed)
+        return Examination(case, tuple(findings), seed)
     except Exception as error:  # one submission never stops the others
         return Examination(case, (Finding("gate", "failed", fault(error)),))
 
 
-def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Finding, int | None, list[RerunCell]]:
-    """(finding, seed of the sample, cells that were run again)."""
+def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Finding, int | None]:
+    """(finding, seed of the sample)."""
     reason = "another check failed; fix that first" if failed else code.reason_not_to_run(case)
     if reason:
-        return Finding("rerun", "not checked", reason), None, []
+        return Finding("rerun", "not checked", reason), None
     seed, chosen = code.sample(case.contents, again, seed)
     number = count(len(case.results), "cell")
     case.announce(f"{case.contents.name}: running {len(chosen)} of {number} again, seed {seed}.")
     try:
         cells = code.rerun(case, chosen)
     except DpiclError as error:
-        return Finding("rerun", "failed", str(error)), seed, []
-    return code.rerun_outcome(case.contents, cells, seed).finding("rerun"), seed, cells
+        return Finding("rerun", "failed", str(error)), seed
+    return code.rerun_outcome(case.contents, cells, seed).finding("rerun"), seed
 
 
 def find_submissions(root: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dpicl.leaderboards.gate.card import CARD, REPRODUCED
+from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.results.schema import Result
@@ -13,7 +13,7 @@ from dpicl.results.schema import Result
 #: A score may move by this much without a new version.
 TOLERANCE = 1e-3
 #: Keys of the card that maintainers write.
-_MAINTAINED = ("footnote", "unreliable")
+_MAINTAINED = ("footnote", "unreliable", "reproduced")
 _NO_BASE = "there is nothing to compare with; give a folder with an earlier copy by --base DIR"
 
 
@@ -31,8 +31,7 @@ def history_check(case: Case) -> Outcome:
             problems.append(f"{name} has {change}; put it back, or raise `version` in {CARD} and say why in README.md.")
     if 0 < now < then:
         problems.append(f"{CARD} goes back from version {then} to {now}; versions only grow.")
-    changed = [REPRODUCED] if case.contents.content.get(REPRODUCED) != before.content.get(REPRODUCED) else []
-    changed += [
+    changed = [
         f"`{key}` in {CARD}" for key in _MAINTAINED if card and getattr(card, key) != getattr(before.card, key, "")
     ]
     if changed and not case.maintainer:

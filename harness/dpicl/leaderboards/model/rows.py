@@ -19,7 +19,7 @@ from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, Mark, marks_of
-from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import queries_text, seeds_text
 from dpicl.results.schema import Result
 
@@ -109,13 +109,6 @@ class Row:
         return None if self.submission is None else self.submission.reported(self.task, self.epsilon)
 
     @property
-    def reproduced(self) -> tuple[Reproduction, ...]:
-        """Cells of this row that somebody else ran again."""
-        if self.submission is None:
-            return ()
-        return self.submission.reproductions(result.cell_id for result in self.results)
-
-    @property
     def metric(self) -> str:
         """The main metric."""
         return self.results[0].main_metric
@@ -189,7 +182,7 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
         ends = ratio_interval(*_gains(by_seed, baselines))
         interval = ends if all(map(math.isfinite, ends)) else None
     proved = max(result.privacy.epsilon_proved for result in results)
-    vouched = None if submission is None else bool(submission.reproductions(result.cell_id for result in results))
+    vouched = None if submission is None else bool(submission.card.reproduced)
     marks = marks_of(results, vouched)
     return Row(
         label=first.cell.label,

@@ -7,7 +7,7 @@ compared like all others. `dpicl.leaderboards.gate` reads the folders and decide
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -76,7 +76,8 @@ class Reported(BaseModel):
 
 
 class Card(BaseModel):
-    """A parsed submission.yaml (docs/submit.md). The maintainers write footnote and unreliable."""
+    """A parsed submission.yaml (docs/submit.md). The maintainers write footnote, unreliable and reproduced: what a
+    re-run found."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,40 +98,15 @@ class Card(BaseModel):
     reported: Annotated[list[Reported], Field(max_length=200)] = []
     footnote: Annotated[str, Field(max_length=LONGEST)] = ""
     unreliable: Annotated[str, Field(max_length=LONGEST)] = ""
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """One cell of a submission that somebody else ran again. reported, reproduced: main metric, in [0, 1].
-
-    identical: whether the same texts were released as well. by, created, commit: who, when, and with which code.
-    reproduced.json is read with these types (dpicl.leaderboards.gate.card).
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    cell_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-    task: Annotated[str, Field(max_length=2000)]
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    seed: Annotated[int, Field(ge=0)]
-    reported: Annotated[float, Field(ge=0, le=1)]
-    reproduced: Annotated[float, Field(ge=0, le=1)]
-    identical: bool
-    by: Annotated[str, Field(max_length=200, pattern=r"\S")]
-    created: Annotated[str, Field(max_length=40)]
-    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None
+    reproduced: Annotated[str, Field(max_length=LONGEST)] = ""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A method that was submitted.
-
-    reproduced: the cells that were run again. plugin: its code, None where it is in the package or was not submitted.
-    """
+    """A method that was submitted. plugin: its code, None where it is in the package or was not submitted."""
 
     card: Card
     results: tuple[Result, ...] = field(default=(), repr=False)
-    reproduced: tuple[Reproduction, ...] = ()
     plugin: Path | None = None
 
     @property
@@ -149,11 +125,6 @@ class Submission:
     def title(self, label: str) -> str:
         """What one of its rows is called on the board."""
         return self.name if len(self.rows) < 2 else f"{self.name}:{label}"
-
-    def reproductions(self, cells: Iterable[str]) -> tuple[Reproduction, ...]:
-        """Those of these cells."""
-        wanted = set(cells)
-        return tuple(one for one in self.reproduced if one.cell_id in wanted)
 
 
 def on_the_board(submissions: Sequence[Submission]) -> tuple[list[Result], dict[str, Submission]]:

@@ -36,12 +36,11 @@ def submission_json(row: Row) -> dict[str, Any] | None:
     one = row.submission
     if one is None:
         return None
-    names = ("licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable", "authors")
+    names = ("licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable", "reproduced", "authors")
     return {
         "name": one.name,
         **{name: getattr(one.card, name) for name in names},
         "reported": row.reported,
-        "reproduced": [asdict(again) for again in row.reproduced],
     }
 
 

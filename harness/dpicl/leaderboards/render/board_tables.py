@@ -266,14 +266,6 @@ def metrics_table(table: TaskTable) -> Table:
 
 def submitted_table(rows: Iterable[Row]) -> Table:
     """Who submitted which of these rows, what the paper reports, and what others got who ran cells again."""
-
-    def reproduced(row: Row) -> str | None:
-        found = (
-            f"seed {one.seed}: {score_text(one.reproduced)} by {one.by}{', identical' * one.identical}"
-            for one in row.reproduced
-        )
-        return "; ".join(found) or None
-
     columns = (
         Column("row", "submitted row", attrgetter("name")),
         EPSILON,
@@ -281,7 +273,7 @@ def submitted_table(rows: Iterable[Row]) -> Table:
         Column("authors", "authors", lambda row: names_text(row.submission.card.authors), wide=True),
         Column("score", "score here", attrgetter("score"), score_text),
         Column("reported", "paper reports", attrgetter("reported"), score_text, optional=True),
-        Column("reproduced", "run again", reproduced, wide=True, optional=True),
+        Column("reproduced", "run again", lambda row: row.submission.card.reproduced or None, wide=True, optional=True),
         Column("footnote", "†", lambda row: row.submission.card.footnote or None, wide=True, optional=True),
     )
     return make_table("Submitted rows", columns, rows, keep=2, sortable=False)
