@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpicl.attacks.results import AttackResult
 from dpicl.attacks.store import load_attacks
 from dpicl.core.errors import ResultError, UsageError
-from dpicl.core.messages import count
+from dpicl.core.messages import count, message
 from dpicl.core.paths import find_suite
 from dpicl.core.plugins import Registered
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
@@ -35,9 +35,6 @@ from dpicl.tables.shown import Shown
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Takes a sentence for the user.
-Tell = Callable[[str], None]
-
 
 @dataclass(frozen=True, repr=False)
 class BoardView(Shown):
@@ -60,13 +57,13 @@ class BoardView(Shown):
         return board_blocks(self.board)
 
 
-def board_view(selection: Selection, submissions: Sequence[Submission], tell: Tell) -> BoardView:
+def board_view(selection: Selection, submissions: Sequence[Submission]) -> BoardView:
     """The board of a selection. Raises ResultError without a result for it."""
     folder = selection.store.results
     results, damaged = selection.store.load_all()
     if damaged:
-        tell(describe_damaged(damaged, moved=False))
-    made = view_of(results, selection, load_evidence(folder, selection.mechanisms, tell), submissions, tell)
+        message(describe_damaged(damaged, moved=False))
+    made = view_of(results, selection, load_evidence(folder, selection.mechanisms), submissions)
     if made is None:
         raise ResultError(
             f"There is no result of suite {selection.suite.name} with these settings under {folder};"
@@ -80,13 +77,12 @@ def view_of(
     selection: Selection,
     evidence: Evidence,
     submissions: Sequence[Submission],
-    tell: Tell,
     records: Fingerprints | None = None,
 ) -> BoardView | None:
     """The board of those of these results that may stand on it; None where none may. records: at hand, where they were
     looked at already."""
     suite = selection.suite
-    kept = standing(results, selection, tell)
+    kept = standing(results, selection)
     if not kept:
         return None
     kept, notes = select_current(kept, records or Fingerprints(download=False))
@@ -105,7 +101,7 @@ def view_of(
     return BoardView(made, selection, evidence)
 
 
-def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> list[Result]:
+def standing(results: Sequence[Result], selection: Selection) -> list[Result]:
     """Those that may stand on the board of a selection; a sentence about all others.
 
     Results of an earlier version of a task stand there as long as there is none of its present version.
@@ -116,15 +112,15 @@ def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> lis
     kept = [result for result in admitted if admission.is_current(result) or result.cell.task not in new]
     if left_out := len(results) - len(admitted):
         what = "with another suite version or settings, model, source, limit or options left out"
-        tell(f"{suite.name}: {count(left_out, 'result')} {what}.")
+        message(f"{suite.name}: {count(left_out, 'result')} {what}.")
     if earlier := {result.cell.task for result in kept} - new:
-        tell(
+        message(
             f"{suite.name}: results of an earlier version of {', '.join(sorted(earlier))}; `dpicl run` makes new ones."
         )
     return kept
 
 
-def submissions_of(folder: Path | None, tell: Tell, asked: str | None, suite: str | None = None) -> list[Submission]:
+def submissions_of(folder: Path | None, asked: str | None, suite: str | None = None) -> list[Submission]:
     """The submissions (to one suite) that pass the gate's cheap checks; a sentence for each other one.
 
     folder: None for those of the project. asked: a suite's file or name that is known besides the shipped ones.
@@ -135,26 +131,26 @@ def submissions_of(folder: Path | None, tell: Tell, asked: str | None, suite: st
     more = [] if asked is None else [find_suite(asked)]
     found, problems = load_submissions(folder or ROOT, known_suites(more), suite)
     for problem in problems:
-        tell(f"dpicl: {problem}")
+        message(f"dpicl: {problem}")
     return found
 
 
-def read_attacks(results: Path, tell: Tell) -> list[AttackResult]:
+def read_attacks(results: Path) -> list[AttackResult]:
     """Every attack result; one sentence about files that are none."""
     attacks, bad = load_attacks(results)
     if bad:
         others = f"; so are {len(bad) - 1} more" if len(bad) > 1 else ""
-        tell(f"dpicl: {bad[0].path} is no attack result of this version and is ignored: {bad[0].reason}{others}.")
+        message(f"dpicl: {bad[0].path} is no attack result of this version and is ignored: {bad[0].reason}{others}.")
     return attacks
 
 
-def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]], tell: Tell) -> Evidence:
+def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]]) -> Evidence:
     """What `read_attacks` finds, as boards take it."""
 
     def defaults(mechanism: str, task: str) -> Mapping[str, Any]:
         return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
 
-    return Evidence(tuple(read_attacks(results, tell)), defaults)
+    return Evidence(tuple(read_attacks(results)), defaults)
 
 
 def readings(selection: Selection, results: Sequence[Result]) -> list[str]:

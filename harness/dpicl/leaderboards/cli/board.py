@@ -63,13 +63,13 @@ class OfBoard(p.OfResults, total=False):
 def view(suite: str | Path, given: OfBoard) -> BoardView:
     """The board of a suite. Raises ResultError without a result for it."""
     selection = selected(suite, given)  # type: ignore[arg-type]
-    return board_view(selection, _submissions(given, str(suite), selection.suite.name), message)
+    return board_view(selection, _submissions(given, str(suite), selection.suite.name))
 
 
 def _submissions(given: OfBoard, asked: str | None = None, suite: str | None = None) -> list[Submission]:
     folder = given.get("submissions")
     place = None if folder is None else Path(folder)
-    return [] if given.get("no_submissions") else submissions_of(place, message, asked, suite)
+    return [] if given.get("no_submissions") else submissions_of(place, asked, suite)
 
 
 def _answer(view: BoardView, given: Mapping[str, Any]) -> Answer:
@@ -141,13 +141,13 @@ def _all_suites(
     if given.get("test_records") is not None or given.get("source") is not None or given.get("model"):
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms, folder = load_mechanisms(p.as_list(given.get("plugins") or ())), p.folder_of(given)
-    known = load_evidence(folder, mechanisms, message)
+    known = load_evidence(folder, mechanisms)
     found, records = {}, Fingerprints(download=False)
     for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
         suite = load_suite(path)
         results, selection = _results(folder, suite, mechanisms)
         own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-        if (made := view_of(results, selection, known, own, message, records)) is not None:
+        if (made := view_of(results, selection, known, own, records)) is not None:
             found[suite.name] = made.board
     if not found:
         raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
@@ -178,7 +178,7 @@ def _every_attack(given: OfBoard, html: Path | None) -> Answer:
     if given.get("test_records") is not None:
         raise UsageError("--limit is about the test records of a suite; `dpicl board attacks` has none.")
     models, source = p.as_list(given.get("model") or ()), given.get("source")
-    attacks = read_attacks(p.folder_of(given), message)
+    attacks = read_attacks(p.folder_of(given))
     kept = [one for one in attacks if not models or one.subject.model in models]
     kept = [one for one in kept if source in (None, "auto", one.subject.source)]
     board = build_attacks(kept)

@@ -64,8 +64,8 @@ def publish(
         raise UsageError(
             "Numbers of the simulated model never stand beside real ones; name a project for them with --project."
         )
-    evidence = load_evidence(folder, load_mechanisms(as_list(plugins)), message)
-    plan = runs.plan(kept, evidence, submissions_of(None, message, None))
+    evidence = load_evidence(folder, load_mechanisms(as_list(plugins)))
+    plan = runs.plan(kept, evidence, submissions_of(None, None))
     for note in plan.notes:
         message(note)
     if dry_run:

@@ -250,5 +250,5 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
 def reproduced_check(case: Case) -> Outcome:
     """Is the card's record of a re-run about these very files?"""
     said, digest = case.card.reproduced if case.card else "", case.contents.digest
-    problem = f"{CARD}: `reproduced` is not about these files ({digest}); remove it, and run cells again."
+    problem = f"{CARD}: `reproduced` is not about these files; remove it, and run cells again."
     return Outcome([problem] if said and digest not in said else [], "a re-run of these files" if said else "none yet")
