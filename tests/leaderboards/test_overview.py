@@ -79,7 +79,7 @@ def test_the_first_screen_says_what_was_compared_and_what_is_best():
     order = [
         line.split()[0] for line in text.splitlines() if re.match(r" (m\d|zero|public|real_demonstrations )", line)
     ]
-    assert order == ["m02", "m01", "m00", "public_demonstrations", "zero_shot", "real_demonstrations"]
+    assert order == ["m02", "m00", "m01", "public_demonstrations", "zero_shot", "real_demonstrations"]
     at_eight = render_terminal(chosen(board, epsilons=[8.0]), color=False, full=False, epsilon=8.0)
     assert "At ε = 8 on agnews, use m02 (0.640)" in " ".join(at_eight.split())
     one_task = render_terminal(chosen(board, tasks=["trec"]), color=False, full=False)

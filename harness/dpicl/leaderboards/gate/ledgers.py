@@ -7,7 +7,7 @@ Whether the ledger is *complete* is seen with the mechanism's code (`dpicl.leade
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dpicl.core.seeds import streams
 from dpicl.data.task import Task, load_config
 from dpicl.leaderboards.gate.case import Case, Outcome, by_sentence
 from dpicl.leaderboards.gate.consistency import RESEND
+from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
@@ -194,24 +195,13 @@ def unspent(result: Result) -> str:
 
 def _asserted_problem(result: Result, run_code: bool) -> str:
     """Why nothing vouches for an event, or "": with the mechanism's code the check `ledger` compares it."""
-    kinds = {*_kinds(result.privacy.event)} - PRIMITIVES
+    kinds = {*event_kinds(result.privacy.event)} - PRIMITIVES
     if not kinds or run_code or result.cell.plugin is None:
         return ""
     return (
         f"its ledger asserts {', '.join(sorted(kinds))}, which no primitive of the project charges; only its code can"
         " say that it is declared, so read the file and give --run-code."
     )
-
-
-def _kinds(event: Any) -> Iterator[str]:
-    """The kinds of the events in the JSON of one event."""
-    if isinstance(event, Mapping) and isinstance(event.get("event"), str):
-        inside = event.get("of", ())
-        yield event["event"]
-        yield from _kinds([*inside.values()] if event["event"] == "parallel" else inside)
-    elif isinstance(event, list):
-        for part in event:
-            yield from _kinds(part)
 
 
 def _is_whole(expected: float) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,18 +131,22 @@ def _served(result: Result) -> bool:
 
 
 def _private(event: Mapping[str, Any]) -> bool:
-    """Whether any part of an event, as `dpicl.privacy.events.to_json` writes it, is more than NoOp."""
-    left: list[Any] = [event]
-    while left:
-        match left.pop():
-            case {"event": "none"}:
-                continue
-            case {"event": "parallel", "of": dict(branches)}:
-                left.extend(branches.values())
-            case {"event": "compose", "of": list(parts)}:
-                left.extend(parts)
-            case {"event": "poisson" | "fixed_size" | "repeat", "of": inner}:
-                left.append(inner)
-            case _:
-                return True
-    return False
+    """Whether any part of an event is more than NoOp."""
+    return not {*event_kinds(event)} <= {"none", "parallel", "compose", "poisson", "fixed_size", "repeat"}
+
+
+def event_kinds(event: Any) -> Iterator[str]:
+    """The kinds of an event, as `dpicl.privacy.events.to_json` writes it, and of all events in it; '?' for what is
+    none."""
+    match event:
+        case {"event": "parallel", "of": dict(branches)}:
+            parts = [*branches.values()]
+        case {"event": str(), **more}:
+            inside = more.get("of", [])
+            parts = inside if isinstance(inside, list) else [inside]
+        case _:
+            yield "?"
+            return
+    yield event["event"]
+    for part in parts:
+        yield from event_kinds(part)

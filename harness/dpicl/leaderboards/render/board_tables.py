@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
-from statistics import fmean
 
 from dpicl.core.messages import bound_text, count, epsilon_text, named, names_text, score_text, signed_text
 from dpicl.core.printable import visible
@@ -80,11 +79,9 @@ class _Method:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Methods first, those that are best on most tasks before others; then controls and ceilings by ε."""
-        recoveries = [row.recovery for row in self.rows.values() if row.recovery is not None]
-        worth = fmean(recoveries) if recoveries else fmean(row.score for row in self.rows.values()) - 1
-        ranked = sum(row.rank is not None for row in self.rows.values())
-        return self.is_control, self.epsilon * self.is_control, -len(self.best), -ranked, -worth, self.label
+        """Methods first, those that are best on most tasks before others, else by name, since tasks have no common
+        score; then controls and ceilings by ε."""
+        return self.is_control, self.epsilon * self.is_control, -len(self.best), self.label
 
     @property
     def kind(self) -> str:
