@@ -33,7 +33,7 @@ def test_the_summary_and_the_table_are_what_the_board_says(results: list[Result]
             ("proved", own.proved),
             ("seeds", 2),
         ):
-            assert row.summary[f"{key}{'_epsilon' if key == 'proved' else ''}/{at}"] == line[key] == value
+            assert row.summary[f"{key}/{at}"] == line[key] == value
     assert row.summary["score/eps=1"] == pytest.approx(0.55)
 
 
@@ -42,7 +42,7 @@ def test_no_number_is_infinite_or_a_text(results: list[Result]) -> None:
         json.dumps([run.config, list(run.table)], allow_nan=False)
         assert all(isinstance(value, float | int) and math.isfinite(value) for value in run.summary.values())
     real = row_of(results, "real_demonstrations")
-    assert real.job_type == "row" and "score/eps=inf" in real.summary and "proved_epsilon/eps=inf" not in real.summary
+    assert real.job_type == "row" and "score/eps=inf" in real.summary and "proved/eps=inf" not in real.summary
     (line,) = [one for one in plan(results).runs[-1].table if one["row"] == "real_demonstrations"]
     assert line["epsilon"] is None and line["epsilon_text"] == "∞"
 
@@ -67,7 +67,7 @@ def test_what_may_not_be_compared_is_another_row(more: dict[str, Any]) -> None:
 
 def test_the_audited_epsilon_is_in_the_summary(results: list[Result]) -> None:
     row = row_of(results, evidence=Evidence((make_attack(epsilon=1.0, audited=0.4),)))
-    assert row.summary["audited_epsilon/eps=1"] == 0.4 and "audited_epsilon/eps=8" not in row.summary
+    assert row.summary["audited/eps=1"] == 0.4 and "audited/eps=8" not in row.summary
 
 
 def test_no_released_text_and_nothing_of_the_machine_is_published(results: list[Result]) -> None:

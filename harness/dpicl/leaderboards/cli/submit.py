@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from dpicl.api.parameters import Flag, Natural, OnePath, Paths, Results, Seed, as_list, verb
 from dpicl.cli import apart
@@ -25,7 +25,7 @@ from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import ROOT, Examination, examine, known_suites, places_check
 from dpicl.leaderboards.gate.history import removed_check
-from dpicl.plan.suite import load_suite
+from dpicl.plan.suite import Suite, load_suite
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
@@ -36,35 +36,14 @@ _SHOWN = 5
 _MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """What the gate found. findings: about all submissions together. boards: the commands that show the rows of those
-    that pass. ok: whether nothing failed."""
-
-    examinations: list[Examination]
-    findings: list[Finding]
-    boards: list[str]
-
-    @property
-    def ok(self) -> bool:
-        return all(one.good for one in self.examinations) and all(one.status != "failed" for one in self.findings)
-
-
-def _answer(found: Submitted, given: Mapping[str, Any]) -> Answer:
-    documents = [one.as_json() for one in found.examinations]
-    whole = [asdict(one) for one in found.findings]
-    document = {"ok": found.ok, "submissions": documents, "whole": whole, "next": found.boards}
-    return Answer(document, _shown(found), 0 if found.ok else 1)
-
-
-def _shown(found: Submitted) -> Iterator[str]:
-    for one in found.examinations:
+def _shown(found: Sequence[Examination], whole: Sequence[Finding], boards: Sequence[str]) -> Iterator[str]:
+    for one in found:
         yield f"{one.case.contents.name}\n{findings_text(one.findings)}\n\n{one.ending}"
-    if found.findings:
-        yield f"the whole\n{findings_text(found.findings)}"
-    if not found.examinations:
+    if whole:
+        yield f"the whole\n{findings_text(whole)}"
+    if not found:
         yield "There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`."
-    yield from (f"Next: {command}" for command in found.boards)
+    yield from (f"Next: {command}" for command in boards)
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
@@ -80,7 +59,6 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 @verb(
     "dpicl submit leaderboards/submissions/example/vote --run-code --rerun 2",
-    answer=_answer,
     apart=lambda given: _SILENCE_SECONDS if given.get("run_code") else None,
 )
 def submit(
@@ -95,7 +73,7 @@ def submit(
     run_code: bool = False,
     rerun: Natural = 0,
     rerun_seed: Seed | None = None,
-) -> Submitted | Answer:
+) -> Answer:
     """The gate of submissions: files, records, epsilon, history; or the beginning of a new one.
 
     It reads files. Submitted code runs only with `run_code`, after a line that says so.
@@ -113,13 +91,14 @@ def submit(
     rerun_seed: draw the cells of an earlier re-run again.
     """
     place = None if folder is None else Path(folder)
-    files = {load_suite(path).name: path for path in (find_suite(str(given)) for given in as_list(suite))}
+    asked = [str(one) for one in as_list(suite)] or ([_FIRST_SUITE] if new else [])
+    own = {one: load_suite(find_suite(one)) for one in asked}
     if new:
         if all or base or run_code or rerun:
             raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
-        if len(files) > 1:
+        if len(own) > 1:
             raise UsageError("A submission is of one suite; give --suite once.")
-        return _new(place or Path(), new, str(as_list(suite)[0]) if files else _FIRST_SUITE)
+        return _new(place or Path(), new, *own.popitem())
     refused = {
         "Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.": not (place or all),
         "--rerun-seed repeats the draw of a re-run; add --rerun N.": rerun_seed is not None and not rerun,
@@ -135,7 +114,8 @@ def submit(
         message(line)
 
     others = contents if all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
-    suites, earlier = known_suites(files.values()), None if base is None else Path(base)
+    suites = known_suites() | {one.name: one for one in own.values()}
+    files, earlier = {one.name: file for file, one in own.items()}, None if base is None else Path(base)
     cases = [
         Case(one, suites, Path(results), earlier, others, run_code=run_code, maintainer=maintainer, announce=announce)
         for one in contents
@@ -143,15 +123,18 @@ def submit(
     if rerun and not all and (reason := code.reason_not_to_rerun(cases[0])):
         raise UsageError(f"{contents[0].name} cannot be run again: {reason}.")  # with --all a finding says so
     found = [examine(one, rerun, rerun_seed) for one in cases]
-    extra = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
-    boards = [_board(one.case, files) for one in found if one.good]
-    return Submitted(found, extra, list(dict.fromkeys(boards)))
+    whole = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
+    boards = list(dict.fromkeys(_board(one.case, files) for one in found if one.good))
+    bad = [one for one in found if not one.good] or [one for one in whole if one.status == "failed"]
+    document = {"ok": not bad, "submissions": [one.as_json() for one in found]}
+    document |= {"whole": [asdict(one) for one in whole], "next": boards}
+    return Answer(document, _shown(found, whole, boards), 1 if bad else 0)
 
 
-def _board(case: Case, files: Mapping[str, Path]) -> str:
+def _board(case: Case, files: Mapping[str, str]) -> str:
     """The command that shows the rows of a submission among the others. files: of suites that do not ship, by name."""
     suite, root = str(case.contents.suite), case.contents.folder.parent.parent
-    suite = str(files.get(suite, suite))
+    suite = files.get(suite, suite)
     results = ["--results", str(case.record)] if case.record != Path(DEFAULT_RESULTS) else []
     place = os.path.relpath(root) if root.is_relative_to(Path.cwd()) else str(root)
     return shlex.join(["dpicl", "board", suite, "--full", "--submissions", place, *results])
@@ -173,13 +156,14 @@ def _folders(folder: Path | None, every: bool) -> list[Path]:
     return [one.absolute() for one in found]
 
 
-def _new(root: Path, name: str, suite: str) -> Answer:
-    written = card.begin(root, name, load_suite(find_suite(suite)), datetime.now(UTC).year)
+def _new(root: Path, name: str, file: str, suite: Suite) -> Answer:
+    """file: the suite's, or its name."""
+    written = card.begin(root, name, suite, datetime.now(UTC).year)
     folder = written[0].parent
-    file = str(folder / f"{folder.name}.py")
-    run = ["run", suite, "--plugin", file, "--mechanism", folder.name, "--results", str(folder / "results")]
-    last = ["submit", str(folder), *([] if suite in shipped_suites() else ["--suite", suite])]
-    commands = [shlex.join(["dpicl", *words]) for words in (["check", file], run, last)]
+    mechanism = str(folder / f"{folder.name}.py")
+    run = ["run", file, "--plugin", mechanism, "--mechanism", folder.name, "--results", str(folder / "results")]
+    last = ["submit", str(folder), *([] if file in shipped_suites() else ["--suite", file])]
+    commands = [shlex.join(["dpicl", *words]) for words in (["check", mechanism], run, last)]
     shown = [*(f"Wrote {path}" for path in written), "Fill in the card, put your mechanism beside it, then:"]
     shown += [f"  {one}" for one in commands]
     return Answer({"files": [str(path) for path in written], "next": commands}, shown)

@@ -27,13 +27,8 @@ from dpicl.leaderboards.render.as_json import submission_json
 from dpicl.leaderboards.render.columns import record
 from dpicl.results.schema import Result, finite
 
-#: Numbers of a row that depend on no other row: a published row stays as it is when others come. So no rank.
-_NUMBERS = (
-    *("score", "score_low", "score_high", "recovery", "recovery_low", "recovery_high", "zero_shot"),
-    *("real_demonstrations", "proved", "claimed", "audited", "per_query", "queries", "seeds"),
-)
-#: Those that are epsilons; they are published as NAME_epsilon.
-_EPSILONS = ("proved", "claimed", "audited", "per_query")
+#: Numbers of `record` that are settings, or that change when other rows come; a published row stays as it is.
+_NOT_OF_ROW = ("epsilon", "delta", "documents", "rank", "rank_high")
 #: Longest name, in characters.
 _NAME = 120
 
@@ -147,20 +142,23 @@ def _group_config(group: Group) -> dict[str, Any]:
 
 def _summary(section: Section, table: TaskTable, rows: Sequence[Row]) -> dict[str, float]:
     """Numbers over seeds for each epsilon, as the board shows them."""
-    found: dict[str, float | None] = {}
+    found: dict[str, float] = {"results": sum(len(row.results) for row in rows)}
     for row in rows:
-        whole = record(section, table, row)
-        own = {f"{key}_epsilon" if key in _EPSILONS else key: whole[key] for key in _NUMBERS}
-        own |= {name: value for name, value in row.numbers.items() if name != row.metric}
-        found |= {f"{name}/eps={row.epsilon:g}": value for name, value in own.items()}
-    found["results"] = sum(len(row.results) for row in rows)
-    return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
+        for name, value in {**record(section, table, row), **_others(row)}.items():
+            if name not in _NOT_OF_ROW and type(value) in (int, float) and math.isfinite(value):
+                found[f"{name}/eps={row.epsilon:g}"] = value
+    return found
+
+
+def _others(row: Row) -> dict[str, float]:
+    """Its numbers besides the main metric."""
+    return {name: value for name, value in row.numbers.items() if name != row.metric}
 
 
 def _line(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
     """The row of board.csv, and its other metrics; None for an infinite number."""
     found = {"row": row.label, "epsilon_text": epsilon_text(row.epsilon), **record(section, table, row)}
-    found |= {name: value for name, value in row.numbers.items() if name != row.metric}
+    found |= _others(row)
     return {name: _in_table(value) for name, value in found.items()}
 
 
