@@ -13,7 +13,6 @@ from dpicl.cli.output import Answer, report_damaged
 from dpicl.cli.selecting import selected
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
-from dpicl.core.messages import count, message
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.leaderboards.api import BoardView, board_view, load_evidence, read_attacks, submissions_of, view_of
@@ -120,8 +119,10 @@ def board(
         raise UsageError("--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE.")
     with no_collection():  # what a board is made of stays until the command ends
         if suite in (ALL, ATTACKS):
-            chosen_rows = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon, "--attacks": attacks}
-            if wrong := [flag for flag, value in chosen_rows.items() if value]:
+            of_one: dict[str, Any] = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon}
+            of_one |= {"--attacks": attacks, "--limit": given.get("test_records")}
+            of_one |= {"--source": given.get("source"), "--model": given.get("model")}
+            if wrong := [flag for flag, value in of_one.items() if value]:
                 raise UsageError(f"{wrong[0]} chooses what is shown of one suite; give its name in place of '{suite}'.")
             if suite == ATTACKS:
                 return _every_attack(given, folder)
@@ -138,8 +139,6 @@ def _all_suites(
     given: OfBoard, submissions: Sequence[Submission], html: Path | None, url: str | None, repository: str | None
 ) -> Answer:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
-    if given.get("test_records") is not None or given.get("source") is not None or given.get("model"):
-        raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms, folder = load_mechanisms(p.as_list(given.get("plugins") or ())), p.folder_of(given)
     known = load_evidence(folder, mechanisms)
     found, records = {}, Fingerprints(download=False)
@@ -175,15 +174,7 @@ def _results(
 
 def _every_attack(given: OfBoard, html: Path | None) -> Answer:
     """Every attack and audit under a results folder, whether a suite has a row for it or not."""
-    if given.get("test_records") is not None:
-        raise UsageError("--limit is about the test records of a suite; `dpicl board attacks` has none.")
-    models, source = p.as_list(given.get("model") or ()), given.get("source")
-    attacks = read_attacks(p.folder_of(given))
-    kept = [one for one in attacks if not models or one.subject.model in models]
-    kept = [one for one in kept if source in (None, "auto", one.subject.source)]
-    board = build_attacks(kept)
+    board = build_attacks(read_attacks(p.folder_of(given)))
     page = pages.write({"index.html": attacks_page(board)}, html) if html else None
-    if len(kept) < len(attacks):
-        message(f"{count(len(attacks) - len(kept), 'attack')} with another model or source left out.")
     shown = [*attack_blocks(board), *([f"Page: {page}"] if page else [])]
     return Answer({**attacks_json(board), "page": page}, shown)

@@ -17,7 +17,6 @@ from dpicl.api.verbs import parameters
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
-from dpicl.core.messages import count, message
 from dpicl.leaderboards.cli.board import view
 from dpicl.leaderboards.compare.reading import read_side
 from dpicl.leaderboards.compare.releases import Comparison, Settings
@@ -83,11 +82,4 @@ def compare(
     before, after = read_side("base", Path(base)), read_side("candidate", Path(candidate))
     settings = Settings(alpha=alpha, min_effect=min_effect, allow_missing=allow_missing)
     wanted = {"tasks": p.as_list(task), "mechanisms": p.as_list(mechanism), "epsilons": p.as_list(epsilon)}
-    found = compare_sides(before, after, settings, **wanted)
-    for side in (before, after):
-        if side.foreign:
-            message(
-                f"dpicl: left out {count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
-                f" for example {side.foreign[0]}."
-            )
-    return found
+    return compare_sides(before, after, settings, **wanted)

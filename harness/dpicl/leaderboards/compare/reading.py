@@ -17,7 +17,7 @@ import numpy as np
 
 from dpicl.core import json_text
 from dpicl.core.errors import ResultError, UsageError, require_known
-from dpicl.core.messages import count, epsilon_text, named
+from dpicl.core.messages import count, epsilon_text, message, named
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
@@ -52,12 +52,11 @@ _SINGLE: Mapping[str, Callable[[Result], str]] = {
 
 @dataclass(frozen=True)
 class Side:
-    """Results of one release. name: 'base' or 'candidate'. foreign: JSON files that are no results, left out."""
+    """Results of one release. name: 'base' or 'candidate'."""
 
     name: str
     path: str
     results: tuple[Result, ...]
-    foreign: tuple[Path, ...] = ()
 
     def newest(self) -> Side:
         """The results of the newest version of every task of a suite."""
@@ -96,7 +95,7 @@ def choose(
 
 
 def read_side(name: str, path: Path) -> Side:
-    """The results of a file, or of a folder at any depth. Changes nothing on disk.
+    """The results of a file, or of a folder at any depth; a message names JSON that is no result. Changes nothing.
 
     Folders `quarantine` and names with a leading dot are not looked into, as the store does. Raises ResultError for a
     path that is not there or has no result, and for a result file that is damaged or holds numbers that make no sense.
@@ -106,7 +105,8 @@ def read_side(name: str, path: Path) -> Side:
             f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote; to compare two"
             " rows of a board, add --suite SUITE."
         )
-    results, foreign = [], []
+    results: list[Result] = []
+    foreign: list[Path] = []
     for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
         parts = file.relative_to(path).parts
         if any(part in QUARANTINE or part.startswith(".") for part in parts) or not file.is_file():
@@ -122,7 +122,10 @@ def read_side(name: str, path: Path) -> Side:
         raise ResultError(
             f"There is no result file under {path}; give a result file, or a folder that `dpicl run` wrote."
         )
-    return Side(name, str(path), tuple(results), tuple(foreign))
+    if foreign:
+        number = count(len(foreign), "JSON file")
+        message(f"dpicl: left out {number} of {name} that are no results, for example {foreign[0]}.")
+    return Side(name, str(path), tuple(results))
 
 
 def _evidence(text: str) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -197,7 +197,7 @@ class Comparison(Shown):
     def document(self) -> Any:
         """What --json prints: everything that the terminal shows. Infinity is left to the writer."""
         sides = (self.base, self.candidate)
-        made = [{"path": one.path, "results": len(one.results), "foreign": [*map(str, one.foreign)]} for one in sides]
+        made = [{"path": one.path, "results": len(one.results)} for one in sides]
         return {
             **dict(zip(("base", "candidate"), made, strict=True)),
             "settings": asdict(self.settings),
@@ -347,24 +347,16 @@ def _without_partner(comparison: Comparison) -> Iterator[str]:
 
 
 def _title(comparison: Comparison) -> str:
-    """The verdict of the gate first, and why: 'GATE FAILS: 8 rows missing; 2 cells compared (2 tested)'."""
-    gone = {one.key for one in comparison.missing if one.whole}
-    partly = {one.key for one in comparison.missing}
-    lacking = [f"{count(len(gone), 'row')} missing"] if gone else []
-    lacking += [f"{count(len(partly - gone), 'row')} incomplete"] if partly - gone else []
-    worse, better = comparison.count("regression"), comparison.count("improvement")
+    """The verdict of the gate, and the cells of each kind: 'GATE FAILS: 8 rows missing, 1 regression, 3 equivalent'."""
+    lacking = {one.key for one in comparison.missing}
+    allowed = "" if comparison.incomplete else " (allowed)"
+    said = [f"{count(len(lacking), 'row')} missing or incomplete{allowed}"] if lacking else []
     too_large = sum(bool(cell.privacy) for cell in comparison.cells)
-    said = [count(worse, "regression")] if worse else []
     said += [f"{too_large} proved ε too large"] if too_large else []
-    said += lacking if comparison.incomplete else []
-    said += [count(better, "improvement")] if better else []
-    counts = [(comparison.count(name), name) for name in ("equivalent", "identical", "inconclusive")]
-    said = said or [f"{number} {name}" for number, name in counts if number] or ["nothing tested"]
-    said += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
-    cells = f"{count(len(comparison.cells), 'cell')} compared ({comparison.tested} tested)"
-    if comparison.count("identical") == len(comparison.cells):
-        cells += ", identical: the same scores in every cell"
-    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}; {cells}"
+    for name in get_args(Verdict):
+        if number := comparison.count(name):
+            said.append(count(number, name) if name in ("regression", "improvement") else f"{number} {name}")
+    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(said)}"
 
 
 def _short(values: Sequence[str]) -> str:

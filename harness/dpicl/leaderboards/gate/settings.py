@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import unknown
 from dpicl.core.messages import count, names_text
-from dpicl.core.printable import visible
 from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
@@ -24,8 +22,8 @@ from dpicl.leaderboards.model.text import seeds_text
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 
-#: Seeds of a row at one epsilon on one task of a suite that is not known, and the fewest of any.
-SEEDS, _FEWEST = 5, 3
+#: The fewest seeds of a row at one epsilon on one task.
+_FEWEST = 3
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
 
@@ -117,11 +115,14 @@ def _options(results: Iterable[Result]) -> list[str]:
 
 
 def seeds_check(case: Case) -> Outcome:
-    """`SEEDS` seeds of every row, or as many as the suite gives its task and epsilon, each with noise of its own.
+    """As many seeds of every row as the suite gives its task and epsilon, each with noise of its own.
 
     So that nobody chooses seeds: those that the suite gives, then all that it lists or none of the rest, and others
     only where all rows and the reference baselines have them.
     """
+    suite = case.suite
+    if suite is None:
+        raise NotChecked("there is no suite that gives seeds")
     if case.is_frozen:
         return Outcome([], "nothing was changed; its seeds were looked at when it came")
     rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
@@ -130,17 +131,15 @@ def seeds_check(case: Case) -> Outcome:
         rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
     problems = []
     everywhere = {result.cell.seed for result in case.results.values()}
-    listed = set(case.suite.seeds) if case.suite else set()
+    listed = set(suite.seeds)
     for (model, label, task, epsilon), results in sorted(rows.items(), key=lambda item: item[0]):
         where = f"{label} on {task} at epsilon {epsilon:g} ({model})"
-        seeds, wanted = {result.cell.seed for result in results}, _seeds_of(case.suite, results[0].cell)
+        seeds, wanted = {result.cell.seed for result in results}, _seeds_of(suite, results[0].cell)
         if len(seeds) < len(results):
             problems.append(f"{where} has two results for one seed; keep one.")
-        if len(seeds) < len(wanted):
-            more = f"at least {len(wanted)} are needed, so run: `{_command(case, results[0].cell, wanted)}`."
-            problems.append(f"{where} has {count(len(seeds), 'seed')}; {more}")
-        elif lacking := wanted - seeds if case.suite else set():
-            problems.append(f"{where} lacks seed {seeds_text(lacking)} of the suite; run all of its seeds.")
+        if lacking := wanted - seeds:
+            numbers = ",".join(map(str, sorted(lacking)))
+            problems.append(f"{where} lacks seed {seeds_text(lacking)} of the suite; run it too (--seed {numbers}).")
         elif (seeds & listed) - wanted and (lacking := listed - seeds):
             problems.append(
                 f"{where} has more seeds than the suite gives it and lacks seed {seeds_text(lacking)} of its list; run"
@@ -157,23 +156,11 @@ def seeds_check(case: Case) -> Outcome:
     return Outcome(problems, f"seeds {seeds_text(everywhere)} in {count(len(rows), 'row')}")
 
 
-def _seeds_of(suite: Suite | None, cell: Cell) -> set[int]:
+def _seeds_of(suite: Suite, cell: Cell) -> set[int]:
     """The seeds that a run of the suite gives the row, task and epsilon of a cell, and more where these are few."""
-    if suite is None:
-        return set(range(SEEDS))
     entry = next((entry for entry in suite.mechanisms if entry.row == cell.label and cell.plugin is None), None)
     given = suite.seeds_of(cell.task, cell.epsilon, entry)
     return {*list(dict.fromkeys([*given, *suite.seeds, *range(_FEWEST)]))[: max(_FEWEST, len(given))]}
-
-
-def _command(case: Case, cell: Cell, seeds: set[int]) -> str:
-    """What runs the row of a cell with these seeds."""
-    mechanism, *options = cell.label.split("+")
-    words = ["dpicl", "run", cell.suite, "--mechanism", mechanism, *(f"--option={option}" for option in options)]
-    words += [] if case.contents.plugin is None else ["--plugin", str(case.contents.plugin)]
-    words += ["--task", cell.task, "--epsilon", f"{cell.epsilon:g}", "--model", cell.model]
-    words += ["--seed", ",".join(map(str, sorted(seeds))), "--results", str(case.contents.folder / "results")]
-    return shlex.join(visible(word, 200) for word in words)
 
 
 def _same_noise(results: Sequence[Result]) -> bool:
