@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submiss
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.comparability import Admission
 from dpicl.leaderboards.model.evidence import Evidence
-from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.leaderboards.render.columns import rows_frame
@@ -44,10 +43,6 @@ class BoardView(Shown):
     selection: Selection
     evidence: Evidence
     page: Path | None = None
-
-    def rows(self) -> Iterator[Row]:
-        """Every row of every table, in the board's order."""
-        return (row for section in self.board.sections for row in section.rows)
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each row of the board, as in board.csv."""

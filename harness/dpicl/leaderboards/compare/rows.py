@@ -121,14 +121,11 @@ class RowComparison(Shown):
         return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each pair of rows: their difference, its interval, adjusted p, verdict."""
+        """One row for each pair of rows: what JSON has of it, with the names of the rows."""
         import pandas as pd
 
-        names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
-        found = [pair.to_json() for pair in self.pairs]
-        return pd.DataFrame(
-            [{side: one[side]["row"] for side in ("first", "second")} | {n: one[n] for n in names} for one in found]
-        )
+        names = ({"first": row_name(pair.one), "second": row_name(pair.other)} for pair in self.pairs)
+        return pd.DataFrame([pair.to_json() | own for pair, own in zip(self.pairs, names, strict=True)])
 
     def document(self) -> Any:
         """What --json prints."""

@@ -6,7 +6,6 @@ compared like all others. `dpicl.leaderboards.gate` reads the folders and decide
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,21 +45,10 @@ def _somebody(value: str) -> str:
     return value
 
 
-def _address(value: str) -> str:
-    if value and not re.fullmatch(r"https://[^\s<>\"']+", value):
-        raise ValueError("must be an address that begins with https://")
-    return value
-
-
-def _python_file(value: str) -> str:
-    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\.py", value):
-        raise ValueError("must be the plain name of a .py file beside the card")
-    return value
-
-
 Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
-Address = Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)]
-PythonFile = Annotated[str, AfterValidator(_python_file)]
+Address = Annotated[str, Field(max_length=LONGEST, pattern=r"^(https://[^\s<>\"']+)?$")]
+#: Beside the card.
+PythonFile = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*\.py)?$")]
 Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
 
 

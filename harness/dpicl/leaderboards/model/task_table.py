@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dpicl.core.messages import count, epsilon_text
+from dpicl.core.messages import count
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
@@ -22,17 +21,10 @@ from dpicl.results.schema import Result
 Level = tuple[float, int | None]
 
 
-@dataclass(frozen=True)
-class Missing:
-    """A reference baseline without a result, for some seeds or for all, and the command that makes it."""
-
-    what: str
-    command: str
-
-
 @dataclass(eq=False)
 class TaskTable:
-    """All rows of one task. ``rows``: those of mechanisms.
+    """All rows of one task. ``rows``: those of mechanisms. missing: 'what' (a reference baseline without a result, for
+    some seeds or for all) and the 'command' that makes it.
 
     headroom: by metric; empty where an end of it has no result. margin: of equivalence. detectable: ε -> the true
     difference of two rows that this table finds with probability .8. families: rows that were compared together, by
@@ -45,7 +37,7 @@ class TaskTable:
     zero_shot: Row | None
     real_data: Row | None
     rows: tuple[Row, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[Mapping[str, str], ...]
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
     margin: float = MARGIN
     detectable: dict[float, float] = field(default_factory=dict)
@@ -144,13 +136,10 @@ def _whole_records(results: Sequence[Result]) -> str:
     return min(own, key=lambda label: (own[label].options.get("matched_tokens") is not None, label), default="")
 
 
-#: The reference baselines of a table -> their ε.
-_BASELINES = {ZERO_SHOT: 0.0, REAL_DATA: math.inf}
-
-
-def _missing(group: Group, task: str, baselines: Mapping[str, BySeed], results: Sequence[Result]) -> Iterable[Missing]:
-    for name, epsilon in _BASELINES.items():
-        if lacking := {result.cell.seed for result in results} - baselines[name].keys():
+def _missing(
+    group: Group, task: str, baselines: Mapping[str, BySeed], results: Sequence[Result]
+) -> Iterable[Mapping[str, str]]:
+    for name, own in baselines.items():
+        if lacking := {result.cell.seed for result in results} - own.keys():
             seeds = f"{'seed' if len(lacking) == 1 else 'seeds'} {seeds_text(lacking)}"
-            what = f"{name} (ε = {epsilon_text(epsilon)}) on {task}, {seeds}"
-            yield Missing(what, group.run_command(task, name))
+            yield {"what": f"{name} on {task}, {seeds}", "command": group.run_command(task, name)}

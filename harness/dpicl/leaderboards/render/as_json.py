@@ -92,7 +92,7 @@ def _section_json(section: Section) -> dict[str, Any]:
             },
             "documents": table.documents,
             "rows": [_row_json(row) for row in table.in_order],
-            "missing": [asdict(missing) for missing in table.missing],
+            "missing": list(table.missing),
             "headroom": _headroom_json(table),
             "margin": table.margin,
             "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},

@@ -167,7 +167,7 @@ def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Se
     blocks += notes(gathered((f"No result on {table.task}, since {one['reason']}", one["label"]) for one in lacks))
     blocks += row_attacks(table.task, table.in_order) if attacks else []
     for one in table.missing:
-        blocks += [words(f"missing: {one.what}. Make it with:", "note"), words(one.command, "command")]
+        blocks += [words(f"missing: {one['what']}. Make it with:", "note"), words(one["command"], "command")]
     if table.other_metrics:
         blocks.append(Part((metrics_table(table),), f"{table.task}: other metrics"))
     blocks += notes(

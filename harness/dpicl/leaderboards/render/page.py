@@ -48,8 +48,8 @@ def render(
 @cache
 def _inlined() -> dict[str, str]:
     """The style and the script of all pages, and the policy that admits them."""
-    style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("page.css"))
-    script = '"use strict";\n' + _joined("sort.js", "filter.js")
+    style, sort, choose = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "sort.js", "filter.js"))
+    script = f'"use strict";\n{sort}{choose}'
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
@@ -106,13 +106,6 @@ def _is_ours(path: Path) -> bool:
     ):
         return _MARK in file.read(2000)
     return False
-
-
-def _joined(*names: str) -> str:
-    """The files one after another, without indents and comments: every page carries them."""
-    text = "".join((_TEMPLATES / name).read_text("utf-8") for name in names)
-    lines = (re.sub(r" // .*", "", line).strip() for line in text.splitlines())
-    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def _hash(text: str) -> str:
