@@ -6,8 +6,7 @@ import pytest
 
 from dpicl.attacks.table import measure_name, trials_text
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text, names_text, queries_words
-from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.text import seeds_text
+from dpicl.leaderboards.model.text import metric_name, seeds_text
 from dpicl.leaderboards.render.row_view import describe
 from tests.leaderboards.attack_factory import make_attack, rule
 

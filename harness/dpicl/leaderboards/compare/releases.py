@@ -24,8 +24,7 @@ from dpicl.core.messages import MOST_NAMED, count, epsilon_text, named, names_te
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
 from dpicl.leaderboards.compare.reading import MADE_WITH, Key, Pair, Side, Unmatched, choose, paired
-from dpicl.leaderboards.model.metrics import metric_name
-from dpicl.leaderboards.model.text import gathered, p_number, seeds_text
+from dpicl.leaderboards.model.text import gathered, metric_name, p_number, seeds_text
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes
 from dpicl.tables.shown import Shown
@@ -44,15 +43,11 @@ _CALIBRATED = 0.98
 
 @dataclass(frozen=True)
 class Change:
-    """Something that may differ: its values on either side, sorted; equal where nothing changed."""
+    """Something that differs: its values on either side, sorted."""
 
     name: str
     base: tuple[str, ...]
     candidate: tuple[str, ...]
-
-    @property
-    def changed(self) -> bool:
-        return self.base != self.candidate
 
 
 @dataclass(frozen=True)
@@ -174,13 +169,12 @@ class Comparison(Shown):
         sides = (self.base, self.candidate)
         made = {f"{side.name}, {count(len(side.results), 'result')}": visible(side.path, 120) for side in sides}
         blocks: list[Block] = [Heading(_title(self)), Facts(made)]
-        if changed := [one for one in self.changes if one.changed]:
-            blocks.append(make_table("what changed", _CHANGES, changed, keep=1))
+        if self.changes:
+            blocks.append(make_table("what changed", _CHANGES, self.changes, keep=1))
         else:
-            commits = next((one.base for one in self.changes if one.name == "commit"), ())
             blocks += notes([_UNCHANGED])
-            if any(len(commit.split()) > 1 for commit in commits):
-                blocks += notes([f"The commit does not say which code ran: {names_text(commits)}."])
+        if dirty := [side.name for side in sides if any(one.manifest.dirty is not False for one in side.results)]:
+            blocks += notes([f"The commit does not say which code ran ({names_text(dirty)})."])
         certain = [cell for cell in self.cells if cell.fails or cell.verdict == "improvement"]
         blocks += [_cells_table(certain)] if certain else []
         if rest := [cell for cell in self.cells if cell not in certain]:
@@ -201,7 +195,7 @@ class Comparison(Shown):
         return {
             **dict(zip(("base", "candidate"), made, strict=True)),
             "settings": asdict(self.settings),
-            "changes": [{**asdict(change), "changed": change.changed} for change in self.changes],
+            "changes": [*map(asdict, self.changes)],
             **{name: getattr(self, name) for name in ("tested", "regressed", "incomplete")},
             "cells": [cell.to_json() for cell in self.cells],
             "missing": [one.to_json() for one in self.missing],
@@ -289,15 +283,15 @@ def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Sett
 
 
 def _changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Change, ...]:
-    """What the two sides were made with: model, weights, dtype, device, commit, plug-ins, suite, packages."""
+    """In what the two sides differ: model, weights, dtype, device, commit, plug-ins, suite, packages."""
     packages = sorted({name for result in (*base, *candidate) for name in result.manifest.packages})
     versions = {name: lambda r, name=name: r.manifest.packages.get(name, "") for name in packages}
 
     def values(results: Sequence[Result], of: Callable[[Result], str]) -> tuple[str, ...]:
         return tuple(sorted({of(result) for result in results} - {""}))
 
-    made_with = {**MADE_WITH, **versions}
-    return tuple(Change(name, values(base, of), values(candidate, of)) for name, of in made_with.items())
+    found = (Change(name, values(base, of), values(candidate, of)) for name, of in {**MADE_WITH, **versions}.items())
+    return tuple(change for change in found if change.base != change.candidate)
 
 
 def _cells_table(cells: list[CellVerdict]) -> Table:

@@ -22,11 +22,10 @@ from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, chosen
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
-from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import p_number
+from dpicl.leaderboards.model.text import metric_name, p_number
 from dpicl.tables.document import Block, Column, make_table
 from dpicl.tables.shown import Shown
 

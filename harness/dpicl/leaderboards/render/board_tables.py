@@ -12,10 +12,10 @@ from dpicl.core.messages import bound_text, count, epsilon_text, named, names_te
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
-from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.model.text import metric_name, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import share_text
 from dpicl.leaderboards.render.columns import (

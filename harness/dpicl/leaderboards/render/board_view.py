@@ -11,9 +11,8 @@ from dpicl.core.printable import visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.leaderboards.model.answers import BoardAnswer, levels
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import gathered
+from dpicl.leaderboards.model.text import gathered, metric_name, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (

@@ -20,9 +20,9 @@ from matplotlib.style import context
 
 from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import visible
-from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.model.text import metric_name
 
 #: Lines of a panel: of more rows those with the best scores. Tables have them all.
 MOST_LINES = 24

@@ -12,10 +12,9 @@ from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.marks import signs
-from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import queries_text, recovery_text
+from dpicl.leaderboards.model.text import metric_name, queries_text, recovery_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.tables.document import Column
 

@@ -19,10 +19,10 @@ from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.rows import difference_columns
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
-from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.text import metric_name
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import on_rows
 from dpicl.leaderboards.render.board_tables import submitted_table
