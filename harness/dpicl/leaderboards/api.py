@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpicl.attacks.results import AttackResult
 from dpicl.attacks.store import load_attacks
-from dpicl.core.errors import ResultError, UsageError
+from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import find_suite
 from dpicl.core.plugins import Registered
@@ -27,7 +27,6 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.tuning import describe_tuning
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import describe_damaged
 from dpicl.tables.document import Block
 from dpicl.tables.shown import Shown
 
@@ -50,21 +49,6 @@ class BoardView(Shown):
 
     def blocks(self) -> list[Block]:
         return board_blocks(self.board)
-
-
-def board_view(selection: Selection, submissions: Sequence[Submission]) -> BoardView:
-    """The board of a selection. Raises ResultError without a result for it."""
-    folder = selection.store.results
-    results, damaged = selection.store.load_all()
-    if damaged:
-        message(describe_damaged(damaged, moved=False))
-    made = view_of(results, selection, load_evidence(folder, selection.mechanisms), submissions)
-    if made is None:
-        raise ResultError(
-            f"There is no result of suite {selection.suite.name} with these settings under {folder};"
-            f" run `{selection.command('run')}`, or name the folder that has them with --results."
-        )
-    return made
 
 
 def view_of(

@@ -15,7 +15,7 @@ from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
-from dpicl.leaderboards.api import BoardView, board_view, load_evidence, read_attacks, submissions_of, view_of
+from dpicl.leaderboards.api import BoardView, load_evidence, read_attacks, submissions_of, view_of
 from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
@@ -62,7 +62,16 @@ class OfBoard(p.OfResults, total=False):
 def view(suite: str | Path, given: OfBoard) -> BoardView:
     """The board of a suite. Raises ResultError without a result for it."""
     selection = selected(suite, given)  # type: ignore[arg-type]
-    return board_view(selection, _submissions(given, str(suite), selection.suite.name))
+    results, damaged = selection.store.load_all()
+    report_damaged(damaged)
+    evidence = load_evidence(selection.store.results, selection.mechanisms)
+    made = view_of(results, selection, evidence, _submissions(given, str(suite), selection.suite.name))
+    if made is None:
+        raise ResultError(
+            f"There is no result of suite {selection.suite.name} with these settings under {selection.store.results};"
+            f" run `{selection.command('run')}`, or name the folder that has them with --results."
+        )
+    return made
 
 
 def _submissions(given: OfBoard, asked: str | None = None, suite: str | None = None) -> list[Submission]:
