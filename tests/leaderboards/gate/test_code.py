@@ -101,7 +101,7 @@ def test_allowances_collected_in_one_direction_are_refused(world: World, texts: 
     assert not any(one.problem for one in (*up, *down))
     found = rerun_outcome(contents, up, 1)
     assert bool(found.problems) == refused and ("lean one way" in "".join(found.problems)) == refused
-    assert "--rerun-seed 1" in found.notes[-1]
+    assert "--rerun-seed 1" in found.notes[1]
     assert not rerun_outcome(contents, down, 1).problems
     assert p_of_lean([again(one, (), texts) for one in claimed], 1) == 1
 

@@ -67,4 +67,4 @@ def test_strays_below_the_root_are_refused(world: World, dpicl):
 def test_a_card_that_says_an_old_version_hides_no_current_results_from_the_board(world: World):
     world.card("suite_version: 1", "suite_version: 0")
     found, problems = load_submissions(world.root, known_suites([world.suite]))
-    assert found == [] and "of version 1, and the card says 0" in problems[0]
+    assert found == [] and "suite_version is 0, and tiny ships in version 1" in problems[0]

@@ -125,10 +125,10 @@ def submit(
     found = [examine(one, rerun, rerun_seed) for one in cases]
     whole = [places_check((place or ROOT).absolute()), removed_check(earlier, folders)] if all else []
     boards = list(dict.fromkeys(_board(one.case, files) for one in found if one.good))
-    bad = [one for one in found if not one.good] or [one for one in whole if one.status == "failed"]
-    document = {"ok": not bad, "submissions": [one.as_json() for one in found]}
+    good = not any([*(not one.good for one in found), *(one.status == "failed" for one in whole)])
+    document = {"ok": good, "submissions": [one.as_json() for one in found]}
     document |= {"whole": [asdict(one) for one in whole], "next": boards}
-    return Answer(document, _shown(found, whole, boards), 1 if bad else 0)
+    return Answer(document, _shown(found, whole, boards), 0 if good else 1)
 
 
 def _board(case: Case, files: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ from dpicl.leaderboards.model.board import Board, chosen
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.ranks import Pairs
-from dpicl.leaderboards.model.rows import Row, name_of, title_of
+from dpicl.leaderboards.model.rows import Row, name_of
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, p_number
 from dpicl.tables.document import Block, Column, make_table
@@ -163,7 +163,7 @@ def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
     found = [row for row in there if epsilon in (None, row.epsilon)]
     if not found:
         has = ", ".join(sorted({row_name(row) for row in there}))
-        raise UsageError(f"There is no {title_of(*own, epsilon or 0.0)} on this board; it has {has}.")
+        raise UsageError(f"There is no '{text}' on this board; it has {has}.")
     return found, epsilon is not None
 
 
