@@ -75,6 +75,9 @@ def test_what_maintainers_write_is_new_only_with_their_flag(world: World, before
     assert status == "failed" and key in why and "--maintainer" in why
     assert world.status("history", base=before, maintainer=True)[0] == "ok"
     assert world.status("history", base=world.root)[0] == "ok"
+    shutil.copyfile(world.folder / "submission.yaml", before / "team_a" / "vote" / "submission.yaml")
+    world.card(f"\n{key}: something", "")
+    assert (world.status("history", base=before)[0] == "ok") is (key == "reproduced")  # that may be taken away
 
 
 def test_a_result_of_schema_1_is_readable_for_ever():

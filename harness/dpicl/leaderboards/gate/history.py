@@ -31,13 +31,12 @@ def history_check(case: Case) -> Outcome:
             problems.append(f"{name} has {change}; put it back, or raise `version` in {CARD} and say why in README.md.")
     if 0 < now < then:
         problems.append(f"{CARD} goes back from version {then} to {now}; versions only grow.")
-    changed = [
-        f"`{key}` in {CARD}" for key in _MAINTAINED if card and getattr(card, key) != getattr(before.card, key, "")
-    ]
+    changed = [key for key in _MAINTAINED if card and getattr(card, key) != getattr(before.card, key, "")]
+    if card and not card.reproduced and "reproduced" in changed:
+        changed.remove("reproduced")  # it is about files that are no longer here
     if changed and not case.maintainer:
-        problems.append(
-            f"Only maintainers write {', '.join(changed)}; put it back as it was, or give --maintainer if you are one."
-        )
+        what = f"{', '.join(changed)} in {CARD}"
+        problems.append(f"Only maintainers write {what}; put it back as it was, or give --maintainer if you are one.")
     return Outcome(problems, f"no score moved by more than {TOLERANCE:g}" if before.content else "new", notes)
 
 

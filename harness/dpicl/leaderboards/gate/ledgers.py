@@ -195,7 +195,7 @@ def unspent(result: Result) -> str:
 
 def _asserted_problem(result: Result, run_code: bool) -> str:
     """Why nothing vouches for an event, or "": with the mechanism's code the check `ledger` compares it."""
-    kinds = {*event_kinds(result.privacy.event)} - PRIMITIVES
+    kinds = event_kinds(result.privacy.event) - PRIMITIVES
     if not kinds or run_code or result.cell.plugin is None:
         return ""
     return (

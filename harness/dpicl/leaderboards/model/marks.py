@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,21 +132,20 @@ def _served(result: Result) -> bool:
 
 def _private(event: Mapping[str, Any]) -> bool:
     """Whether any part of an event is more than NoOp."""
-    return not {*event_kinds(event)} <= {"none", "parallel", "compose", "poisson", "fixed_size", "repeat"}
+    return not event_kinds(event) <= {"none", "parallel", "compose", "poisson", "fixed_size", "repeat"}
 
 
-def event_kinds(event: Any) -> Iterator[str]:
-    """The kinds of an event, as `dpicl.privacy.events.to_json` writes it, and of all events in it; '?' for what is
-    none."""
-    match event:
-        case {"event": "parallel", "of": dict(branches)}:
-            parts = [*branches.values()]
-        case {"event": str(), **more}:
-            inside = more.get("of", [])
-            parts = inside if isinstance(inside, list) else [inside]
-        case _:
-            yield "?"
-            return
-    yield event["event"]
-    for part in parts:
-        yield from event_kinds(part)
+def event_kinds(event: Any) -> set[str]:
+    """The kinds of an event, as `dpicl.privacy.events.to_json` writes it, and of all in it; '?' for what is none."""
+    found, left = set(), [event]
+    while left:
+        match left.pop():
+            case {"event": str(kind), **more}:
+                found.add(kind)
+                inside = more.get("of", [])
+                if kind == "parallel" and isinstance(inside, dict):
+                    inside = [*inside.values()]
+                left += inside if isinstance(inside, list) else [inside]
+            case _:
+                found.add("?")
+    return found
