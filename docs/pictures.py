@@ -1,6 +1,6 @@
 """Makes the pictures of the first screens in docs/figures from the committed results: make pictures
 
-The board in a terminal becomes an SVG (rich), the home page of the site two PNGs (chromium and chromedriver).
+The board in a terminal becomes an SVG (rich), the home page of the site two PNG images (chromium and chromedriver).
 """
 
 import base64

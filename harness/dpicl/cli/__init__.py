@@ -1,2 +1,2 @@
-"""The commands of `dpicl`, one module a group. Each module has `add(subparsers)`; heavy imports wait until a command
-runs, so that `dpicl --help` answers at once."""
+"""The verbs of `dpicl`, one module a group: annotated functions, of which commands.py makes the command line. Heavy
+imports wait until a verb runs, so that `dpicl --help` answers at once."""
