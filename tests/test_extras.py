@@ -12,9 +12,16 @@ from dpicl.core.extras import EXTRAS
 ROOT = Path(__file__).resolve().parent.parent
 #: What a package is imported as, where that is not its name.
 IMPORTED = {"scikit_learn": "sklearn"}
-#: Runs command lines, each a line of the first argument, in a Python that finds no package of an extra.
+#: Accounts, and then runs command lines, each a line of the first argument, where no package of an extra is found.
 CORE = """
 import sys
+
+import dpicl
+
+assert 5.3 < dpicl.account(noise=1.27186, sensitivity=2, rate=400 / 14732, steps=100, delta=5e-5)["proved"] < 5.4
+heavy = {"torch", "transformers", "pandas", "pyarrow", "dpicl.plan", "dpicl.data", "dpicl.mechanism", "dpicl.models"}
+assert not heavy & {*sys.modules}, heavy & {*sys.modules}
+
 from dpicl.core.extras import EXTRAS
 
 class Hidden:
@@ -23,10 +30,8 @@ class Hidden:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden())
-import dpicl
 from dpicl.program import main
 
-assert 5.3 < dpicl.account(noise=1.27186, sensitivity=2, rate=400 / 14732, steps=100, delta=5e-5)["proved"] < 5.4
 try:
     dpicl.plot
     raise SystemExit("drawn without matplotlib")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
@@ -21,7 +21,9 @@ from dpicl.core.field_types import Number, Quantity, TargetDelta, TargetEpsilon,
 from dpicl.core.field_types import Seed as AnySeed
 from dpicl.core.field_types import Shots as AnyShots
 from dpicl.core.paths import DEFAULT_RESULTS, shipped_suites
-from dpicl.plan.suite import OptionChange
+
+if TYPE_CHECKING:
+    from dpicl.plan.suite import OptionChange
 
 
 def as_list(value: Any) -> list[Any]:
@@ -82,6 +84,8 @@ def _options(value: Any) -> dict[str, Any]:
 
 def option_changes(options: Mapping[str, Any] | None) -> list[OptionChange]:
     """Of options by name or by MECHANISM.NAME."""
+    from dpicl.plan.suite import OptionChange
+
     named = [(*name.rpartition(".")[::2], value) for name, value in (options or {}).items()]
     return [OptionChange(target or None, name, value) for target, name, value in named]
 

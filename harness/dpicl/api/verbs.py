@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -159,8 +160,6 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        from dpicl.mechanism.registry import forget
-
         own = parameters(function)
         try:
             if strange := [name for name in kwargs if name not in own]:
@@ -179,7 +178,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             with required():
                 return function(**given)  # type: ignore[call-arg]
         finally:
-            forget()
+            if registry := sys.modules.get("dpicl.mechanism.registry"):  # whoever was given a class has imported it
+                registry.forget()
 
     return call
 
