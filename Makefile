@@ -57,10 +57,13 @@ leaderboard: setup
 	@echo "      '$(DPICL) plan open' what a larger suite would run,"
 	@echo "      '$(DPICL) list mechanisms' what can be compared, README.md how to add a mechanism."
 
-# The site of all suites, from the committed results; needs neither data nor a model.
+# The site of all suites, from the committed results; needs neither data nor a model. Its pages link the repository where
+# origin is one on the web.
+ORIGIN := git remote get-url origin 2>/dev/null | sed -nE 's,^(https://git(hub|lab)\.com/[A-Za-z0-9._/-]+)$$,\1,p' | sed 's,\.git$$,,'
 site: setup
 	@rm -rf site
-	$(DPICL) board all --html site $(SITE_FLAGS)
+	$(DPICL) board all --html site $(SITE_FLAGS) \
+		$(if $(findstring --repository,$(SITE_FLAGS)),,$$($(ORIGIN) | sed 's,^,--repository ,'))
 
 # The figure of the committed results, and the site of the documentation in build/docs, whose reference is made from the
 # code. It fails where a link leads nowhere or the navigation lacks a page.

@@ -51,8 +51,10 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
     for name in ("index.html", "attacks/index.html", "quick/index.html", "quick/board.csv"):
         assert (site / name).is_file()
     assert not (site / "somebody").exists()
-    links = Page((site / "quick" / "index.html").read_text("utf-8")).links
-    assert all((site / "quick" / link.partition("#")[0]).exists() for link in links)
+    for page in site.rglob("*.html"):
+        found = {(page.parent / link.partition("#")[0]).resolve() for link in Page(page.read_text("utf-8")).links}
+        assert found >= {site / "docs" / "index.md", site / "CITATION.cff", site / "LICENSE"}
+        assert all(path.exists() for path in found)
     with (site / "quick" / "board.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == 6
 

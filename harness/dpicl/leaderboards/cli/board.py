@@ -121,7 +121,7 @@ def board(
     full: show every table of every task, not the answer alone.
     html: also write the board as a site, DIR/index.html.
     url: where the site will stand; it gets a site map and a feed of changes.
-    repository: of this benchmark; every page links it, its documentation and its licence.
+    repository: of this benchmark; every page links it, its documentation and its licence (default: copies in DIR).
     """
     folder = None if html is None else Path(html)
     if (url or repository) and (suite == ATTACKS or folder is None):

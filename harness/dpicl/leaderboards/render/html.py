@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.core.messages import epsilon_text
+from dpicl.core.paths import CLONE
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.evidence import AttackBoard, Evidence, build_attacks
@@ -42,13 +43,8 @@ from dpicl.tables.document import (
 
 #: (name, address from the site's first page)
 Link = tuple[str, str]
-#: Below the address of a repository.
-_BESIDE = (
-    ("Repository", ""),
-    ("Documentation", "/blob/HEAD/docs/index.md"),
-    ("How to cite", "/blob/HEAD/CITATION.cff"),
-    ("Licence", "/blob/HEAD/LICENSE"),
-)
+#: What every page links: (name, where a clone has it).
+_BESIDE = (("Documentation", "docs/index.md"), ("How to cite", "CITATION.cff"), ("Licence", "LICENSE"))
 _DATA = (("Results (Parquet)", "results.parquet"), ("Data card", "croissant.json"))
 #: The appendix of a suite.
 TEXTS = "texts.html"
@@ -73,13 +69,20 @@ def write_site(
     returns the path of the first page.
 
     boards: by the suite's name, which is the name of its folder. url: of the site, for a site map and a feed.
-    repository: address that every page links, with the documentation, the citation and the licence there.
+    repository: address that every page links, with the documentation, the citation and the licence there; without
+    one a site that a clone makes has copies of them.
     Raises ResultError when it cannot, and where a file of somebody else is in the way: then nothing is written.
     """
-    beside = [(name, f"{repository}{path}") for name, path in _BESIDE] if repository else []
-    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *beside]
+    copies = {} if repository else _copies()
+    beside = [(name, path) for name, path in _BESIDE if path in copies]
+    upward = [(name, f"../{path}") for name, path in beside]
+    if repository:
+        beside = [("Repository", repository), *((name, f"{repository}/blob/HEAD/{path}") for name, path in _BESIDE)]
+        upward = beside
+    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html"), *upward]
     first = [("All attacks", "attacks/index.html"), *_DATA, *([("Changes (Atom)", "feed.xml")] if url else []), *beside]
     files: dict[str, str | bytes] = {
+        **copies,
         "attacks/index.html": attacks_page(
             build_attacks(evidence.attacks), [("All suites", "index.html"), *beside], "../"
         ),
@@ -90,6 +93,12 @@ def write_site(
     written = [name for name in files if name.endswith(".html")]
     files |= hosting.data_files(boards.values()) | (hosting.crawler_files(boards, written, url) if url else {})
     return page.write(files, folder)
+
+
+def _copies() -> dict[str, bytes]:
+    """Path -> content of the documentation, the citation and the licence; nothing where no clone has them."""
+    found = [CLONE / "CITATION.cff", CLONE / "LICENSE", *(CLONE / "docs").rglob("*.md")] if CLONE else []
+    return {path.relative_to(CLONE).as_posix(): path.read_bytes() for path in found if CLONE and path.is_file()}
 
 
 def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
