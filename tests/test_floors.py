@@ -1,6 +1,7 @@
 """The floors of the house: imports go down only. Imports for type checkers alone and inside functions count too."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -100,6 +101,15 @@ def test_the_harness_never_names_the_leaderboards():
     for name, path in KNOWN.items():
         if floor_of(name) is not None and not name.startswith(("leaderboards", "program")):
             assert "dpicl.leaderboards" not in path.read_text("utf-8"), name
+
+
+def test_shipped_methods_import_what_the_documentation_calls_public():
+    line = next(line for line in (ROOT / "docs/python.md").read_text("utf-8").splitlines() if "a copy of one" in line)
+    public = tuple(f"{name}." for name in re.findall(r"`dpicl\.([\w.]+)`", line)) + ("mechanisms.",)
+    assert len(public) > 5
+    for name in (name for name in KNOWN if name.startswith("mechanisms.")):
+        others = {other for other in GRAPH[name] if not f"{other}.".startswith(public)}
+        assert others <= {"models.base"}, name  # for type checkers, where a prompt's prefix is kept
 
 
 def test_the_graph_is_not_empty():

@@ -1,7 +1,8 @@
 """Differentially private in-context learning, compared at the same proved epsilon.
 
 What a program or a notebook uses, and what a mechanism, task, model or attack of your own is made of, is named here:
-docs/python.md shows both. Everything else may move from one release to the next.
+docs/python.md shows both, and names the modules from which shipped method files import more. Everything else may move
+from one release to the next.
 """
 
 import os
