@@ -121,8 +121,8 @@ class Recorder:
                 return done
             if node and self.records.at_hand(done.cell).fingerprint != outcome.fingerprint:
                 raise DataError(
-                    f"Node {node} has other records of {done.cell.task} than this machine, so its result was not kept;"
-                    " give every node the same records under the same DPICL_DATA."
+                    f"Node {node} has different records of {done.cell.task} than this machine, so its result was"
+                    " discarded; give every node the same records under the same DPICL_DATA."
                 )
             return done if self.store.write(result) else Done(done.cell, "present")
         except ResultError:
@@ -138,8 +138,8 @@ class Recorder:
         try:
             if reason := self.records.difference(found):
                 raise DataError(
-                    f"Another run has just written this result from other records ({reason}); give each set of records"
-                    " a --results folder of its own."
+                    "Another run has just written this result, computed on different data (fingerprint mismatch:"
+                    f" {reason}); give each set of records a --results folder of its own."
                 )
         except ResultError:
             raise

@@ -44,7 +44,7 @@ def describe_damaged(damaged: Sequence[Damaged], moved: bool) -> str:
     first = damaged[0]
     what = "moved into quarantine/ beside it" if moved else "ignored (`dpicl run` moves it into quarantine/)"
     more = f"; so are {len(damaged) - 1} more" if len(damaged) > 1 else ""
-    return f"dpicl: {first.path} is no result of this version and is {what}: {first.reason}{more}."
+    return f"dpicl: {first.path} is not a result of this version and is {what}: {first.reason}{more}."
 
 
 class Store:

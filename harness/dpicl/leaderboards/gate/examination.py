@@ -197,7 +197,7 @@ def places_check(root: Path) -> Finding:
     inside = (path for team in teams if _is_plain_folder(team) for path in team.glob("*"))
     strays += [path for path in inside if path.name == "__pycache__" or not _is_plain_folder(path)]
     names = sorted(path.relative_to(root).as_posix() for path in strays)
-    problems = [f"{name} is no submission <team>/<method>; remove it." for name in names]
+    problems = [f"{name} is not a submission <team>/<method>; remove it." for name in names]
     return Outcome(problems, "README.md and folders <team>/<method>, nothing else").finding("places")
 
 

@@ -63,8 +63,8 @@ SERVED = Mark(
 FIXED_DRAW = Mark(
     "◊",
     "one sampling draw for all seeds",
-    "all seeds share the sampled records, or the public texts that are shown, so what that one draw did cannot be told"
-    " from what the mechanism does: in no rank set",
+    "all seeds share the sampled records, or the public texts that are shown, so the effect of that one draw cannot"
+    " be separated from the mechanism's: in no rank set",
 )
 
 
