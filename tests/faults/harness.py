@@ -6,21 +6,20 @@ import builtins
 import errno
 import fcntl
 import io
+import multiprocessing
 import os
-import pickle
 import random
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpicl.program import main
 
-#: What two runs of one cell may differ in; for pydantic's ``exclude``.
-MAY_DIFFER: Any = {"created": True, "cost": True, "manifest": {"commit", "dirty"}}
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT)
 _TWO_PATHS = ("link", "replace", "rename")
 _CALLS = (*_TWO_PATHS, "unlink", "mkdir", "rmdir", "chmod", "fsync")
@@ -33,7 +32,7 @@ class Watch:
     of every text that is written, and locks.
 
     deadly: the step right before which the process is killed. broken: the step that needs room from which on each such
-    step fails. journal: what was done, and said to be.
+    step fails. journal: what was done, and is said to be.
     """
 
     folder: Path
@@ -48,12 +47,16 @@ class Watch:
         for name in _CALLS:
             setattr(os, name, self._watched(name, getattr(os, name)))
         os.remove, fcntl.flock = os.unlink, self._watched("flock", fcntl.flock)
-        os.open = self._opening(os.open, lambda flags=0, *_, **__: bool(flags & (os.O_WRONLY | os.O_RDWR)))
-        opened = self._opening(io.open, lambda mode="r", *_, opener=None, **__: not opener and bool({*mode} & {*"wax"}))
+        os.open = self._watched("open", os.open, lambda flags=0, *_, **__: flags & (os.O_WRONLY | os.O_RDWR))
+        opened = self._watched(
+            "open", io.open, lambda mode="r", *_, **more: "opener" not in more and {*mode} & {*"wax"}
+        )
 
-        def in_halves(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
-            found = opened(file, mode, *rest, **more)
-            return _Halves(found, self.step) if {*mode} & {*"wax+"} else found
+        def in_halves(path: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+            file = opened(path, mode, *rest, **more)
+            if {*mode} & {*"wax+"}:
+                file.write = partial(self._write_halves, file, file.write)
+            return file
 
         io.open = builtins.open = in_halves
 
@@ -69,8 +72,15 @@ class Watch:
             raise OSError(number, os.strerror(number), path)
 
     def say(self, text: str) -> None:
-        """A step of the journal: what is said to be done."""
         self.journal.append(("said", [text], None))
+
+    def _write_halves(self, file: Any, write: Callable[[Any], int], content: Any) -> int:
+        middle = len(content) // 2
+        write(content[:middle])
+        file.flush()
+        self.step("write", file.fileno())
+        write(content[middle:])
+        return len(content)
 
     def _inside(self, target: Any) -> str | None:
         """The path of a name or an open file's number below the folder; None for one elsewhere."""
@@ -85,51 +95,18 @@ class Watch:
             synced = name == "fsync" and not os.path.isdir(path)
             self.journal.append((name, paths, Path(path).read_bytes() if synced else None))
 
-    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _watched(self, name: str, call: Any, writes: Any = None) -> Callable[..., Any]:
         def watched(*words: Any, **more: Any) -> Any:
-            self.step(name, words[0])
+            if writes is None or writes(*words[1:], **more):
+                self.step(name, words[0])
+            paths = [self._inside(word) for word in words[: 1 + (name in _TWO_PATHS)]]
+            new = name != "open" or not os.path.lexists(paths[0] or "")
             given = call(*words, **more)
-            self._note(name, [self._inside(word) for word in words[: 1 + (name in _TWO_PATHS)]])
+            if new:
+                self._note(name, paths)
             return given
 
         return watched
-
-    def _opening(self, call: Callable[..., Any], writes: Callable[..., bool]) -> Callable[..., Any]:
-        def opened(path: Any, *rest: Any, **more: Any) -> Any:
-            if writes(*rest, **more):
-                self.step("open", path)
-            inside = self._inside(path)
-            new = inside is not None and not os.path.lexists(inside)
-            given = call(path, *rest, **more)
-            if new and os.path.isfile(inside or ""):
-                self._note("make", [inside])
-            return given
-
-        return opened
-
-
-class _Halves:
-    """A file that is written in two halves, with a step between them."""
-
-    def __init__(self, file: Any, step: Callable[[str, Any], None]) -> None:
-        self._file, self._step = file, step
-
-    def write(self, content: Any) -> int:
-        middle = len(content) // 2
-        self._file.write(content[:middle])
-        self._file.flush()
-        self._step("write", self._file.fileno())
-        self._file.write(content[middle:])
-        return len(content)
-
-    def __enter__(self) -> _Halves:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
 
 
 def cuts(journal: Sequence[tuple[Any, ...]], top: Path) -> Iterator[tuple[str, dict[str, bytes | None]]]:
@@ -147,8 +124,8 @@ def cuts(journal: Sequence[tuple[Any, ...]], top: Path) -> Iterator[tuple[str, d
         match name:
             case "said":
                 said += f"{path}\n"
-            case "make" | "mkdir":
-                now[path] = [b""] if name == "make" else None
+            case "open" | "mkdir":  # a file that is new
+                now[path] = [b""] if name == "open" else None
             case "unlink" | "rmdir":
                 now.pop(path, None)
             case "fsync" if content is not None and path in now:
@@ -182,35 +159,29 @@ def put(left: dict[str, bytes | None], folder: Path) -> None:
         (folder / path).mkdir() if content is None else (folder / path).write_bytes(content)
 
 
-def run_child(
-    work: Callable[[], object] | Sequence[object], folder: Path, watch: Watch | None = None
-) -> tuple[int, Watch | None]:
-    """Some work, or a `dpicl` command, in a child of this process, under a watch; its words go to ``folder/said``.
+def run_child(work: Any, folder: Path, watch: Watch | None = None) -> tuple[int, Any]:
+    """Runs a function, or a `dpicl` command of such words, in a child process; what it says goes to ``folder/said``.
 
-    Returns its exit code, or minus the signal that ended it, and its watch, None where it was killed.
+    Returns its exit code, or minus the signal that ended it, and its watch, the given one where it was killed.
     """
-    here, there = os.pipe()
-    if child := os.fork():
-        os.close(there)
-        with os.fdopen(here, "rb") as file:
-            answered = file.read()
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status), pickle.loads(answered) if answered else None
-    code = 99
-    try:
-        said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
-        sys.stdout = os.fdopen(1, "w", closefd=False)
-        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", closefd=False)
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe(duplex=False)
+
+    def child() -> None:
+        said = (folder / "said").open("a", buffering=1)
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+        sys.stdout = sys.stderr = sys.__stderr__ = said
         if watch is not None:
             watch.install()
         code = int(work() or 0) if callable(work) else main([str(word) for word in work])
-        with os.fdopen(there, "wb") as file:
-            file.write(pickle.dumps(watch))
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.__stderr__.flush()
-        os._exit(code)
+        there.send(watch)
+        sys.exit(code)
+
+    process = fork.Process(target=child)
+    process.start()
+    there.close()
+    with here, suppress(EOFError):
+        watch = here.recv()
+    process.join()
+    return process.exitcode or 0, watch

@@ -4,7 +4,6 @@ missing on its ledger.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shutil
@@ -17,22 +16,19 @@ from typing import Any
 
 import pytest
 
-from dpicl.core.vocabulary import Record
 from dpicl.own import budget
 from dpicl.own.budget import ChargeTo
 from dpicl.own.private_ledger import read_all
 from dpicl.results.store import Store
 from tests.faults.harness import Watch, cuts, put, run_child
-from tests.harness.helpers import children
+from tests.harness.helpers import children, write
 from tests.harness.local_suite import private_release, rows_of
 from tests.harness.mortal import Lab
-from tests.harness.test_budget import ONE
+from tests.harness.test_budget import ONE, records
 from tests.leaderboards.factory import make_result
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 long = (pytest.mark.slow, pytest.mark.timeout(3600))
-#: Two cells, none of which kills its worker.
-NEVER = {0: 0, 1: 0}
 
 
 @dataclass
@@ -75,26 +71,17 @@ class Place(Lab):
         assert max(self.released().values(), default=0) <= 2
         assert not [path for each in ("*.tmp", "*.lock", ".probe*") for path in self.results.rglob(each)]
 
-    def check_broken(self, folder: Path, first: int, expected: dict[str, Any]) -> None:
-        """A disk that fails under the results ends the run with one sentence; one under the cache changes nothing."""
-        code, _ = self.run(Watch(folder, broken=first))
-        assert code == (2 if folder == self.results else 0) and "Traceback" not in self.said, self.said
-        assert code == 0 or len(re.findall(r"^dpicl: ", self.said, flags=re.MULTILINE)) == 1, self.said
-        self.check_resumed(expected)
-        shutil.rmtree(self.folder)
-
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    return lambda name: Place(tmp_path / str(name), NEVER, monkeypatch)
+    return lambda name: Place(tmp_path / str(name), {0: 0, 1: 0}, monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int, int]:
     """What a run gives that nothing happens to; how many steps it makes, and steps that need room under its results."""
-
     with pytest.MonkeyPatch.context() as patch:
-        here = Place(tmp_path_factory.mktemp("calm") / "calm", NEVER, patch)
+        here = Place(tmp_path_factory.mktemp("calm") / "calm", {0: 0, 1: 0}, patch)
         code, watch = here.run(Watch(here.files))
         assert code == 0 and watch.steps > 100, here.said
         assert here.released() == {"mortal0": 1, "mortal1": 1}
@@ -134,13 +121,16 @@ def test_a_run_that_is_killed_beside_its_workers_loses_nothing_and_leaves_no_wor
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=long)])
 def test_a_disk_may_fail_at_any_call_that_writes_results_or_the_cache(place, calm, every):
+    """Under the results it ends the run with one sentence, under the cache it changes nothing."""
     assert calm[2] > 30
-    for first in range(1, calm[2] + 1) if every else (20,):
-        here = place(first)
-        here.check_broken(here.results, first, calm[0])
-    for first in range(1, 20, 3) if every else ():
-        here = place(f"cache {first}")
-        here.check_broken(here.cache, first, calm[0])
+    calls = [("results", each) for each in range(1, calm[2] + 1)] + [("cache", each) for each in range(1, 20, 3)]
+    for part, first in calls if every else [("results", 20)]:
+        here = place(f"{part} {first}")
+        code, _ = here.run(Watch(here.files / part, broken=first))
+        assert code == {"results": 2, "cache": 0}[part] and "Traceback" not in here.said, here.said
+        assert code == 0 or len(re.findall(r"^dpicl: ", here.said, flags=re.MULTILINE)) == 1, here.said
+        here.check_resumed(calm[0])
+        shutil.rmtree(here.folder)
 
 
 def charges_of(cache: Path, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -153,13 +143,12 @@ def charges_of(cache: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.timeout(3600)
 def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     """Whatever fails under the ledger, and whenever the power is cut; the same command then releases once more."""
-    records = tmp_path / "own.jsonl"
-    records.write_text("".join(json.dumps(row) + "\n" for row in rows_of("train", 9)))
+    own = write(tmp_path, "own", "train", rows_of("train", 9))
 
     def released(folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl") -> tuple[int, Any]:
         (folder / "files").mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv("DPICL_CACHE", str(folder / "files" / "cache"))
-        return run_child(private_release(records, folder / out), folder, watch)
+        return run_child(private_release(own, folder / out), folder, watch)
 
     def check(folder: Path, again: bool) -> None:
         out, cache = folder / "files" / "out.jsonl", folder / "files" / "cache"
@@ -183,34 +172,30 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
         check(here, again=code != 0)
 
 
-def write_a_result(files: Path, say) -> None:
-    store = Store(files / "results", "quick")
-    store.prepare()
-    with store.lock(make_result().cell_id):
-        assert store.write(make_result())
-        say("done")
-
-
-def charge_twice(files: Path, say) -> None:
-    records = [Record(f"Secret ticket number {number}", "billing") for number in range(4)]
-    for _ in range(2):
-        budget.charge(records, ONE, ChargeTo("tickets"))
-        say("done")
-
-
-@pytest.mark.parametrize(("work", "most"), [(write_a_result, 1), (charge_twice, 2)])
-def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypatch, work, most):
+def test_what_was_done_is_whole_and_there_after_any_power_cut(tmp_path, monkeypatch):
     files = tmp_path / "files"
     files.mkdir()
     monkeypatch.setenv("DPICL_CACHE", str(files / "cache"))
     watch = Watch(files)
-    _, watched = run_child(lambda: work(files, watch.say), tmp_path, watch)
-    seen: Counter[int] = Counter()
+
+    def work() -> None:
+        store = Store(files / "results", "quick")
+        store.prepare()
+        with store.lock(make_result().cell_id):
+            assert store.write(make_result())
+            watch.say("written")
+        for _ in range(2):
+            budget.charge(records(0, 4), ONE, ChargeTo("tickets"))
+            watch.say("charged")
+
+    _, watched = run_child(work, tmp_path, watch)
+    seen: Counter[tuple[str, int]] = Counter()
     for number, (said, left) in enumerate(cuts(watched.journal, files)):
         put(left, tmp_path / str(number))
         found, damaged = Store(tmp_path / str(number) / "results", "quick").load_all()
         assert damaged == [] and all(result == make_result() for result in found)
-        there = len(found) + charges_of(tmp_path / str(number) / "cache", monkeypatch)
-        assert said.count("done") <= there <= said.count("done") + 1
-        seen[there] += 1
-    assert min(seen[number] for number in range(most + 1)) > 2
+        charges = charges_of(tmp_path / str(number) / "cache", monkeypatch)
+        for what, there in (("written", len(found)), ("charged", charges)):
+            assert said.count(what) <= there <= said.count(what) + 1
+            seen[what, there] += 1
+    assert min(seen[key] for key in (("written", 0), ("written", 1), *(("charged", n) for n in range(3)))) > 2

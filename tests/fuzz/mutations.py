@@ -53,7 +53,7 @@ def _other_value(content: bytes, rng: random.Random) -> bytes:
         return content
     old = rng.choice(nodes)
     like = [one for one in VALUES if (one[:1] == b'"') == (old[0][:1] == b'"')]  # most schemas ask for the type first
-    new = rng.choice((rng.choice(nodes)[0], rng.choice(like), rng.choice(VALUES), rng.choice(VALUES)))
+    new = rng.choice((rng.choice(nodes)[0], rng.choice(like), rng.choice(VALUES), rng.choice(TOKENS)))
     return content[: old.start()] + new + content[old.end() :]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -10,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unicodedata import normalize
 
 import pytest
@@ -32,7 +34,6 @@ from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, comp
 from dpicl.privacy.over_releases import joined, total
 from dpicl.releasing.release import release
 from tests.examples import examples
-from tests.fuzz.test_files import write_ledger
 from tests.harness.local_suite import LABELS
 from tests.harness.parrot import Parrot
 
@@ -54,6 +55,18 @@ def records(first: int, last: int, tail: str = "") -> list[Record]:
 
 def spent(name: str) -> int:
     return next((len(ledger.charges) for ledger in read_all() if ledger.name == name), 0)
+
+
+def write_ledger(lines: list[Any]) -> bytes:
+    """The lines of a ledger, each with the hash of those before it, and the last with their number."""
+    text = ""
+    for number, line in enumerate(lines):
+        if isinstance(line, dict) and number and line.get("before") is not None:
+            line = {**line, "before": hashlib.sha256(text.encode()).hexdigest()}
+        if isinstance(line, dict) and number == len(lines) - 1 and type(line.get("lines")) is int:
+            line = {**line, "lines": number}
+        text += json.dumps(line) + "\n"
+    return text.encode()
 
 
 # --- what releases cost together -------------------------------------------------------------------------------------

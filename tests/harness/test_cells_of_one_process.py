@@ -18,9 +18,9 @@ from dpicl.plan.expand import expand
 from dpicl.plan.suite import load_suite
 from dpicl.results.schema import Result, SuiteReference
 from dpicl.results.store import Store
-from tests.faults.harness import MAY_DIFFER
 from tests.harness.local_suite import synthetic_suite
 from tests.harness.models.tiny import save_tiny_llama
+from tests.harness.mortal import MAY_DIFFER
 
 MIXED = (
     "{name: zero_shot}",

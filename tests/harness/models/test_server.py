@@ -6,8 +6,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ from dpicl.core.errors import DpiclError, ModelError, PromptTooLong, UsageError
 from dpicl.core.together import together
 from dpicl.models import server_http, server_probe
 from dpicl.models.server import ServerLM
+from dpicl.models.server_dialects import LETTERS
+from dpicl.models.server_http import Call, Connection
 from dpicl.models.transformers import TransformersLM
+from tests.fuzz.mutations import mutated
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer, Handler, running, says, status
@@ -291,3 +295,28 @@ def test_a_key_in_place_of_its_variable_is_not_shown() -> None:
         with pytest.raises(DpiclError) as caught:
             models.load(f"server:https://example.org/?key={given}")
         assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", fake_server.MODEL)
+def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
+    start: Callable[..., FakeServer], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, sent, name = random.Random(kind), Connection._sent, start(kind, top=20).name(patience=0.05, timeout=20)
+
+    async def altered(self: Connection, call: Call) -> tuple[int, float, bytes]:
+        status, after, content = await sent(self, call)
+        return status, after, mutated(content, chance) if chance.random() < 0.3 else content
+
+    model = models.load(name)
+    monkeypatch.setattr(Connection, "_sent", altered)
+    monkeypatch.setattr(server_probe, "PATIENCE", 0.01)
+    for at in range(20):
+        if at % 4 == 0:
+            with suppress(DpiclError):
+                models.load(name)
+        with suppress(DpiclError):
+            for row in (model.next_token_log_probs([[5, at]]), model.listed_log_probs([[5]], [at, 3])):
+                assert row.isnan().all() or -torch.inf < float(row.max()) <= 0
+        with suppress(DpiclError):
+            (text,) = model.generate([[5, at]], 4, broken="empty")
+            assert len(text) <= 4 * LETTERS and text.encode() is not None
