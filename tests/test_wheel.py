@@ -1,5 +1,6 @@
 """What a user installs: one package, whatever lies beside the user's script."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -30,10 +31,10 @@ def run(*words: object, **how: object) -> str:
 
 @pytest.fixture(
     scope="module",
-    params=["folder", pytest.param("sdist", marks=pytest.mark.slow), pytest.param("zip", marks=pytest.mark.slow)],
+    params=["folder", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sdist", "zip", "editable"))],
 )
 def installed(request, tmp_path_factory) -> Path:
-    """A folder with the wheel of this checkout, of its sdist or of a zip of it, installed alone."""
+    """A folder with the wheel of this checkout, of its sdist or of a zip of it, or the checkout, installed alone."""
     place = tmp_path_factory.mktemp("wheel")
     source = place / "source"
     for name in SOURCES:
@@ -46,10 +47,11 @@ def installed(request, tmp_path_factory) -> Path:
         (source,) = (source / "dist").glob("*.tar.gz")
     elif request.param == "zip":
         source = shutil.make_archive(place / "zip", "zip", place, "source")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    run(*pip, "wheel", source, "--no-deps", "--no-build-isolation", "--wheel-dir", place)
+    pip, alone = [sys.executable, "-m", "pip", "--quiet"], ["--no-deps", "--no-build-isolation", "--no-index"]
+    run(*pip, "wheel", source, *alone, "--wheel-dir", place)
     (wheel,) = place.glob("*.whl")
-    run(*pip, "install", "--no-deps", "--no-index", "--target", place / "site", wheel)
+    what = ["--editable", source] if request.param == "editable" else [wheel]
+    run(*pip, "install", *alone, "--target", place / "site", *what)
     return place / "site"
 
 
@@ -68,9 +70,11 @@ def test_it_works_beside_files_of_the_same_names(installed, tmp_path):
     (tmp_path / "harness").mkdir()
     (tmp_path / "harness" / "__init__.py").write_text("raise SystemExit('taken')\n")
     (tmp_path / "results").mkdir()
-    (tmp_path / "script.py").write_text(SCRIPT.format(installed=str(installed)))
-    environment = {**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
+    (tmp_path / "script.py").write_text(SCRIPT.format(installed=str(installed.parent)))
+    places = [str(installed), *(path.read_text().strip() for path in installed.glob("*.pth"))]  # of an editable one
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
     said = run(sys.executable, "script.py", cwd=tmp_path, env=environment)
     assert said.startswith("1 ") and "'open'" in said
-    listed = run(sys.executable, installed / "bin" / "dpicl", "list", "mechanisms", cwd=tmp_path, env=environment)
-    assert "tang" in listed and "prism" in listed
+    quick = ("run", "quick", "--model", "sim", "--task", "agnews", "--mechanism", "zero_shot", "--limit", 8, "--json")
+    done = run(sys.executable, installed / "bin" / "dpicl", *quick, cwd=tmp_path, env=environment)
+    assert json.loads(done)["counts"]["done"] == 1
