@@ -16,7 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ import pytest
 import dpicl as package
 from dpicl import models
 from dpicl.attacks.store import load_attacks
+from dpicl.cli.commands import load
 from dpicl.data import config as task_config
 from dpicl.program import VERBS, main
 
@@ -187,30 +188,42 @@ def test_what_a_page_shows_exists_and_quick_commands_run(stranger, dpicl, capfd,
     for suite in (ROOT / "results").iterdir():
         (stranger / "results" / suite.name).symlink_to(suite)
     runs = QUICK | FIRST.get(page.name, set()) if page.parent in (ROOT, DOCS) else set()
-    assert failures(Session(dpicl, capfd, runs), page) == []
+    assert failures(Session(dpicl, capfd, runs), examples(page)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in TYPED if page.parent in (ROOT, DOCS)], ids=lambda page: page.name)
 def test_what_a_page_shows_runs(stranger, dpicl, capfd, monkeypatch, page):
     shutil.copytree(ROOT / "results", stranger / "results")
-    load = models.load
+    given = models.load
     monkeypatch.setattr(
-        models, "load", lambda name, *more, **how: load("sim" if name == "embedded" else name, *more, **how)
+        models, "load", lambda name, *more, **how: given("sim" if name == "embedded" else name, *more, **how)
     )
     for name in ("evaluate", "audit", "check", "release", "answer"):
         function = getattr(package, name)
         small = {key: SMALL_PYTHON[key] for key in SMALL_PYTHON.keys() & inspect.signature(function).parameters}
         monkeypatch.setattr(package, name, partial(function, **small))
     session = Session(dpicl, capfd, None)
-    assert failures(session, page) == []
+    assert failures(session, examples(page)) == []
     if page.name == "python.md":
         assert_the_notebook_shows_tables(session.shown, session.names)
 
 
-def failures(session: Session, page: Path) -> list[str]:
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_examples_of_all_verbs_run(stranger, dpicl, capfd, sim_suite):
+    """As one session, in the order of `dpicl --help`."""
+    shutil.copytree(ROOT / "results", stranger / "results")
+    (stranger / "new.txt").write_text("where is my money\ntwo bills\n")
+    grid = "  - {name: pta, tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}}\n"
+    (stranger / "mine.yaml").write_text(sim_suite.read_text() + grid)
+    lines = [line for place, _ in VERBS.values() for line in vars(load(place))["verb"].example.splitlines()]
+    assert failures(Session(dpicl, capfd, None), map(Example, lines)) == []
+
+
+def failures(session: Session, shown: Iterable[Example]) -> list[str]:
     problems = []
-    for example in examples(page):
+    for example in shown:
         try:
             session.read(example)
         except (AssertionError, package.DpiclError, SyntaxError, ValueError) as error:

@@ -140,7 +140,9 @@ def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Map
 
 @p.verb(
     "dpicl release tang --data tickets.csv --labels billing,technical,refund --size 100 --epsilon 1 --delta 1e-6 --out"
-    " demos.jsonl",
+    " demos.jsonl\n"
+    "dpicl release embedding_centroids --data tickets.csv --labels billing,technical,refund --size 100 --epsilon 1"
+    " --delta 1e-6 --out desk.json",
     answer=_answer,
     needs=("data", "epsilon", "out"),
 )
@@ -173,7 +175,7 @@ def release(
 @p.verb(
     "dpicl answer embedding_centroids --data tickets.csv --labels billing,technical,refund --size 100 --queries new.txt"
     " --epsilon 1 --delta 1e-6 --out answers.jsonl\n"
-    "dpicl answer --state desk.json --queries new.txt --out answers.jsonl",
+    "dpicl answer --state desk.json --queries new.txt --out more.jsonl",
     answer=_answer,
     needs=("out",),
 )

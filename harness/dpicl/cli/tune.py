@@ -51,7 +51,7 @@ def _options(options: Mapping[str, Any]) -> str:
 
 
 @verb(
-    "dpicl tune record --engine local",
+    "dpicl tune mine.yaml --engine local",
     answer=_answer,
 )
 def tune(

@@ -58,7 +58,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 @verb(
-    "dpicl submit leaderboards/submissions/example/vote --run-code --rerun 2",
+    "dpicl submit leaderboards/submissions/example/vote",
     apart=lambda given: _SILENCE_SECONDS if given.get("run_code") else None,
 )
 def submit(
