@@ -79,6 +79,10 @@ def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
     before = dpicl("plan", sim_suite, *folder, "--json").json
     assert (before["present"], before["missing"]) == (0, 8)
     assert before["seconds"] is None  # nothing has run here yet
+    assert "No time is known of sim: no cell of it has run here" in " ".join(
+        dpicl("plan", sim_suite, *folder).out.split()
+    )
+    refuse(dpicl("plan", sim_suite, *folder, "--model", "hf:/nowhere"), "There is no folder /nowhere")
     assert before["tokens"] == sum(cell["tokens"] for cell in before["cells"]) > 0
     assert not (tmp_path / "results").exists()
 

@@ -102,6 +102,28 @@ def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpic
     assert all(task in shown.err for task in without)
 
 
+def test_a_plan_says_first_what_committed_results_show_and_agrees_with_the_board(dpicl, monkeypatch) -> None:
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ("record", "--results", RESULTS)
+    plan, board = (dpicl(verb, *asked, "--json").json for verb in ("plan", "board"))
+    tables = {
+        (section["group"]["model"], table["task"]): table for section in board["sections"] for table in section["tasks"]
+    }
+    for one in plan["mde"]:
+        table = tables[one["model"], one["task"]]
+        assert table["detectable"][f"{one['epsilon']:g}"] == pytest.approx(one["mde"])
+    assert {one["task"] for one in plan["mde"]} >= {"trec", "mit_d"}
+    of = {(one["model"], one["task"], one["metric"]): one["gain"] for one in plan["headroom"]}
+    for (model, task), table in tables.items():
+        assert all(of[model, task, name] == own["gain"] for name, own in table["headroom"].items())
+    assert len(plan["tuned"]["mit_d"]["rows"]["tang_small"]["settings"]) == 6
+    shown = dpicl("plan", *asked).out
+    assert shown.startswith("2,090 cells") and "SmolLM2-135M-Instruct" in shown and "local records" in shown
+    assert "top_k = 10, top_p = 0.8" in shown and "embedded-float32" not in shown
+    assert "Rows" not in shown and "Rows" in dpicl("plan", *asked, "--task", "trec").out
+
+
 def test_results_of_two_sources_have_tables_of_their_own() -> None:
     found = sizing.tables([*results(), *results(source="local")], detect=0.2, power=0.8)
     assert [(table.source, table.rows, table.now.seeds) for table in found] == [("synthetic", 2, 4), ("local", 2, 4)]

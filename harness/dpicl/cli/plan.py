@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from operator import attrgetter
 from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 
+from dpicl import models
 from dpicl.api.parameters import Cells, Flag, SuiteName, verb
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
@@ -19,18 +19,29 @@ from dpicl.cli.selecting import Shard, selected
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
-from dpicl.core.messages import count, duration, message, named
+from dpicl.core.messages import count, duration, epsilon_text, message, named, names_text, score_text
+from dpicl.core.vocabulary import model_name
 from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
 from dpicl.plan import sizing
 from dpicl.plan.costs import CostEstimate, Costs
-from dpicl.plan.headroom import Headroom, headroom_columns, headrooms
-from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current
+from dpicl.plan.headroom import Headroom, gain_text, headroom_columns, headrooms
+from dpicl.plan.presence import describe_stale, find_presence, find_skipped, select_current, which_of
 from dpicl.plan.selection import Selection
 from dpicl.plan.suite import AS_IT_IS
+from dpicl.plan.tuning import tuning_of, tuning_table
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.tables.document import Block, Column, Table, make_table, notes, text_table
+from dpicl.tables.document import Block, Column, make_table, notes, text_table, words
+
+#: Rows of several tasks that are shown one by one.
+_FEW = 24
+_MEANING = (
+    "Headroom: from public to real demonstrations, by the metric of record; where its interval includes 0 a task does"
+    " not reward private data. MDE: the difference of two rows found with 80% power (median pair, as on the board)."
+)
+_TASK, _READ = attrgetter("task"), attrgetter("model", "task")
+_ROW = attrgetter("model", "task", "label", "epsilon")
 
 
 @verb("dpicl plan quick --epsilon 1")
@@ -71,7 +82,11 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [value for cell in missing if (value := estimates[cell.id].seconds) is not None]
     unmeasured = list(dict.fromkeys(cell.model for cell in missing if estimates[cell.id].seconds is None))
-    gains = headrooms(result for result in results if status.get(result.cell_id) == "present")
+    for model in dict.fromkeys(cell.model for cell in missing):
+        if model.startswith(("hf:/", "hf:.", "hf:~")):  # else what runs may have it, and the hub is not asked
+            models.require_there(model)
+    standing, _ = _standing(selection, results)
+    gains, mde, tuned = headrooms(standing), sizing.find_mde(standing), tuning_of(selection.suite)
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,
@@ -83,6 +98,8 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         "seconds": None if unmeasured else sum(seconds),
         "untuned": untuned_rows(selection),
         "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
+        "mde": [dict(zip((*sizing.SHARED, "mde"), (*of, one), strict=True)) for of, one in mde.items()],
+        "tuned": tuned.model_dump(mode="json")["tasks"],
         "cells": [
             {
                 **cell_json(cell),
@@ -96,10 +113,13 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         ],
     }
     cells = [cell for cell in selection.cells if cell.id not in left_out]
-    shown: list[Block | str] = [_plan_table(cells, status, estimates), _totals(document, sum(seconds), unmeasured)]
-    if gains:
-        shown.append(_headroom_table(gains))
-    shown += [f"Skipped: {row} on {', '.join(tasks)}: {why}" for row, tasks, why in _reasons(selection.cells, left_out)]
+    overview, details = _tables(cells, _counted(status, estimates), gains, mde)
+    shown: list[Block | str] = [_totals(document, sum(seconds), unmeasured), *overview]
+    if others := {one.source for one in gains} - {cell.source for cell in cells}:
+        shown += notes([f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."])
+    shown += [*([tuning_table(tuned)] if tuned.tasks else []), *details]
+    for (row, why), own in _grouped(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
+        shown += [f"Skipped: {row} on {', '.join(_grouped(own, _TASK))}: {why}"] * bool(why)
     if found.stale:
         shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
         shown.append(f"Next: {stale_advice(suite)}.")
@@ -109,26 +129,70 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     return Answer(document, shown)
 
 
-def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) -> str:
-    """How many cells are done and left, and what these cost, in a sentence. unmeasured: models of which no cell has run
+def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) -> Block:
+    """How many cells are done and left, and what these cost. unmeasured: models of which no cell has run
     on this machine; seconds: of all others."""
     parts = [f"{plan['present']} done", *(f"{plan[key]} {key}" for key in ("stale", "skipped") if plan[key])]
     cost = ""
     if plan["missing"] or plan["stale"]:
-        names = ", ".join(unmeasured)
-        time = f"about {duration(seconds)}" if seconds or not names else f"time unknown until a cell of {names} has run"
-        time += f" and what {names} takes, of which no cell has run" if seconds and names else ""
         which = " with the stale ones" if plan["stale"] else ""
-        cost = f" ({plan['tokens'] / 1e6:,.3g} million tokens{which}, {time} in one process)"
-    return f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']} to do{cost}."
+        time = f", about {duration(seconds)} in one process" if seconds or not unmeasured else ""
+        cost = f" ({plan['tokens'] / 1e6:,.3g} million tokens{which}{time})"
+        if unmeasured:
+            cost += f". No time is known of {names_text(map(model_name, unmeasured))}: no cell of it has run here"
+    return words(f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']:,} to do{cost}.")
 
 
-def _headroom_table(gains: Sequence[Headroom]) -> Table:
-    named = [name for name in ("task", "model", "metric") if name != "model" or len({one.model for one in gains}) > 1]
-    columns = [*(Column(name, name, attrgetter(name)) for name in named), *headroom_columns(lambda one: one)]
-    title = "Headroom, from public to real demonstrations"
-    note = "Where the interval includes 0 a task does not reward private data with this model."
-    return make_table(title, columns, gains, keep=len(named), heading=True, notes=(note,))
+def _counted(status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> list[Column]:
+    """How many cells a line has, and what they cost, done or not."""
+
+    def time(cells: Sequence[Cell]) -> float | None:
+        spent = [costs[cell.id].seconds for cell in cells]
+        return None if None in spent else sum(filter(None, spent))
+
+    return [
+        Column("cells", "cells", len),
+        Column("done", "done", lambda cells: sum(status.get(cell.id) == "present" for cell in cells)),
+        Column("tokens", "tokens", lambda cells: sum(costs[c.id].tokens for c in cells), lambda n: f"{n / 1e6:.2f} M"),
+        Column("time", "time", time, duration, optional=True),
+    ]
+
+
+def _tables(
+    cells: Sequence[Cell], counted: Sequence[Column], gains: Sequence[Headroom], mde: Mapping[sizing.Shared, float]
+) -> tuple[list[Block], list[Block]]:
+    """(of every model a line a task; headroom by every metric and a line a row, or how to get them)."""
+    first = {(one.model, one.task): one for one in reversed(gains)}
+    found = {(model, task, epsilon): value for (model, task, _, epsilon), value in reversed([*mde.items()])}
+    gain = Column("headroom", "headroom (95%)", lambda own: first.get(_READ(own[0])), gain_text, optional=True)
+
+    def power(epsilon: float) -> Column:
+        name = f"MDE, ε={epsilon:g}"
+        return Column(name, name, lambda own: found.get((*_READ(own[0]), epsilon)), score_text, optional=True)
+
+    task = Column("task", "task", lambda own: own[0].task)
+    whole = [task, *counted, gain, *map(power, sorted({epsilon for *_, epsilon in found}))]
+    every = [*(Column(name, name, attrgetter(name)) for name in ("task", "metric")), *headroom_columns(lambda x: x)]
+    label = Column("label", "mechanism", lambda own: own[0].label, wide=True)
+    rows = [task, label, Column("epsilon", "ε", lambda own: own[0].epsilon, epsilon_text), *counted]
+    overview, details = list[Block](), list[Block]()
+    for model, own in _grouped(cells, attrgetter("model")).items():
+        name, sources = model_name(model), names_text(_grouped(own, attrgetter("source")))
+        overview.append(make_table(f"{name}, {sources} records", whole, _grouped(own, _TASK).values(), heading=True))
+        if mine := [one for one in gains if one.model == model]:
+            details.append(make_table(f"Headroom by every metric, {name}", every, mine, keep=2, heading=True))
+        details.append(make_table(f"Rows, {name}", rows, _grouped(own, _ROW).values(), keep=3, heading=True))
+    if gains:
+        overview += notes([_MEANING])
+    few = len(_grouped(cells, _TASK)) == 1 or len(_grouped(cells, _ROW)) <= _FEW
+    return overview, details if few else [words("A line a row, and headroom by every metric: --task TASK.")]
+
+
+def _grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> dict[Any, list[Cell]]:
+    groups = defaultdict[Any, list[Cell]](list)
+    for cell in cells:
+        groups[key(cell)].append(cell)
+    return groups
 
 
 def untuned_rows(selection: Selection) -> list[str]:
@@ -157,22 +221,22 @@ def cell_json(cell: Cell) -> dict[str, Any]:
     return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
 
 
+def _standing(selection: Selection, results: Iterable[Result]) -> tuple[list[Result], list[str]]:
+    """The results of its cells as on a board, those from the records of the cells first; notes on others."""
+    suite, to_have = selection.suite, {(cell.task, cell.source) for cell in selection.cells}
+    sources, wanted = SOURCES if suite.source == "auto" else (suite.source,), set(map(which_of, selection.cells))
+    own = [one for one in results if one.suite == selection.reference and which_of(one.cell) in wanted]
+    own = [one for one in own if one.cell.source in sources]
+    own.sort(key=lambda one: (one.cell.task, one.cell.source) not in to_have)
+    return select_current(own, Fingerprints(download=False))
+
+
 def _sizes(selection: Selection, results: Sequence[Result], detect: float, power: float) -> Answer:
     """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
     suite = selection.suite
-    sources = SOURCES if suite.source == "auto" else (suite.source,)  # as on a board: results say what they are from
-    wanted = {(cell.task, cell.model, cell.label, cell.epsilon, cell.seed) for cell in selection.cells}
-    own = [
-        result
-        for result in results
-        if (cell := result.cell).suite_version == suite.version
-        and result.suite.hash == suite.hash
-        and cell.source in sources
-        and (cell.task, cell.model, cell.label, cell.epsilon, cell.seed) in wanted
-    ]
+    own, left_out = _standing(selection, results)
     if results and not own:
         message(f"{count(len(results), 'result')} with other suite settings, model or options left out.")
-    own, left_out = select_current(own, Fingerprints(download=False))
     for note in left_out:
         message(note)
     found = sizing.tables(own, detect, power)
@@ -185,25 +249,28 @@ def _sizes(selection: Selection, results: Sequence[Result], detect: float, power
         "power": power,
         "tables": [asdict(table) for table in found],
     }
-    return Answer(
-        document, [text_table(_SIZES, map(_size_row, found), keep=3), *notes([_sizes_meaning(found, detect, power)])]
-    )
+    mde = sizing.find_mde(own)
+    tables = [
+        text_table(_SIZES, [_size_row(one, mde) for one in found if one.model == model], model_name(model), keep=2)
+        for model in dict.fromkeys(table.model for table in found)
+    ]
+    return Answer(document, [*tables, *notes([_sizes_meaning(found, detect, power)])])
 
 
-_SIZES = ("model", "task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "MDE", "needs", "costs")
+_SIZES = ("task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "MDE", "needs", "costs")
 
 
-def _size_row(table: sizing.Table) -> list[str]:
+def _size_row(table: sizing.Table, mde: Mapping[sizing.Shared, float]) -> list[str]:
+    found = mde.get((table.model, table.task, table.source, table.epsilon))
     deviations = (table.variances.by_seed, table.variances.by_document, table.variances.rest)
     now, needed = table.now, table.needed
     return [
-        table.model,
         table.task,
         f"{table.epsilon:g}",
         str(table.rows),
         *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
         f"{now.seeds} × {now.documents}",
-        f"{now.detects:.3f}" if now.detects < 1 else "none",
+        score_text(found) if found else "none",
         f"{needed.seeds} × {needed.documents}" if needed else f"more than {sizing.SEEDS[-1]} × {sizing.DOCUMENTS[-1]}",
         duration(needed.seconds) if needed else "",
     ]
@@ -214,37 +281,7 @@ def _sizes_meaning(found: Sequence[sizing.Table], detect: float, power: float) -
     return (
         f"Records: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of {detect:g} between"
         f" any two rows of a table with probability {power:g}, at a family-wise error of {1 - LEVEL:.2g}. Costs are of"
-        " one process, all rows. MDE: what the results at hand find as often. sd: of the difference of two rows, by"
-        " seed, by test record, and what is left."
+        " one process, all rows. MDE: what the results at hand find with 80% power, of the median pair, as on the"
+        " board; needs follow from sd, the mean over all pairs of the deviation of their difference by seed, by test"
+        " record, and what is left."
     )
-
-
-def _reasons(cells: Sequence[Cell], left_out: Mapping[str, str]) -> list[tuple[str, list[str], str]]:
-    """(row, tasks, reason) of cells that are skipped."""
-    groups: dict[tuple[str, str], dict[str, None]] = {}
-    for cell in cells:
-        if reason := left_out.get(cell.id):
-            groups.setdefault((cell.label, reason), {})[cell.task] = None
-    return [(row, list(tasks), reason) for (row, reason), tasks in groups.items()]
-
-
-def _plan_table(cells: Sequence[Cell], status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> Table:
-    groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
-    named = {"model": "model", "task": "task", "source": "source", "label": "mechanism"}
-    named = {name: head for name, head in named.items() if name in ("task", "label") or _differ(cells, name)}
-    counted = {"present": "done", "stale": "stale"} if "stale" in status.values() else {"present": "done"}
-    rows = []
-    for own in groups.values():
-        first, found = own[0], Counter(status.get(cell.id) for cell in own)
-        epsilon = "∞" if math.isinf(first.epsilon) else f"{first.epsilon:g}"
-        tokens = sum(costs[cell.id].tokens for cell in own)
-        numbers = [len(own), *(found[each] for each in counted)]
-        names = [str(getattr(first, name)) for name in named]
-        rows.append([*names, epsilon, *map(str, numbers), f"{tokens / 1e6:.2f} M"])
-    return text_table([*named.values(), "ε", "cells", *counted.values(), "tokens"], rows, keep=len(named) + 1)
-
-
-def _differ(cells: Sequence[Cell], name: str) -> bool:
-    return len({getattr(cell, name) for cell in cells}) > 1

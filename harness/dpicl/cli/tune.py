@@ -16,8 +16,7 @@ from dpicl.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.plan.selection import select, selection_of
 from dpicl.plan.suite import Changes, load_suite
 from dpicl.plan.suite_rows import Tuned
-from dpicl.plan.tuning import choose_settings, tuning_suite, write_choice
-from dpicl.tables.document import text_table
+from dpicl.plan.tuning import choose_settings, tuning_suite, tuning_table, write_choice
 
 
 @dataclass(frozen=True)
@@ -29,25 +28,8 @@ class Tuning:
 
 
 def _answer(found: Tuning, given: Mapping[str, Any]) -> Answer:
-    rows = [
-        [
-            *("" if place else said for said in (task, row)),
-            _options(one.options),
-            f"{one.score:.3f}",
-            "" if place else "yes",
-        ]
-        for task, on_task in found.tuned.tasks.items()
-        for row, tuned in on_task.rows.items()
-        for place, one in enumerate(tuned.settings)
-    ]
     document = {**found.tuned.model_dump(mode="json"), "file": found.path}
-    return Answer(
-        document, [text_table(["task", "row", "setting", "score", "chosen"], rows), f"Written to {found.path}."]
-    )
-
-
-def _options(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in options.items())
+    return Answer(document, [tuning_table(found.tuned), f"Written to {found.path}, with all scores."])
 
 
 @verb(

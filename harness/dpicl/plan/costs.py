@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -50,32 +50,24 @@ class Costs:
                 table[kind(result.cell)].append(spent)
             self._read[result.cell.model].append((spent, self.tokens(result.cell)))
 
-    def estimates(self, cells: Iterable[Cell]) -> dict[str, CostEstimate]:
+    def estimates(self, cells: Sequence[Cell]) -> dict[str, CostEstimate]:
         """Cell id -> what it will cost in one process, done in this order.
 
         Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
         """
-        cells = list(cells)
         repeated = self._repeated(cells)
         return {cell.id: self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell)) for cell in cells}
 
-    def in_order(self, cells: Iterable[Cell]) -> list[Cell]:
+    def in_order(self, cells: Sequence[Cell]) -> list[Cell]:
         """The first cell of every collection comes first, so that no two workers ask the model the same."""
-        cells = list(cells)
         repeated = self._repeated(cells)
         return sorted(cells, key=lambda cell: cell.id in repeated)
 
     def _repeated(self, cells: Iterable[Cell]) -> set[str]:
         """Ids of the cells that ask the model what an earlier one asks."""
-        collected: set[Hashable] = set()
-        repeated = set()
-        for cell in cells:
-            collection = self._collection(cell)
-            if collection in collected:
-                repeated.add(cell.id)
-            elif collection is not None:
-                collected.add(collection)
-        return repeated
+        collected = {cell.id: self._collection(cell) for cell in cells}
+        first = {collection: name for name, collection in reversed(collected.items())}
+        return {name for name, collection in collected.items() if collection is not None and first[collection] != name}
 
     def _collection(self, cell: Cell) -> Hashable:
         """What cells that share their model outputs have in common; None for demonstrations."""

@@ -186,20 +186,18 @@ def headroom_columns(of: Callable[[Any], Headroom | None]) -> tuple[Column, ...]
     return (
         column("shots", "shots", attrgetter("shots")),
         column("ends", "public → real", lambda one: f"{score_text(one.public)} → {score_text(one.real)}"),
-        column("gain", "headroom (95%)", _gain_text),
-        column("sizes", "seeds × records", lambda one: f"{len(one.seeds)} × {one.documents}{_where(one)}"),
+        column("gain", "headroom (95%)", gain_text),
+        column(
+            "sizes", "seeds × records", lambda h: f"{len(h.seeds)} × {h.documents}{', development' * h.development}"
+        ),
         column(
             "others",
             "gain over other controls (95%)",
-            lambda one: "; ".join(f"{gain.over} {_gain_text(gain)}" for gain in one.others),
+            lambda one: "; ".join(f"{gain.over} {gain_text(gain)}" for gain in one.others),
             wide=True,
         ),
     )
 
 
-def _gain_text(one: Gain | Headroom) -> str:
+def gain_text(one: Gain | Headroom) -> str:
     return f"{signed_text(one.gain)} ({signed_text(one.low)} to {signed_text(one.high)})"
-
-
-def _where(one: Headroom) -> str:
-    return ", development" if one.development else ""

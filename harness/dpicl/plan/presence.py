@@ -85,8 +85,8 @@ def describe_completeness(
 
     left_out: ids of cells that their mechanisms skip. Records may be of any source.
     """
-    there = {_which(result.cell) for result in results}
-    wanted = {_which(cell): cell.epsilon for cell in cells if cell.id not in left_out}
+    there = {which_of(result.cell) for result in results}
+    wanted = {which_of(cell): cell.epsilon for cell in cells if cell.id not in left_out}
     done = [which for which in wanted if which in there]
     if len(done) == len(wanted):
         return None
@@ -96,7 +96,7 @@ def describe_completeness(
     return f"Incomplete: {len(done):,} of {count(len(wanted), 'cell')} of {suite} done{by_epsilon}."
 
 
-def _which(cell: Cell) -> Hashable:
+def which_of(cell: Cell) -> Hashable:
     return cell.model, cell.task, cell.label, cell.epsilon, cell.seed
 
 

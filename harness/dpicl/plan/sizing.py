@@ -2,7 +2,7 @@
 
 From results that are there: the variance components of the paired differences between rows
 (dpicl.evaluation.statistics), and what a seed and a document cost. A difference is found when it passes the
-critical value of a board, for all pairs of the rows at once. The note under a board's table is for its median pair.
+critical value of a board, for all pairs of the rows at once. MDE is for their median pair, here and on boards.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from statistics import fmean
 import numpy as np
 
 from dpicl.core.errors import UsageError
-from dpicl.evaluation.statistics import Components, alpha_of_pair, components
+from dpicl.evaluation.statistics import Components, alpha_of_pair, components, rank_sets
 from dpicl.results.schema import Result
 
 #: Sizes that are tried.
 SEEDS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 1000, 2000, 5000, 10_000)
 DOCUMENTS = (25, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 2000, 5000, 10_000)
-#: What the rows of a table share: model, task, source of records, epsilon.
+#: What the rows of a table share.
+SHARED = ("model", "task", "source", "epsilon")
 Shared = tuple[str, str, str, float]
 
 
@@ -70,6 +71,15 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
     return found
 
 
+def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
+    """The true difference of two rows that each table finds with probability .8, as on a board; none above 1. A fixed
+    draw is in no table."""
+    tables = _grouped(result for result in results if result.cell.options.get("sampling_seed") is None)
+    outcomes = {shared: _outcomes(list(rows.values())) for shared, rows in tables.items()}
+    found = {shared: rank_sets(own, reach=1.0).detectable for shared, own in outcomes.items() if own.shape[1] > 1}
+    return {shared: mde for shared, mde in found.items() if mde < 1}
+
+
 def detectable(
     variances: Components, rows: int, seeds: int, documents: int | Sequence[int], power: float
 ) -> np.ndarray:
@@ -90,11 +100,9 @@ def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int
 
 def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, power: float) -> Table | None:
     """None where no two rows share two seeds and two documents."""
-    pairs = []
-    for one, other in combinations(rows, 2):
-        differences = [_difference(one[seed], other[seed]) for seed in sorted(one.keys() & other.keys())]
-        if len(differences) > 1 and len({len(row) for row in differences}) == 1 and len(differences[0]) > 1:
-            pairs.append(np.array(differences))
+    outcomes = _outcomes(rows)
+    found = (outcomes[..., i] - outcomes[..., j] for i, j in combinations(range(len(rows)), 2))
+    pairs = [pair for one in found if min((pair := one[~np.isnan(one).all(axis=1)]).shape) > 1]
     if not pairs:
         return None
     own = [components(pair) for pair in pairs]
@@ -113,9 +121,13 @@ def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, 
     return Table(*shared, len(rows), variances, sizes(seeds, [documents])[0], needed)
 
 
-def _difference(one: Result, other: Result) -> list[float]:
-    first, second = (result.documents[result.main_metric].by_id for result in (one, other))
-    return [first[name] - second[name] for name in sorted(first.keys() & second.keys())]
+def _outcomes(rows: Sequence[Mapping[int, Result]]) -> np.ndarray:
+    """float64[S, D, p] on the documents that all rows have; NaN where a row lacks a seed."""
+    scores = [{seed: result.documents[result.main_metric].by_id for seed, result in row.items()} for row in rows]
+    shared = sorted(set.intersection(*(set(one) for row in scores for one in row.values())))
+    seeds, nothing = sorted({seed for row in rows for seed in row}), dict.fromkeys(shared, math.nan)
+    found = [[[row.get(seed, nothing)[name] for row in scores] for name in shared] for seed in seeds]
+    return np.array(found).reshape(len(seeds), len(shared), len(rows))
 
 
 def _costs(results: Sequence[Result]) -> tuple[float, float]:

@@ -19,7 +19,7 @@ import yaml
 from dpicl.core.cell import Options
 from dpicl.core.errors import UsageError
 from dpicl.core.files import put_whole
-from dpicl.core.messages import count
+from dpicl.core.messages import count, score_text
 from dpicl.core.plugins import Registered
 from dpicl.data.config import load_config
 from dpicl.data.task import Task
@@ -29,6 +29,7 @@ from dpicl.plan.suite import Suite, choice_path, load_suite
 from dpicl.plan.suite_rows import SETTINGS, MechanismEntry, ScoredSetting, Tuned, TunedRow, TunedTask
 from dpicl.results.manifest import commit
 from dpicl.results.schema import Result
+from dpicl.tables.document import Table, text_table
 
 #: Seeds of tuning; those of suites begin at 0.
 SEEDS = (1000, 1001)
@@ -149,15 +150,33 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
     return choice
 
 
+def tuning_of(suite: Suite) -> Tuned:
+    """The choices that rows of a suite have, their own or those that they share."""
+    used = {name: entry.row for entry in suite.mechanisms for name in (str(entry.tune), entry.row)}
+    tasks = suite.tuned.tasks if suite.tuned else {}
+    kept = {
+        task: {row: own for row, own in on.rows.items() if row in used and suite.chosen(used[row], task)}
+        for task, on in tasks.items()
+    }
+    return Tuned(tasks={task: tasks[task].model_copy(update={"rows": own}) for task, own in kept.items() if own})
+
+
+def tuning_table(tuned: Tuned) -> Table:
+    """What was chosen for every row, its score and that of the worst setting, on which task."""
+    rows = [
+        [row, ", ".join(f"{name} = {value}" for name, value in best.options.items()), *scores, task, str(on.shots)]
+        for task, on in tuned.tasks.items()
+        for row, own in on.rows.items()
+        if (best := own.settings[0]) and (scores := [score_text(own.settings[at].score) for at in (0, -1)])
+    ]
+    title = f"Tuned on generated public records, the best of {SETTINGS} settings each"
+    return text_table(["row", "chosen", "score", "worst", "on", "shots"], rows, title)
+
+
 def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
     cells = [result.cell for result in results]
-    rows = {
-        (cell.label, cell.task)
-        for cell in cells
-        if (options := suite.chosen(cell.label, cell.task)) and options.items() <= cell.options.items()
-    }
-    if not rows or suite.tuned is None:
-        return []
-    named = ", ".join(sorted({label for label, _ in rows}))
-    return [f"Tuned: {named} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."]
+    chosen = ((cell, suite.chosen(cell.label, cell.task)) for cell in cells)
+    rows = ", ".join(sorted({cell.label for cell, own in chosen if own and own.items() <= cell.options.items()}))
+    said = f"Tuned: {rows} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
+    return [said] if rows else []
