@@ -105,27 +105,23 @@ def methods_table(
     tables = [table for table in section.tables if any(row.epsilon in epsilons for row in table.rows)]
     tables = tables or list(section.tables)
     methods = sorted(_methods(section, tables, epsilons), key=lambda method: method.place)
-    columns, with_ranks, said = [_task_column(table) for table in tables], True, list[str]()
+    columns, hidden = [_task_column(table) for table in tables], list[str]()
     if room is not None:
         tables.sort(key=lambda table: not any(row.rank for row in table.rows))
-        label = min(_LABEL, max((len(row_label(one.first)) for one in methods), default=0))
-        columns, with_ranks = _fitting(tables, methods, room - label - 8)
-        if left_out := [table.task for table in tables[len(columns) :]]:
-            said.append(f"{named(left_out)}: no room here, see --full.")
         controls = [one for one in methods if one.is_control]
         others = [one for one in methods if not one.is_control]
         kept = max(most - len(controls), 3)
         if more := others[kept:]:
             tied = sum(bool(one.best) for one in more)
-            said.append(f"{count(len(more), 'more method')}{f', {tied} of them *' if tied else ''}: --full.")
+            hidden.append(f"{count(len(more), 'more method')}{f' ({tied} of them *)' if tied else ''}")
         methods = [*others[:kept], *controls]
+        columns = _fitting(tables, methods, room)
+        hidden += [named(left_out)] if (left_out := [table.task for table in tables[len(columns) :]]) else []
     legend = "score; controls last."
     if any(row.rank for table in tables for row in table.rows):
-        ranks = (
-            " and possible ranks (95%) among rows of the same ε and Q, those by embeddings too" if with_ranks else ""
-        )
-        legend = f"score{ranks}; *: no row that prompts a language model is better (95%); controls last."
-    said.insert(0, legend)
+        ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
+        legend = f"score and {ranks}; *: no row that prompts a language model is better (95%); controls last."
+    said = [legend, *([f"No room here (--full): {'; '.join(hidden)}."] if hidden else [])]
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
 
@@ -165,12 +161,12 @@ def _methods(section: Section, tables: Sequence[TaskTable], epsilons: Sequence[f
         yield _Method(*name, rows, [task for task in rows if (task, *name) in best])
 
 
-def _task_column(table: TaskTable, ranks: bool = True) -> Column:
+def _task_column(table: TaskTable) -> Column:
     def cell(method: _Method) -> tuple[float, str] | None:
         row = method.rows.get(table.task)
         if row is None:
             return None
-        rank = f" {row.rank}" if ranks and row.rank is not None else ""
+        rank = f" {row.rank}" if row.rank is not None else ""
         return row.score, f"{score_text(row.score)}{rank}{'*' if table.task in method.best else ''}"
 
     lower = table.lower_is_better(table.metric)
@@ -180,16 +176,16 @@ def _task_column(table: TaskTable, ranks: bool = True) -> Column:
     return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
 
 
-def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> tuple[list[Column], bool]:
-    """The columns that have room, and whether with rank sets: if the tasks with ranks then fit."""
-    ranked = sum(any(row.rank for row in table.rows) for table in tables)
-    for ranks in (True, False):
-        columns = [_task_column(table, ranks) for table in tables]
-        widths = [max(len(one.name), *(len(one.text(one.of(method))) for method in methods)) + 2 for one in columns]
-        fits = sum(sum(widths[: i + 1]) <= room for i in range(len(widths)))
-        if fits >= ranked:
-            break
-    return columns[:fits], ranks
+def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> list[Column]:
+    """The first columns, for which there is room beside the names and ε; one at least."""
+    columns = [_task_column(table) for table in tables]
+    room -= min(_LABEL, max((len(row_label(one.first)) for one in methods), default=0))
+    room -= max((len(epsilon_text(one.epsilon)) for one in methods), default=0) + 4
+    for fits, one in enumerate(columns):
+        room -= max([len(one.name), *(len(one.text(one.of(method))) for method in methods)]) + 2
+        if room < 0:
+            return columns[: max(fits, 1)]
+    return columns
 
 
 # Headroom.
