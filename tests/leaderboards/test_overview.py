@@ -34,6 +34,32 @@ def test_the_first_screen_has_at_most_40_lines_and_fits(monkeypatch):
         assert max(map(len, lines)) <= width
 
 
+def test_ranks_stay_beside_scores_and_tasks_without_room_are_named(monkeypatch):
+    board = build_board(results(2, [f"task_{i}_name" for i in range(9)], (1.0,)))
+    for width, shown in ((60, 2), (80, 4), (110, 6)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = render_terminal(board, color=False, full=False)
+        (best,) = [line for line in text.splitlines() if line.startswith(" m01")]
+        assert best.split() == ["m01", "1", *["0.560", "1*"] * shown]
+        said = " ".join(text.split())
+        assert f"No room here (--full): task_{shown}_name" in said
+
+
+def test_headroom_has_its_interval_also_of_another_model_and_where_it_is_not_shown():
+    other = []
+    for seed in range(SEEDS):
+        for task, real in (("xsum", 0.4), ("trec", 0.9)):
+            own = {"task": task, "seed": seed, "model": "embedded-float32", "documents": 50}
+            other += [make_result("public_demonstrations", 0.4, epsilon=0.0, **own)]
+            other += [make_result("real_demonstrations", real, **own)]
+    board = build_board([*results(), *other])
+    said = " ".join(render_terminal(board, color=False, full=False).split())
+    interval = r"\(−?0\.\d{3} to 0\.\d{3}\)"
+    assert re.search(rf"95%\): agnews 0.500 {interval}, dbpedia 0.500 {interval} and trec 0.500 {interval}\.", said)
+    apart = rf"headroom trec 0.500 {interval}; not shown \(no ranks\) on xsum {interval}\."
+    assert re.search(rf"Apart \(--full\): .*\(float32\) on synthetic records, {apart}", said)
+
+
 def test_every_row_that_is_tied_with_the_best_is_named_and_what_beats_no_control_is_said():
     tied = [make_result(f"m{i}", 0.5, seed=seed, documents=50) for i in range(7) for seed in range(SEEDS)]
     both = [one for seed in range(SEEDS) for one in ends(zero_shot=0.7, real_data=0.9, seed=seed, documents=50)]
@@ -70,7 +96,7 @@ def test_the_first_screen_says_what_was_compared_and_what_is_best():
         "At ε = 1 on agnews, use m02 (0.640), better than public_demonstrations (0.400), which reads no record. Better"
         " than all 2 others (95%).",
         "1 more answer: see the best rows at each ε.",
-        "Headroom: real_demonstrations over public_demonstrations on agnews 0.500, dbpedia 0.500 and trec 0.500.",
+        "Headroom (real − public demonstrations, 95%): agnews 0.500 (0.",
         "Also at ε = 8: --epsilon 8.",
     ):
         assert part in said

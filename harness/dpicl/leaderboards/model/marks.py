@@ -47,8 +47,7 @@ LOOSE = Mark(
 BY_EMBEDDINGS = Mark(
     "§",
     "answers by embeddings",
-    "its answers come from a second public model (sentence embeddings) and from what was released once; it releases no"
-    " demonstration, and the board's language model is not needed for it",
+    "a control by a second public model",
 )
 
 

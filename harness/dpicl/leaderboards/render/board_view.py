@@ -25,7 +25,7 @@ from dpicl.leaderboards.render.board_tables import (
     rows_table,
     submitted_table,
 )
-from dpicl.plan.headroom import PUBLIC, REAL, Headroom
+from dpicl.plan.headroom import Headroom
 from dpicl.tables.console import to_text, width
 from dpicl.tables.document import Block, Facts, Heading, Part, folded_notes, notes, words
 
@@ -82,8 +82,8 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         yield words(said, "answer")
     if (more := len(own) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
-    if section.tables and (said := _headroom([*section.tables, *section.measured])):
-        yield words(said, "quiet")
+    if section.tables and (said := _headroom(section)):
+        yield words(f"Headroom (real − public demonstrations, 95%): {said}.", "quiet")
 
 
 def _where(answers: Sequence[BoardAnswer]) -> str:
@@ -92,20 +92,24 @@ def _where(answers: Sequence[BoardAnswer]) -> str:
     return answers[0].task + (f" ({queries})" if queries else "")
 
 
-def _headroom(tables: Sequence[TaskTable]) -> str:
-    """What real demonstrations gain over public ones on the tasks where this was measured."""
-    found = [(table, table.headroom[table.metric]) for table in tables if table.metric in table.headroom]
-    some = [f"{table.task} {signed_text(own.gain)}{_smaller(own)}" for table, own in found if own.rewards]
-    none = [table.task for table, own in found if not own.rewards]
-    said = [f"{REAL} over {PUBLIC} on {names_text(some)}"] if some else []
-    said += [f"none on {names_text(none)}, so nobody is ranked there"] if none else []
-    return f"Headroom: {'; '.join(said)}." if said else ""
+def _headroom(section: Section) -> str:
+    """What real demonstrations gain over public ones, with the interval, on the tasks where this was measured."""
+    tables = [*section.tables, *section.measured]
+    found = [(table.task, table.headroom[table.metric]) for table in tables if table.metric in table.headroom]
+    some = [f"{task} {signed_text(own.gain)} ({_interval(own)}{_smaller(own)})" for task, own in found if own.rewards]
+    others = [f"{task} ({_interval(own)})" for task, own in found if not own.rewards]
+    said = [names_text(some)] if some else []
+    return "; ".join([*said, f"not shown (no ranks) on {names_text(others)}"] if others else said)
+
+
+def _interval(headroom: Headroom) -> str:
+    return f"{signed_text(headroom.low)} to {signed_text(headroom.high)}"
 
 
 def _smaller(headroom: Headroom) -> str:
     """Over which other row that reads no record they gain nothing, where there is one."""
     least = min(headroom.others, key=lambda other: other.gain, default=None)
-    return f" ({signed_text(least.gain)} over {least.over})" if least is not None and least.gain <= 0 else ""
+    return f"; {signed_text(least.gain)} over {least.over}" if least is not None and least.gain <= 0 else ""
 
 
 def _range(numbers: Iterable[int], noun: str) -> str:
@@ -128,9 +132,9 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
     if rest := [epsilon_text(one) for one in levels(section.tables) if one != level]:
         blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon {rest[-1]}.", "quiet"))
     if others:
-        apart = dict.fromkeys((one.group.model, one.group.source) for one in others)
-        names = names_text([f"{model_name(model)} on {source} records" for model, source in apart])
-        blocks.append(words(f"Apart, not compared with these: {names} (--full).", "quiet"))
+        about = [(f"{model_name(one.group.model)} on {one.group.source} records", _headroom(one)) for one in others]
+        apart = dict.fromkeys(name + (f", headroom {said}" if said else "") for name, said in about)
+        blocks.append(words(f"Apart (--full): {'; '.join(apart)}.", "quiet"))
     every = [*section.notes, *board.notes]
     about_results = [one for one in board.notes if one not in board.unplaced]
     said = [*section.notes[:1], *about_results, *section.notes[1:]][:most_notes]  # the most important ones
