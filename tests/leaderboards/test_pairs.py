@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, chosen
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.ranks import Pairs
+from dpicl.leaderboards.render.columns import ROWS
 from tests.leaderboards.factory import ends, make_result
 
 SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}
@@ -60,6 +63,11 @@ def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
     for row in (one for one in table.rows if one.epsilon == 1):
         assert pairs.difference(row, public) == row.against_public
         assert pairs.difference(row, public).family == 4
+    column = next(one for one in ROWS if one.key == "against_public")
+    said = {row.label: column.text(column.of(row)) for row in table.rows if row.epsilon == 1}
+    assert said["tang"] == "better" and re.fullmatch(r"inconclusive, up to 0\.\d{3}", said["prism"])
+    worse = replace(pairs.difference(tang, public), value=-0.3)
+    assert column.text(column.of(SimpleNamespace(against_public=worse))) == "public_demonstrations is better"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.marks import signs
+from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, queries_text, recovery_text
@@ -132,8 +133,8 @@ def _audited(row: Row) -> tuple[float, str] | None:
 
 def _verdict(found: Difference) -> str:
     if found.verdict == "better":
-        return "yes" if found.better else "no, worse"
-    return found.verdict
+        return "better" if found.better else f"{PUBLIC} is better"
+    return found.verdict if found.verdict == "equivalent" else f"inconclusive, up to {score_text(found.excluded)}"
 
 
 NAME = Column("row", "mechanism", row_label, help="the row's name in the suite; its link leads to what it released")
@@ -204,10 +205,11 @@ ROWS = (
     ),
     Column(
         "against_public",
-        "beats public",
+        "against public",
         lambda row: row.against_public and (row.against_public.value, _verdict(row.against_public)),
         lambda own: own[1],
-        "whether it is better than public_demonstrations, which reads no private record, all rows together at 95%",
+        f"better or not than {PUBLIC}, which reads no private record, all rows together at 95%",
+        wide=True,
         optional=True,
     ),
     Column("seeds", "seeds", lambda row: len(row.seeds), help="how many random seeds were run"),
