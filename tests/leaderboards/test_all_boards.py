@@ -107,3 +107,9 @@ def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
     write_shipped(tmp_path, [*ends(suite="quick"), *ends(suite="record")])
     answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")
     assert [line["suite"] for line in answer.json["suites"]] == ["record", "quick"]
+
+
+def test_a_board_says_that_its_seeds_share_one_set_of_private_records(dpicl, results_folder, monkeypatch):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    answer = dpicl("board", "quick", "--source", "synthetic", "--results", results_folder, "--no-submissions", "--json")
+    assert any(note.startswith("All seeds share one set of private records") for note in answer.json["notes"])

@@ -33,6 +33,9 @@ from dpicl.tables.shown import Shown
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Of a suite without `private_share`.
+_SAME_RECORDS = "All seeds share one set of private records, so intervals say nothing about other records of the kind."
+
 
 @dataclass(frozen=True, repr=False)
 class BoardView(Shown):
@@ -64,10 +67,11 @@ def view_of(
     kept = standing(results, selection)
     if not kept:
         return None
-    kept, notes = select_current(kept, records or Fingerprints(download=False))
+    kept, current = select_current(kept, records or Fingerprints(download=False))
     left_out = find_skipped(selection.cells, selection.mechanisms)
     missing = describe_completeness(suite.name, selection.cells, kept, left_out)
-    notes = [*([missing] if missing else []), *describe_tuning(suite, kept), *readings(selection, kept), *notes]
+    notes = [*([missing] if missing else []), *([] if suite.private_share else [_SAME_RECORDS])]
+    notes += [*describe_tuning(suite, kept), *readings(selection, kept), *current]
     made = build_board(kept, selection.asked, evidence, submissions, suite.margin)
     there = {(result.cell.label, result.cell.task) for result in kept}
     reasons = {(cell.label, cell.task): left_out[cell.id] for cell in selection.cells if cell.id in left_out}
