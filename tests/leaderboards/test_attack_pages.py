@@ -1,6 +1,7 @@
 """Attacks on pages and in `dpicl board`: complete, damaged files named."""
 
 import json
+import re
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_no
     for text in (render_attacks(board, color=False), words(attacks_page(board))):
         for part in ("addresses", "0.61 [0.48, 0.73]", "one query"):
             assert part.lower() in " ".join(text.lower().split())
+
+
+def test_attacks_on_answers_have_q_in_their_name_and_lines_of_their_own():
+    found = [make_attack("voting", queries=number, members=number, attack="exact_audit") for number in (20, 100)]
+    broken = make_attack("broken_answers", queries=8)
+    text = render_attacks(build_attacks([*found, broken, make_attack("tang")]), color=False)
+    names = re.findall(r"^ ((?:tang|voting|broken_answers)(?: \(Q = \d+\))?)  ", text, re.MULTILINE)
+    assert names[:3] == ["tang", "voting (Q = 100)", "voting (Q = 20)"]
+    assert text.count("voting (Q = 20) ") == 3 and "broken_answers (Q = 8)" in text
 
 
 def test_attacks_on_a_simulated_model_are_left_out_and_other_weights_are_told_apart():

@@ -149,7 +149,7 @@ def attacks_table(title: str, attacked: Sequence[Attacked], heading: bool = True
         title,
         _COLUMNS,
         attacked,
-        kind=lambda one: "end" if one.label in ENDS else "",
+        kind=lambda one: "end" if one.attack.subject.mechanism in ENDS else "",
         keep=3,
         heading=heading,
         notes=tuple(said),

@@ -31,7 +31,7 @@ class Best:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.label} ({self.number})"
+        return f"{self.name} ({self.number})"
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ class BoardAnswer:
     @property
     def texts(self) -> tuple[str, str]:
         """The best rows and the controls, in words; '–' for none."""
-        shown = ([f"{one.name} ({one.number})" for one in own] for own in (self.best, self.controls))
-        best, controls = (named(own, _NAMED) or "–" for own in shown)
+        best, controls = (named(map(str, own), _NAMED) or "–" for own in (self.best, self.controls))
         return best, controls
 
     @property
@@ -112,7 +111,7 @@ def _listed(rows: Sequence[Best], last: str = "and") -> str:
     """Rows with their numbers; of many the first and the last number."""
     if len(rows) <= _NAMED:
         return names_text(map(str, rows), last)
-    return f"{names_text([one.label for one in rows], last)} ({rows[0].number} to {rows[-1].number})"
+    return f"{names_text([one.name for one in rows], last)} ({rows[0].number} to {rows[-1].number})"
 
 
 def answers(tables: Sequence[TaskTable]) -> tuple[BoardAnswer, ...]:

@@ -121,7 +121,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
     }
     return Published(
         stands_for={**stands_for, "noise": cell.noise},
-        name=visible(f"{first.label} {first.task}, {group_name(group)}", _NAME),
+        name=visible(f"{first.name} {first.task}, {group_name(group)}", _NAME),
         group=group_name(group),
         config=finite(config),
         summary=_summary(section, table, rows),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -13,7 +14,7 @@ from dpicl.attacks.results import AttackResult
 from dpicl.attacks.table import ENDS, Attacked, attacks_table, of_results
 from dpicl.core.messages import bound_text, count, epsilon_text, names_text
 from dpicl.leaderboards.model.evidence import AttackBoard, question_of
-from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.rows import Row, name_of
 from dpicl.tables.document import Block, Column, Part, Table, make_table, notes, words
 
 _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task agnews --epsilon 1"
@@ -56,18 +57,23 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
         return [*blocks, words(_NOTHING)]
     blocks.append(_summary(board.attacks))
     for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
-        own = of_results(list(found), board.powers)
+        own = [replace(one, label=_name(one.attack)) for one in of_results(list(found), board.powers)]
         title = name + (f" ({question})" if question else "")
         blocks.append(Part((attacks_table(title, own, heading=False),), f"{title}: {count(len(own), 'result')}"))
     return blocks
 
 
+def _name(attack: AttackResult) -> str:
+    """The mechanism, with Q."""
+    return name_of(attack.subject.mechanism, attack.privacy.queries)
+
+
 def _summary(attacks: Sequence[AttackResult]) -> Table:
-    """A line for each mechanism and ε; reference baselines and broken mechanisms last."""
+    """A line for each mechanism, Q and ε; reference baselines and broken mechanisms last."""
     own: dict[tuple[bool, str, float], list[AttackResult]] = defaultdict(list)
     for one in attacks:
-        own[one.subject.mechanism in ENDS, one.subject.mechanism, one.subject.epsilon].append(one)
-    items = [(label, epsilon, found, _best(found)) for (_, label, epsilon), found in sorted(own.items())]
+        own[one.subject.mechanism in ENDS, _name(one), one.subject.epsilon].append(one)
+    items = [(*key[1:], found, _best(found), key[0]) for key, found in sorted(own.items(), key=itemgetter(0))]
     columns = (
         Column("row", "mechanism", itemgetter(0)),
         Column("epsilon", "ε", itemgetter(1), epsilon_text),
@@ -80,9 +86,7 @@ def _summary(attacks: Sequence[AttackResult]) -> Table:
         Column("share", "share", lambda item: share_text(item[3]), help="the first over the second"),
         Column("by", "by", lambda i: i[3] and f"{attack_name(i[3])} on {i[3].subject.task}", wide=True),
     )
-    return make_table(
-        "In short", columns, items, kind=lambda item: "end" if item[0] in ENDS else "", keep=2, heading=True
-    )
+    return make_table("In short", columns, items, kind=lambda item: "end" if item[4] else "", keep=2, heading=True)
 
 
 def _best(attacks: Iterable[AttackResult]) -> AttackResult | None:

@@ -62,7 +62,7 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
     wide as a column (3.5 inches), several are as wide as the page (7 inches). about: the title of the legend.
     """
     shown = [(title, table, _best(table)) for title, table in panels]
-    labels = sorted({row.label for _, table, _ in shown for row in _across(table)})
+    labels = sorted({row.name for _, table, _ in shown for row in _across(table)})
     labels = [*sorted({label for _, _, best in shown for label in best}), *labels]
     styles = {label: number for number, label in enumerate(labels)}
     columns, (width, names) = min(3, len(panels)), (_COLUMN, 2) if len(panels) == 1 else (_PAGE, 4)
@@ -92,11 +92,11 @@ def _across(table: TaskTable) -> list[Row]:
 
 
 def _best(table: TaskTable) -> dict[str, list[Row]]:
-    """Label -> its rows by ε, of the labels with the best scores."""
+    """Name -> its rows by ε, of the names with the best scores."""
     lines: dict[str, list[Row]] = {}
     for row in sorted(table.rows, key=lambda row: row.epsilon):
         if not row.at_an_end:
-            lines.setdefault(row.label, []).append(row)
+            lines.setdefault(row.name, []).append(row)
     best = sorted(lines, key=lambda label: -max(row.worth for row in lines[label]))[:MOST_LINES]
     return {label: lines[label] for label in best}
 
@@ -104,7 +104,7 @@ def _best(table: TaskTable) -> dict[str, list[Row]]:
 def _panel(
     axes: Axes, table: TaskTable, lines: Mapping[str, Sequence[Row]], styles: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Draws a table; label -> what stands for it in the legend."""
+    """Draws a table; name -> what stands for it in the legend."""
     epsilons = sorted({row.epsilon for own in lines.values() for row in own})
     places = _places(epsilons)
     gap = min((b - a for a, b in zip(places.values(), list(places.values())[1:], strict=False)), default=1.0)
@@ -119,8 +119,8 @@ def _panel(
         )  # fmt: skip
     for row in _across(table):
         axes.axhspan(row.low, row.high, color="black", alpha=0.05, linewidth=0)
-        dashes = (0, (5, 1.5) + (1, 1.5) * (styles[row.label] % 4))
-        handles[row.label] = axes.axhline(row.score, color="black", linestyle=dashes, linewidth=0.8)
+        dashes = (0, (5, 1.5) + (1, 1.5) * (styles[row.name] % 4))
+        handles[row.name] = axes.axhline(row.score, color="black", linestyle=dashes, linewidth=0.8)
     axes.set_xlim(min(places.values(), default=0) - 0.6 * gap, max(places.values(), default=0) + 0.6 * gap)
     axes.set_xticks(list(places.values()), [epsilon_text(one) for one in places])
     axes.set_xlabel("target ε (logarithmic)")
