@@ -64,6 +64,17 @@ def test_attacks_on_answers_have_q_in_their_name_and_lines_of_their_own():
     assert text.count("voting (Q = 20) ") == 3 and "broken_answers (Q = 8)" in text
 
 
+def test_an_attack_without_power_has_no_bound_to_show_in_short():
+    chance = {"auc": AUC["auc"].model_copy(update={"value": 0.5, "low": 0.4, "high": 0.6})}
+    weak = {"audited": 0.0, "attack": "gap", "access": "black-box", "measures": chance}
+    control = make_attack("real_demonstrations", **{**weak, "audited": None})
+    board = build_attacks([make_attack("tang", **weak), make_attack("pta", **weak), control, make_attack("pta")])
+    lines = render_attacks(board, color=False).partition("gap: ")[0].splitlines()
+    tang, pta = (next(line for line in lines if line.startswith(f" {name} ")) for name in ("tang", "pta"))
+    assert re.split("  +", tang)[4:7] == ["no power here", "0.99", "–"]
+    assert re.split("  +", pta)[4:7] == ["0.4", "0.99", "40%"]
+
+
 def test_attacks_on_a_simulated_model_are_left_out_and_other_weights_are_told_apart():
     def simulated(result):
         model = result.manifest.model.model_copy(update={"name": "sim", "sha256": None})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
 from dpicl.attacks.audited import attack_name
+from dpicl.attacks.power import NO_POWER, Power
 from dpicl.attacks.results import AttackResult
 from dpicl.attacks.table import ENDS, Attacked, attacks_table, of_results
 from dpicl.core.messages import bound_text, count, epsilon_text, names_text
@@ -43,11 +44,24 @@ def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
     return blocks
 
 
-def share_text(best: AttackResult | None) -> str | None:
-    """Audited ε over the ε that was proved for the attacked run, as a percentage."""
-    if best is None or best.bound is None or not 0 < best.privacy.epsilon_proved < math.inf:
+def audited_text(best: AttackResult | None, powers: Mapping[str, Power]) -> tuple[float, str] | None:
+    """Its bound, also in words: an attack without power says nothing."""
+    if best is None or best.audited is None:
         return None
-    return f"{100 * best.bound.epsilon / best.privacy.epsilon_proved:.0f}%"
+    return best.audited, NO_POWER if is_hidden(best, powers) else bound_text(best.audited)
+
+
+def is_hidden(attack: AttackResult, powers: Mapping[str, Power]) -> bool:
+    """Whether an attack without power made it."""
+    return attack.id in powers and powers[attack.id].hides(attack)
+
+
+def share_text(best: AttackResult | None, powers: Mapping[str, Power]) -> str | None:
+    """Audited ε over the ε that was proved for the attacked run, as a percentage."""
+    if best is None or best.audited is None or is_hidden(best, powers):
+        return None
+    proved = best.privacy.epsilon_proved
+    return f"{100 * best.audited / proved:.0f}%" if 0 < proved < math.inf else None
 
 
 def attack_blocks(board: AttackBoard) -> list[Block]:
@@ -55,7 +69,7 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
     blocks: list[Block] = [*notes(board.notes)]
     if not board.attacks:
         return [*blocks, words(_NOTHING)]
-    blocks.append(_summary(board.attacks))
+    blocks.append(_summary(board.attacks, board.powers))
     for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
         own = [replace(one, label=_name(one.attack)) for one in of_results(list(found), board.powers)]
         title = name + (f" ({question})" if question else "")
@@ -68,12 +82,12 @@ def _name(attack: AttackResult) -> str:
     return name_of(attack.subject.mechanism, attack.privacy.queries)
 
 
-def _summary(attacks: Sequence[AttackResult]) -> Table:
+def _summary(attacks: Sequence[AttackResult], powers: Mapping[str, Power]) -> Table:
     """A line for each mechanism, Q and ε; reference baselines and broken mechanisms last."""
     own: dict[tuple[bool, str, float], list[AttackResult]] = defaultdict(list)
     for one in attacks:
         own[one.subject.mechanism in ENDS, _name(one), one.subject.epsilon].append(one)
-    items = [(*key[1:], found, _best(found), key[0]) for key, found in sorted(own.items(), key=itemgetter(0))]
+    items = [(*key[1:], found, _best(found, powers), key[0]) for key, found in sorted(own.items(), key=itemgetter(0))]
     columns = (
         Column("row", "mechanism", itemgetter(0)),
         Column("epsilon", "ε", itemgetter(1), epsilon_text),
@@ -81,14 +95,15 @@ def _summary(attacks: Sequence[AttackResult]) -> Table:
         Column(
             "tasks", "tasks", lambda item: names_text(dict.fromkeys(one.subject.task for one in item[2])), wide=True
         ),
-        Column("audited", "largest audited ε", lambda i: i[3] and i[3].bound.epsilon, bound_text, "a lower bound"),
+        Column("audited", "largest audited ε", lambda i: audited_text(i[3], powers), itemgetter(1), "a lower bound"),
         Column("proved", "proved ε of that run", lambda i: i[3] and i[3].privacy.epsilon_proved, epsilon_text),
-        Column("share", "share", lambda item: share_text(item[3]), help="the first over the second"),
+        Column("share", "share", lambda item: share_text(item[3], powers), help="the first over the second"),
         Column("by", "by", lambda i: i[3] and f"{attack_name(i[3])} on {i[3].subject.task}", wide=True),
     )
     return make_table("In short", columns, items, kind=lambda item: "end" if item[4] else "", keep=2, heading=True)
 
 
-def _best(attacks: Iterable[AttackResult]) -> AttackResult | None:
-    bounded = [one for one in attacks if one.bound is not None]
-    return max(bounded, key=lambda one: one.bound.epsilon if one.bound else 0.0, default=None)
+def _best(attacks: Iterable[AttackResult], powers: Mapping[str, Power]) -> AttackResult | None:
+    """The one with the largest bound; of several one that has power."""
+    bounded = [one for one in attacks if one.audited is not None]
+    return max(bounded, key=lambda one: (one.audited or 0.0, not is_hidden(one, powers)), default=None)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 
-from dpicl.core.messages import bound_text, count, epsilon_text, named, names_text, score_text, signed_text
+from dpicl.core.messages import count, epsilon_text, named, names_text, score_text, signed_text
 from dpicl.core.printable import visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
@@ -17,7 +17,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
-from dpicl.leaderboards.render.attacks_view import share_text
+from dpicl.leaderboards.render.attacks_view import audited_text, share_text
 from dpicl.leaderboards.render.columns import (
     AUDITED,
     CLAIMED,
@@ -296,8 +296,9 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         Column("claimed", "claimed ε", lambda c: max((r.claimed for r in c[0] if r.claimed is not None), default=None),
                epsilon_text, CLAIMED.help),
         Column("proved", "proved ε", lambda c: max(r.proved for r in c[0]), epsilon_text, PROVED.help),
-        Column("audited", "audited ε", lambda c: c[1] and c[1].audit.epsilon, bound_text, AUDITED.help),
-        Column("share", "share", lambda c: c[1] and share_text(c[1].audit.best),
+        Column("audited", "audited ε", lambda c: c[1] and audited_text(c[1].audit.best, c[1].audit.powers),
+               itemgetter(1), AUDITED.help),
+        Column("share", "share", lambda c: c[1] and share_text(c[1].audit.best, c[1].audit.powers),
                help="audited ε over the ε proved for that run"),
         Column("attack", "by", lambda c: c[1] and f"{c[1].audit.best_name} on {c[1].task}", wide=True),
         Column("refuted", "refuted", refuted, "{} rows".format, "rows whose audited ε exceeds their proved ε",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from dpicl.attacks.results import ATTAINED
-from dpicl.core.messages import bound_text, epsilon_text, score_text
+from dpicl.core.messages import epsilon_text, score_text
 from dpicl.core.printable import visible
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
@@ -17,6 +17,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, queries_text, recovery_text
 from dpicl.leaderboards.render.addresses import Addresses
+from dpicl.leaderboards.render.attacks_view import audited_text
 from dpicl.tables.document import Column
 
 if TYPE_CHECKING:
@@ -127,8 +128,8 @@ def row_data(row: Row) -> dict[str, str]:
 
 
 def _audited(row: Row) -> tuple[float, str] | None:
-    epsilon = row.audit.epsilon
-    return None if epsilon is None else (epsilon, f"{row.audit.kind}{' !' if row.audit.flag else ''}")
+    found = audited_text(row.audit.best, row.audit.powers)
+    return found and (found[0], f"{found[1]} {row.audit.kind}{' !' if row.audit.flag else ''}")
 
 
 def _verdict(found: Difference) -> str:
@@ -162,7 +163,7 @@ AUDITED = Column(
     "audited",
     "audited ε",
     _audited,
-    lambda own: f"{bound_text(own[0])} {own[1]}",
+    itemgetter(1),
     "the largest lower bound: exact (" + ATTAINED + "), or sampled (at 95% confidence)",
     optional=True,
 )
