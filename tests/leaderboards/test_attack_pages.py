@@ -8,7 +8,7 @@ import pytest
 from dpicl.attacks import store
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence, build_attacks
-from dpicl.leaderboards.render.as_json import attacks_json
+from dpicl.leaderboards.render.as_json import attacks_json, board_json
 from dpicl.leaderboards.render.html import attacks_page, pages
 from dpicl.program import main
 from tests.leaderboards.attack_factory import AUC, make_attack
@@ -93,6 +93,10 @@ def test_attacks_as_json_are_strict_json_and_without_any_it_says_what_to_run():
     empty = build_attacks([])
     assert "dpicl audit" in render_attacks(empty) and "dpicl audit" in attacks_page(empty)
     document = json.loads(json.dumps(attacks_json(build_attacks(some_attacks())), allow_nan=False))
+    assert {*document} == {"schema_version", "attacks", "notes"} and document["schema_version"] == 1
+    board = board_json(build_board(ends()))
+    assert {*board} == {"schema_version", "sections", "notes", "skipped"} and board["schema_version"] == 1
+    assert {*board["sections"][0]} == {"group", "answers", "tasks", "measured", "notes"}
     assert [one["attack"] for one in document["attacks"]] == ["audit", *["inquiry"] * 4, "pii"]
     assert document["attacks"][-1]["counts"] == COUNTS
     assert document["attacks"][4]["epsilon_proved"] == "Infinity"

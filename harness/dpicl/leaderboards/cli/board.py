@@ -20,7 +20,7 @@ from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
-from dpicl.leaderboards.render.as_json import attacks_json, board_json
+from dpicl.leaderboards.render.as_json import VERSION, attacks_json, board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_view import board_blocks
 from dpicl.leaderboards.render.html import attacks_page, suites_json, suites_table, write_site
@@ -162,7 +162,7 @@ def _all_suites(
     page = write_site(found, html, known, url, repository) if html else None
     lines = suites_json(found)
     end = f"Page: {page}" if page else "Next: dpicl board all --html site"
-    return Answer({"suites": lines, "page": page}, [suites_table(lines), end])
+    return Answer({"schema_version": VERSION, "suites": lines, "page": page}, [suites_table(lines), end])
 
 
 def _results(

@@ -16,6 +16,9 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.results.schema import finite
 
+#: Of what `dpicl board --json` prints (docs/files.md).
+VERSION = 1
+
 
 def audit_json(audit: Audit) -> dict[str, Any]:
     """The audited ε of a row (None without an attack), the attack behind it, and all attacks."""
@@ -74,6 +77,7 @@ def board_json(board: Board) -> dict[str, Any]:
     """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
     plain: dict[str, Any] = finite(
         {
+            "schema_version": VERSION,
             "sections": [_section_json(section) for section in board.sections],
             "notes": list(board.notes),
             "skipped": list(board.skipped),
@@ -130,5 +134,5 @@ def _row_json(row: Row) -> dict[str, Any]:
 def attacks_json(board: AttackBoard) -> dict[str, Any]:
     """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
     attacks = [attack_json(result, board.powers.get(result.id)) for result in board.attacks]
-    plain: dict[str, Any] = finite({"attacks": attacks, "notes": list(board.notes)})
+    plain: dict[str, Any] = finite({"schema_version": VERSION, "attacks": attacks, "notes": list(board.notes)})
     return plain
