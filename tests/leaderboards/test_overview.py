@@ -136,3 +136,11 @@ def test_a_page_begins_with_the_answer_then_the_table_the_charts_and_the_claims(
         and "./quick/index.html#epsilon=&row=%22m02%22" in first.links
     )
     assert "./other/index.html" in first.links
+
+
+def test_the_page_of_a_row_links_the_theorems_that_its_proof_rests_on():
+    for site, found in (("../docs", "../../docs"), ("https://example.org/docs", "https://example.org/docs")):
+        files = pages(build_board([*ends(), make_result("tang")]), [("Documentation", f"{site}/index.md")])
+        (row,) = (Page(text) for name, text in files.items() if "rows/" in name and "Proof: of" in text)
+        assert {f"{found}/accounting.md#theorems-by-what-is-in-the-ledger", f"{found}/proofs.md"} <= {*row.links}
+        assert "Proof: of gaussian and poisson, by exact" in " ".join(row.words.split())

@@ -119,10 +119,11 @@ def pages(board: Board, links: Sequence[Link] = ()) -> dict[str, str]:
     }
     if texts:
         files[TEXTS] = page.render(f"Released texts of {suite}", texts, here=TEXTS, nav=nav)
+    docs = dict(links).get("Documentation", "").removesuffix("/index.md")
     for section, table in ((one, table) for one in board.sections for table in one.tables):
         pairs = Pairs(table)
         for row in table.in_order:
-            own = row_blocks(section, row, pairs, places)
+            own = row_blocks(section, row, pairs, places, docs)
             files[places.page(row)] = page.render(f"{row.title} on {row.task}, {suite}", own, "../", nav=nav)
     return files
 

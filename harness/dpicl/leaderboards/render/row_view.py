@@ -19,6 +19,7 @@ from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.rows import difference_columns
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
@@ -41,8 +42,9 @@ MOST_TEXTS = 20
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
 
-def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> list[Block]:
-    """Everything that is known of a row. pairs: of its task. places: where pages are."""
+def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses, docs: str = "") -> list[Block]:
+    """Everything that is known of a row. pairs: of its task. places: where pages are. docs: the address of the
+    documentation; "": it is named and not linked."""
     group, first, name = section.group, row.results[0], f"{row.title} on {row.task}"
     suite = Link(f"{group.suite}, version {group.version}", "index.html")
     path = (suite, " › ", Link(row.label, places.named(row.label)), f" › {row.task}")
@@ -63,7 +65,7 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses) -> l
     blocks += [*_seeds(row), Heading("Attacks"), attacks]
     if row.audit.command:
         blocks += [words("No audit yet. Make it with:", "quiet"), words(row.audit.command, "command")]
-    blocks += _ledger(row)
+    blocks += [*_ledger(row), *_proof(row, docs)]
     made, costs = _manifest(first), [result.cost for result in row.results]
     if others := sorted({_commit(result) for result in row.results} - {_commit(first)}):
         made["other seeds"] = f"code {names_text(others)}"
@@ -231,6 +233,16 @@ def _ledger(row: Row) -> Iterator[Block]:
         yield words("Some other seed has another ledger.", "quiet")
     if first.privacy.accountants:
         yield Facts({f"accountant: {name}": _said(one) for name, one in sorted(first.privacy.accountants.items())})
+
+
+def _proof(row: Row, docs: str) -> Iterator[Block]:
+    """What the proved ε rests on: the theorem for the events of the ledger."""
+    privacy = row.results[0].privacy
+    if privacy.ledger and privacy.accountants:
+        rule, proofs = "accounting.md#theorems-by-what-is-in-the-ledger", "proofs.md"
+        pages = [Link(f"docs/{one}", f"{docs}/{one}") if docs else f"docs/{one}" for one in (rule, proofs)]
+        events, by = (names_text(sorted(own)) for own in (event_kinds(privacy.event), privacy.accountants))
+        yield Words((f"Proof: of {events}, by {by}: the rule is in ", pages[0], ", its proof in ", pages[1], "."))
 
 
 def command(group: Group, row: Row) -> str:
