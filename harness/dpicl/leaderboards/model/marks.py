@@ -44,11 +44,7 @@ LOOSE = Mark(
 )
 
 
-BY_EMBEDDINGS = Mark(
-    "§",
-    "answers by embeddings",
-    "a control by a second public model",
-)
+BY_EMBEDDINGS = Mark("§", "answers by embeddings", "a control by a second public model")
 
 
 SERVED = Mark(
