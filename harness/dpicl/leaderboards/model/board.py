@@ -228,7 +228,7 @@ def _importance(results: Sequence[Result]) -> tuple[bool, str]:
 def _several(groups: Sequence[Group]) -> str:
     first = groups[0]
     names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
-    names |= {"weights": "model weights", "source": "source of records", "delta": "δ"}
+    names |= {"weights": "model weights", "source": "source of records", "delta": "δ", "up_to_rounding": "rounding"}
     differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
