@@ -70,7 +70,7 @@ def content(result: Result) -> dict[str, Any]:
 
 
 def test_a_cell_gives_the_same_alone_and_among_seven_others(runs: Any, folder: Path) -> None:
-    run = runs(*MIXED, model=f"hf:{folder}", seeds="[0, 1]")
+    run = runs(*MIXED, models=f"[hf:{folder}]", seeds="[0, 1]")
     assert len(run.cells) >= 8
     private = [
         cell for cell in run.cells if cell.seed == 1 and cell.mechanism not in ("zero_shot", "real_demonstrations")
@@ -94,7 +94,7 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     monkeypatch.setattr(
         lm_eval_bridge, "evaluate", lambda *words, **more: scored.append(words) or evaluate(*words, **more)
     )
-    run = runs("zero_shot", model=f"hf:{folder}", seeds="[0, 1, 2, 3]")
+    run = runs("zero_shot", models=f"[hf:{folder}]", seeds="[0, 1, 2, 3]")
     results = run(run.cells)
     assert len(results) == len(run.cells) > 1
     assert len(loads) == 1

@@ -105,7 +105,7 @@ class Audits(ResultTable[AttackResult]):
         "epsilon_claimed": attrgetter("privacy.epsilon_claimed"),
         "epsilon_proved": attrgetter("privacy.epsilon_proved"),
         "epsilon_audited": attrgetter("audited"),
-        "confidence": attrgetter("confidence"),
+        "confidence": lambda item: None if item.bound is None else item.bound.confidence,
         "delta": attrgetter("subject.delta"),
         "failure": lambda item: failure(item),
     }

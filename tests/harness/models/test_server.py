@@ -272,7 +272,7 @@ def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeSer
 )  # fmt: skip
 def test_a_name_that_holds_a_password_is_refused_unseen(name: str, dpicl, sim_suite, tmp_path) -> None:
     own = tmp_path / "suite.yaml"
-    own.write_text(sim_suite.read_text().replace("model: sim", f"model: {json.dumps('server:' + name)}"))
+    own.write_text(sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps('server:' + name)}]"))
     for words in (
         ("plan", own), ("plan", sim_suite, "--model", f"server:{name}"), ("run", own, "--results", tmp_path / "results")
     ):  # fmt: skip
@@ -284,7 +284,7 @@ def test_a_name_that_holds_a_password_is_refused_unseen(name: str, dpicl, sim_su
 
 def test_a_suite_file_sends_no_variable_to_an_address_of_its_own(dpicl, sim_suite, tmp_path) -> None:
     own, address = tmp_path / "suite.yaml", "server:https://example.org/?tokenizer=x&key=AWS_SECRET_ACCESS_KEY"
-    own.write_text(sim_suite.read_text().replace("model: sim", f"model: {json.dumps(address)}"))
+    own.write_text(sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps(address)}]"))
     answer = dpicl("plan", own)
     assert answer.code == 2 and "AWS_SECRET_ACCESS_KEY" in answer.err and "--model" in answer.err
     assert dpicl("plan", sim_suite, "--model", address).code == 0

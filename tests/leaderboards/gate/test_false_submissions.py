@@ -61,7 +61,7 @@ def test_strays_below_the_root_are_refused(world: World, dpicl):
     (places,) = [one for one in answer.json["whole"] if one["check"] == "places"]
     assert answer.code == 1 and places["status"] == "failed"
     for name in (".hidden", "linked", "team_a/records.csv"):
-        assert any(one.startswith(f"{name} is no submission") for one in (places["why"], *places["others"]))
+        assert any(one.startswith(f"{name} is not a submission") for one in (places["why"], *places["others"]))
 
 
 def test_a_card_that_says_an_old_version_hides_no_current_results_from_the_board(world: World):

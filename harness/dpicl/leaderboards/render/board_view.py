@@ -82,8 +82,12 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         yield words(said, "answer")
     if (more := len(own) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
-    if section.tables and (said := _headroom(section)):
-        yield words(f"Headroom (real − public demonstrations, 95%): {said}.", "quiet")
+
+
+def headroom_blocks(section: Section) -> list[Block]:
+    """What real demonstrations gain on each task, in a sentence."""
+    said = _headroom(section) if section.tables else ""
+    return [words(f"Headroom (real − public demonstrations, 95%): {said}.", "quiet")] if said else []
 
 
 def _where(answers: Sequence[BoardAnswer]) -> str:
@@ -124,7 +128,7 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
     """
     section, *others = board.sections
     level = first_level(section) if epsilon is None else epsilon
-    blocks: list[Block] = [*answer_blocks(section, level)]
+    blocks: list[Block] = [*answer_blocks(section, level), *headroom_blocks(section)]
     if section.tables:
         blocks.append(methods_table(section, [level], room=width(), most=most))
     else:

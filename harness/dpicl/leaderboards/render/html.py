@@ -24,7 +24,7 @@ from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.attacks_view import attack_blocks
 from dpicl.leaderboards.render.board_tables import claims_table, headroom_table, methods_table
-from dpicl.leaderboards.render.board_view import answer_blocks, first_level, section_blocks
+from dpicl.leaderboards.render.board_view import answer_blocks, first_level, headroom_blocks, section_blocks
 from dpicl.leaderboards.render.columns import ROWS, row_data, rows_frame, to_csv
 from dpicl.leaderboards.render.row_view import row_blocks, texts_blocks
 from dpicl.tables.document import (
@@ -143,6 +143,7 @@ def _answer(board: Board, places: Addresses) -> list[Block]:
         own.append(methods_table(section, epsilons, places))
         if figures := _charts(section):
             own.append(Part(figures, kind="plots"))
+        own += headroom_blocks(section)
         if section is board.sections[0]:
             own.append(Part((words(_READING), Facts(_legend(board), "manifest")), "How to read this board"))
         own.append(claims_table(section, places))
