@@ -66,7 +66,9 @@ def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
     column = next(one for one in ROWS if one.key == "against_public")
     said = {row.label: column.text(column.of(row)) for row in table.rows if row.epsilon == 1}
     assert said["tang"] == "better" and re.fullmatch(r"inconclusive, up to 0\.\d{3}", said["prism"])
-    worse = replace(pairs.difference(tang, public), value=-0.3)
+    worse = pairs.difference(tang, public)
+    assert worse is not None
+    worse = replace(worse, value=-0.3)
     assert column.text(column.of(SimpleNamespace(against_public=worse))) == "public_demonstrations is better"
 
 
