@@ -139,7 +139,7 @@ def fields_of(path: Table, text: str | None = None, label: str | None = None) ->
     if text is not None and label is not None:
         return text, label
     sound = list(islice((row.values for row in open_table(path).rows if not row.fault), _FIRST_ROWS))
-    names = list(dict.fromkeys(name for row in sound for name in row))
+    names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
     folded = {name.strip().lower(): name for name in names}
