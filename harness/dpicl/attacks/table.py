@@ -74,12 +74,13 @@ def _confidence(one: Attacked) -> str | None:
 
 
 def _measured(one: Attacked) -> str | None:
-    """Every measure, or that there is no power where neither the attack nor its control is told from guessing; then
-    counts."""
+    """Copies of a canary; every measure, or that there is no power where neither the attack nor its control is told
+    from guessing; then counts."""
     shown = {name: estimate_text(estimate) for name, estimate in one.attack.measures.items()}
     if one.power is not None and one.power.hides(one.attack):
         shown = {name: NO_POWER for name in shown if name == one.power.measure}
-    parts = [f"{measure_name(name)} {text}" for name, text in shown.items()]
+    parts = [f"copies {copies}"] if (copies := one.attack.settings.get("copies")) else []
+    parts += [f"{measure_name(name)} {text}" for name, text in shown.items()]
     parts += [f"{name} {count:,}" for name, count in one.attack.counts.items()]
     return "; ".join(parts) or None
 
