@@ -83,7 +83,7 @@ def table(generator: np.random.Generator, scene: str, rows: int, seeds: int, bin
     return outcomes[:, :, 1::2] if scene == "hidden" else outcomes
 
 
-def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> dict[str, Any]:
+def measure(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> dict[str, Any]:
     """How often the verdicts of so many tables are wrong, and how much they find."""
     true = true_scores(scene, rows)
     gaps = true[:, None] - true[None, :]
@@ -118,4 +118,4 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     given = parser.parse_args()
     for setting in itertools.product(given.scenes, given.rows, given.seeds, (True, False)):
-        print(json.dumps(measured(*setting, given.tables)), flush=True)
+        print(json.dumps(measure(*setting, given.tables)), flush=True)

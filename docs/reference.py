@@ -56,12 +56,12 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """The text of a page, with the part of it that is made here."""
     name = page.file.src_uri
     if name in SHOWN:
-        return f"{markdown}\n{shown(name)}"
+        return f"{markdown}\n{show(name)}"
     made = {"command-line.md": commands, "mechanisms.md": mechanisms}.get(name)
     return f"{markdown}\n{made()}" if made else markdown
 
 
-def shown(page: str) -> str:
+def show(page: str) -> str:
     """The objects of a page, for mkdocstrings to fill in."""
     alone = "{members: false}"
     parts = "{members: [%s], group_by_category: false, show_root_heading: false, show_root_toc_entry: false}"

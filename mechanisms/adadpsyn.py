@@ -60,7 +60,7 @@ class AdaDPSyn(Tang):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._nearby(1.0)
+        self._near_centre(1.0)
         if self.top_k is None:
             raise UsageError("Option top_k must be a number: distances are measured on the likeliest tokens.")
 
@@ -68,10 +68,10 @@ class AdaDPSyn(Tang):
         return None  # the released code has three kinds of noise and no formula for one knob
 
     def token_event(self, knob: float) -> dp.DpEvent:
-        return self._nearby(knob).event
+        return self._near_centre(knob).event
 
     def choose(self, knob: float, rows: np.ndarray, public: np.ndarray, sample: Sample, allowed: np.ndarray) -> int:
-        return self._nearby(knob).choose(rows, public, sample, allowed)
+        return self._near_centre(knob).choose(rows, public, sample, allowed)
 
-    def _nearby(self, knob: float) -> NearCentre:
+    def _near_centre(self, knob: float) -> NearCentre:
         return NearCentre(knob, RADII, self.slots, self.share, self.histogram_share, self.own_slots)

@@ -106,11 +106,11 @@ class DPOpt(DemonstrationMechanism):
         return "it writes an instruction from answers that are right or wrong, and a text is neither"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        def sampled(expected: float, release: dp.DpEvent) -> dp.DpEvent:
+        def sample(expected: float, release: dp.DpEvent) -> dp.DpEvent:
             return dp.PoissonSampledDpEvent(sampling_rate(expected, sizes.records[None]), release)
 
-        tries = dp.SelfComposedDpEvent(sampled(self.slots, self._token(knob).event), self.instructions * self._tries)
-        return dp.ComposedDpEvent((tries, sampled(self._holdout, self._best(knob).event)))
+        tries = dp.SelfComposedDpEvent(sample(self.slots, self._token(knob).event), self.instructions * self._tries)
+        return dp.ComposedDpEvent((tries, sample(self._holdout, self._best(knob).event)))
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """autodp's answer for all tries, every failure charged, as in the authors' code; their choice on other records
@@ -128,7 +128,7 @@ class DPOpt(DemonstrationMechanism):
         best = self._best(context.knob)
         sample = private.poisson_slots(self._holdout, None, partition=None, releases=best.event).draw()
         records = student.records(sample)
-        rows = [student.right(instruction, records) for instruction in candidates]
+        rows = [student.check_answers(instruction, records) for instruction in candidates]
         (chosen,) = best.choose(np.array(rows, dtype=np.float64).reshape(len(candidates), -1).T, sample)
         context.progress(len(context.shots))
         return ReleasedPrompt(candidates[chosen])
@@ -195,7 +195,7 @@ class Student:
         """The sampled records, one a slot, cut."""
         return [cut_record(record, self.model, self._record_tokens) for (record,) in sample.slots]
 
-    def right(self, instruction: str, records: Sequence[Record]) -> list[bool]:
+    def check_answers(self, instruction: str, records: Sequence[Record]) -> list[bool]:
         """Whether each record is answered rightly."""
         return [said == record.label for said, record in zip(self.answers(instruction, records), records, strict=True)]
 
@@ -208,11 +208,11 @@ class Student:
         said = [""] * len(records)
         if fitting:
             prefix = self.model.prefix(self.model.encode(head)[: self._limit])
-            for at, answer in zip(fitting, self._asked([prompts[at] for at in fitting], prefix), strict=True):
+            for at, answer in zip(fitting, self._ask([prompts[at] for at in fitting], prefix), strict=True):
                 said[at] = answer
         return said
 
-    def _asked(self, prompts: list[list[int]], prefix: Prefix) -> list[str]:
+    def _ask(self, prompts: list[list[int]], prefix: Prefix) -> list[str]:
         if self._endings:
             rows = self.model.score([(prompt, self._endings) for prompt in prompts], prefix)
             return [self.task.labels[int(np.argmax(row))] if np.isfinite(row).all() else "" for row in rows]

@@ -93,7 +93,7 @@ class EmbeddingCentroids(PreparedMechanism):
         if self.head == "logistic":
             weights = self._logistic(samples[None], private.size(None), context)
             return Linear(weights, context.task.labels, context, self.embedding)
-        sums = [self._noisy_sum(knob).release(self._embedded(each, reader), each)[0] for each in samples.values()]
+        sums = [self._noisy_sum(knob).release(self._embed(each, reader), each)[0] for each in samples.values()]
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         centroids = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
         return Linear(centroids, [str(group) for group in samples], context, self.embedding)
@@ -118,12 +118,12 @@ class EmbeddingCentroids(PreparedMechanism):
         size = private.size(group)
         return private.poisson_slots(size, None, partition=group, releases=self._releases(knob)).draw()
 
-    def _embedded(self, sample: Sample, reader: Reader) -> np.ndarray:
+    def _embed(self, sample: Sample, reader: Reader) -> np.ndarray:
         return reader.embed([record.text for (record,) in sample.slots], self.embedding)
 
     def _logistic(self, sample: Sample, size: int, context: PreparedContext) -> np.ndarray:
         """float64[L, d]: the weights after the last step."""
-        vectors, labels = self._embedded(sample, context.reader), context.task.labels
+        vectors, labels = self._embed(sample, context.reader), context.task.labels
         truth = np.array([[record.label == label for label in labels] for (record,) in sample.slots], dtype=np.float64)
         truth = truth.reshape(len(vectors), len(labels))
         weights = np.zeros((len(labels), vectors.shape[1]))

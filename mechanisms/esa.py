@@ -73,11 +73,11 @@ class ESA(AnswerMechanism):
         return "it aggregates texts; where the answers are few and public, voting is the same with less noise"
 
     def release(self, knob: float) -> dp.DpEvent:
-        return self._nearest(knob).event
+        return self._nearest_to_mean(knob).event
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The PRV accountant's estimate for Poisson sampling at sensitivity 1 on the sum, as the authors' notebook."""
-        claimed = self._nearest(knob).bound * knob
+        claimed = self._nearest_to_mean(knob).bound * knob
         if claimed == 0:
             return math.inf
         event = self.scheme.event(dp.GaussianDpEvent(claimed), sizes.records[None], sizes.queries or 1)
@@ -93,8 +93,8 @@ class ESA(AnswerMechanism):
 
         private = reader.embed(reader.texts(query, sample.slots), self.embedding)
         private[~private.any(axis=1)] = centre
-        chosen = self._nearest(context.knob).choose(private, centre, public, sample)
+        chosen = self._nearest_to_mean(context.knob).choose(private, centre, public, sample)
         return candidates[chosen]
 
-    def _nearest(self, knob: float) -> NearestToMean:
+    def _nearest_to_mean(self, knob: float) -> NearestToMean:
         return NearestToMean(knob, self.radius, divisor=self.slots, own_slots=self.scheme.own_slots)

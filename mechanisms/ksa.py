@@ -32,7 +32,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.public_candidates import asking
+from dpicl.mechanism.public_candidates import write_request
 from dpicl.privacy.private_set import Sample, sampling_rate
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.reaccounting.published import sampled_exponential_epsilon
@@ -90,13 +90,13 @@ class KSA(AnswerMechanism):
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> FinalPrompt:
         task, public = context.task, public_words(query.text)
         if not public:
-            return asking(task, query, request="")
+            return write_request(task, query, request="")
         answers = [words_of(text) for text in context.reader.texts(query, sample.slots)]
         rows = np.array([[word in said for word in public] for said in answers], dtype=np.float64)
         chosen = self._top(context.knob).choose(rows.reshape(-1, len(public)), sample)
         request = REQUESTS.get(task.name, REQUESTS["chatdoctor"])
         words = ", ".join(public[at] for at in chosen)
-        return asking(task, query, SUGGESTIONS.format(request=request, words=words))
+        return write_request(task, query, SUGGESTIONS.format(request=request, words=words))
 
     def _top(self, knob: float) -> NoisyTopK:
         return NoisyTopK(self.words, knob, self.scheme.own_slots)

@@ -41,8 +41,8 @@ from dpicl.core.vocabulary import Partition, Record
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.mechanism.generation import PromptWriter, check_positive, check_style
 from dpicl.mechanism.options import LATER
-from dpicl.mechanism.public_candidates import nearest
-from dpicl.mechanism.sampled_texts import written
+from dpicl.mechanism.public_candidates import find_nearest
+from dpicl.mechanism.sampled_texts import write_texts
 from dpicl.models.embeddings import check_name
 from dpicl.privacy import accountants
 from dpicl.privacy.events import parallel
@@ -99,7 +99,7 @@ class PrivateEvolution(DemonstrationMechanism):
             return None
         return "a demonstration is an input with its output here, and the model varies one text for a public label"
 
-    def released(self, shots: int, task: PublicTask) -> int:
+    def count_released(self, shots: int, task: PublicTask) -> int:
         return max(shots, self.texts or 0) if task.kind == "classification" else shots
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
@@ -108,12 +108,12 @@ class PrivateEvolution(DemonstrationMechanism):
             groups.setdefault(private.partition_of(label), Counter())[label] += 1
         evolved: dict[str, Iterator[Demonstration]] = {}
         for done, (group, wanted) in enumerate(groups.items(), start=1):
-            found = self._evolved(group, wanted, private, context)
+            found = self._evolve(group, wanted, private, context)
             evolved |= {label: cycle(best) for label, best in found.items()}
             context.progress(len(context.shots) * done // len(groups))
         return [next(evolved[label]) for label in context.shots]
 
-    def _evolved(
+    def _evolve(
         self, group: Partition, wanted: Mapping[str, int], private: PrivateSet, context: Context
     ) -> dict[str, list[Demonstration]]:
         """For each label of the group its texts, the best first: as many as are wanted, where so many differ."""
@@ -124,11 +124,11 @@ class PrivateEvolution(DemonstrationMechanism):
             private.size(group), None, partition=group, releases=self._histograms(context.knob)
         ).draw()
         first = [Demonstration("", label) for label in wanted for _ in range(parents * (1 + self.variations))]
-        texts = different(self._varied(first, context, f"{stream}: 0"), wanted)
+        texts = remove_repetitions(self._vary(first, context, f"{stream}: 0"), wanted)
         points = context.embed([record.text for (record,) in sample.slots], self.embedding)
         for done in range(1, self.rounds + 1):
             public = context.embed([text.text for text in texts], self.embedding)
-            votes = np.where(points.any(axis=1), nearest(points, public), -1)
+            votes = np.where(points.any(axis=1), find_nearest(points, public), -1)
             places = [[at for at, text in enumerate(texts) if text.label == label] for label in wanted]
             if done == self.rounds:
                 ranked = histogram.best(votes, places, max(wanted.values()), sample)
@@ -138,11 +138,11 @@ class PrivateEvolution(DemonstrationMechanism):
             else:
                 chosen = histogram.draw(votes, places, parents, sample, generator)
             kept = [texts[at] for best in chosen for at in best]
-            varied = self._varied([text for text in kept for _ in range(self.variations)], context, f"{stream}: {done}")
-            texts = different([*kept, *varied], wanted)
+            varied = self._vary([text for text in kept for _ in range(self.variations)], context, f"{stream}: {done}")
+            texts = remove_repetitions([*kept, *varied], wanted)
         raise AssertionError("unreachable: the last round returns")
 
-    def _varied(self, shown: Sequence[Demonstration], context: Context, stream: str) -> list[Demonstration]:
+    def _vary(self, shown: Sequence[Demonstration], context: Context, stream: str) -> list[Demonstration]:
         """A new text after each: of its label, from a prompt that shows it (the public prompt, where it is empty)."""
         writers = {
             label: PromptWriter(context.task, context.model, label, self.tokens, None, self.style)
@@ -150,13 +150,13 @@ class PrivateEvolution(DemonstrationMechanism):
         }
         prompts = [writers[d.label].private([Record(d.text, d.label)] if d.text else ()) for d in shown]
         labels = [d.label for d in shown]
-        return written(context, labels, prompts, self.tokens, stream, self.temperature)
+        return write_texts(context, labels, prompts, self.tokens, stream, self.temperature)
 
     def _histograms(self, knob: float) -> dp.DpEvent:
         return dp.SelfComposedDpEvent(VoteHistogram(knob).event, self.rounds)
 
 
-def different(texts: Sequence[Demonstration], labels: Iterable[str]) -> list[Demonstration]:
+def remove_repetitions(texts: Sequence[Demonstration], labels: Iterable[str]) -> list[Demonstration]:
     """The texts without repetitions and without empty ones; an empty one for a label that has no other."""
     unique = list({(each.label, each.text): each for each in texts if each.text}.values())
     written_for = {each.label for each in unique}

@@ -37,8 +37,8 @@ from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.bases import Context, Knob, Sizes
-from dpicl.mechanism.generation import check_positive, drawn_in_public
-from dpicl.mechanism.label_texts import NextToken, OneSampleTexts, normalised
+from dpicl.mechanism.generation import check_positive, draw_in_public
+from dpicl.mechanism.label_texts import NextToken, OneSampleTexts, normalise
 from dpicl.privacy import accountants
 from dpicl.privacy.above_threshold import AboveThreshold
 from dpicl.privacy.primitives import BoundedRangeChoice
@@ -85,12 +85,12 @@ class PrivatePrediction(OneSampleTexts):
 
     def next_token(self, context: Context) -> NextToken:
         token, noisy_threshold = self._token(context.knob), self._noisy_threshold(context.knob)
-        randomness = context.streams.of_shot(self.name)
+        randomness = context.streams.stream_of_shot(self.name)
         left, is_above = self.rounds, None
 
         def draw(rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
             nonlocal left, is_above
-            public_token = drawn_in_public(public / self.public_temperature, randomness)
+            public_token = draw_in_public(public / self.public_temperature, randomness)
             if not left:
                 return public_token
             is_above = is_above or noisy_threshold.start(sample)
@@ -117,4 +117,4 @@ class PrivatePrediction(OneSampleTexts):
 def distances(rows: np.ndarray, public: np.ndarray) -> np.ndarray:
     """float64[M]: half the L1 distance between the distribution of each row and the public one, in [0, 1]; NaN where a
     row has no numbers. rows: log-probabilities [M, V]. public: [V]."""
-    return np.abs(normalised(rows.astype(np.float64)) - normalised(public[None])).sum(axis=1) / 2
+    return np.abs(normalise(rows.astype(np.float64)) - normalise(public[None])).sum(axis=1) / 2

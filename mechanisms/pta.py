@@ -29,7 +29,7 @@ import numpy as np
 
 from dpicl.mechanism.bases import Knob
 from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.label_texts import NoisyTokens, normalised
+from dpicl.mechanism.label_texts import NoisyTokens, normalise
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class PTA(NoisyTokens):
     def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         base = public[1] if self.base else np.zeros_like(public[0])
         if self.normalise == "public":
-            return self.amplified(rows[:, allowed], public[0, allowed], base[allowed])
-        return self.amplified(rows, public[0], base)[:, allowed]
+            return self.amplify_private(rows[:, allowed], public[0, allowed], base[allowed])
+        return self.amplify_private(rows, public[0], base)[:, allowed]
 
-    def amplified(self, private: np.ndarray, public: np.ndarray, base: np.ndarray) -> np.ndarray:
+    def amplify_private(self, private: np.ndarray, public: np.ndarray, base: np.ndarray) -> np.ndarray:
         """float64[B, K]: softmax(log p_base + alpha (log p_priv - log p_pub)) over the K tokens that are given, each of
         the B rows on its own (lines 5-6).
 
@@ -78,4 +78,4 @@ class PTA(NoisyTokens):
         with np.errstate(invalid="ignore", over="ignore"):
             possible = np.isfinite(public) & np.isfinite(base)
             ratio = np.subtract(private, public, out=np.full(private.shape, -np.inf), where=possible)
-            return normalised(np.where(possible, base + self.alpha * ratio, -np.inf))
+            return normalise(np.where(possible, base + self.alpha * ratio, -np.inf))

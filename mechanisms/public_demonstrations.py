@@ -19,7 +19,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.mechanism.generation import check_positive, check_style
-from dpicl.mechanism.sampled_texts import public_prompts, seeds_of, written
+from dpicl.mechanism.sampled_texts import public_prompts, seeds_of, write_texts
 from dpicl.privacy.private_set import PrivateSet
 
 if TYPE_CHECKING:
@@ -66,20 +66,20 @@ class PublicDemonstrations(DemonstrationMechanism):
         if context.task.kind == "generation":
             return self._pairs(context, temperature)
         prompts = public_prompts(context, self.tokens, self.style)
-        return written(context, context.shots, prompts, self.tokens, "public demonstrations", temperature)
+        return write_texts(context, context.shots, prompts, self.tokens, "public demonstrations", temperature)
 
     def _pairs(self, context: Context, temperature: float) -> list[Demonstration]:
         task, model = context.task, context.model
         before, _, after = task.query(_GAP).partition(_GAP)
         opened, ends = task.icl_prefix(()) + before, [after[:1] or "\n", *task.stop_strings]
-        inputs = self._sampled(context, [opened] * len(context.shots), ends, temperature, "inputs")
+        inputs = self._sample(context, [opened] * len(context.shots), ends, temperature, "inputs")
         asked = [task.icl_prefix(()) + task.query(text) for text in inputs]
         until = task.config.generation_kwargs.until
-        outputs = self._sampled(context, asked, until, temperature, "outputs")
+        outputs = self._sample(context, asked, until, temperature, "outputs")
         pairs = zip(inputs, outputs, strict=True)
         return [Demonstration(text, output, tokens=len(model.encode(text))) for text, output in pairs]
 
-    def _sampled(
+    def _sample(
         self, context: Context, prompts: Sequence[str], ends: Sequence[str], temperature: float, stream: str
     ) -> list[str]:
         model = context.model

@@ -15,7 +15,7 @@ from dpicl.core.errors import DataError
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.mechanism.generation import check_positive, cut_record
 from dpicl.mechanism.options import LATER
-from dpicl.mechanism.sampled_texts import sampled_texts
+from dpicl.mechanism.sampled_texts import sample_texts
 from dpicl.privacy.private_set import PrivateSet
 
 #: Private records in the prompt of each text of a JSON task.
@@ -51,7 +51,7 @@ class RealDemonstrations(DemonstrationMechanism):
             size = min(EXAMPLES, len(records))
             chosen = [generator.choice(len(records), size=size, replace=False) for _ in context.shots]
             slots = [[records[i] for i in slot] for slot in chosen]
-            return sampled_texts(context, slots, "texts after real records")
+            return sample_texts(context, slots, "texts after real records")
         shown: list[Demonstration] = []
         used: set[str] = set()
         for label in context.shots:

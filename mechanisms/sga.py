@@ -32,7 +32,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import Knob
 from dpicl.mechanism.generation import check_positive
-from dpicl.mechanism.public_candidates import PublicChoice, nearest
+from dpicl.mechanism.public_candidates import PublicChoice, find_nearest
 from dpicl.privacy.cluster_tree import ClusterTree
 from dpicl.privacy.private_set import Sample
 
@@ -76,7 +76,7 @@ class SGA(PublicChoice):
     def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
         space = PublicSpace.of(public, self.dimensions)
         clusters = self._tree(knob, space.radius).clusters(space.project(private), sample)
-        closest = nearest(np.array([cluster.centre for cluster in clusters]), space.project(public))
+        closest = find_nearest(np.array([cluster.centre for cluster in clusters]), space.project(public))
         return list(dict.fromkeys(closest.tolist()))
 
     def _tree(self, knob: float, radius: float) -> ClusterTree:

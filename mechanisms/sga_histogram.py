@@ -24,7 +24,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import Knob
-from dpicl.mechanism.public_candidates import PublicChoice, nearest
+from dpicl.mechanism.public_candidates import PublicChoice, find_nearest
 from dpicl.mechanisms.voting import ballots
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.privacy.private_set import Sample
@@ -45,7 +45,7 @@ class SGAHistogram(PublicChoice):
         return self._sum(knob).event
 
     def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
-        votes = np.where(private.any(axis=1), nearest(private, public), -1)
+        votes = np.where(private.any(axis=1), find_nearest(private, public), -1)
         return self._sum(knob).rank(ballots(votes, len(public)), sample)
 
     def _sum(self, knob: float) -> GaussianSum:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpicl.mechanism.bases import Knob
-from dpicl.mechanism.label_texts import NoisyTokens, normalised
+from dpicl.mechanism.label_texts import NoisyTokens, normalise
 
 
 @dataclass(frozen=True)
@@ -51,4 +51,4 @@ class Tang(NoisyTokens):
         return [prompt]
 
     def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        return normalised(rows[:, allowed].astype(np.float64))
+        return normalise(rows[:, allowed].astype(np.float64))

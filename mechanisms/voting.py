@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.core.errors import unknown
+from dpicl.core.errors import unknown_name
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.privacy.primitives import GaussianSum
@@ -65,7 +65,7 @@ class Voting(AnswerMechanism):
         super().__post_init__()
         check_positive(span_words=self.span_words)
         if self.candidates not in CANDIDATES:
-            raise unknown("kind of candidates", self.candidates, CANDIDATES)
+            raise unknown_name("kind of candidates", self.candidates, CANDIDATES)
 
     def skip(self, task: PublicTask) -> str | None:
         if task.chooses or task.kind == "extraction":

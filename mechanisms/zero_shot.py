@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dp_accounting import dp_event as dp
 
 from dpicl.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.mechanism.sampled_texts import sampled_texts
+from dpicl.mechanism.sampled_texts import sample_texts
 from dpicl.privacy.private_set import PrivateSet
 
 
@@ -31,4 +31,4 @@ class ZeroShot(DemonstrationMechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         if context.task.kind != "json":
             return []
-        return sampled_texts(context, [()] * len(context.shots), "zero shot texts")
+        return sample_texts(context, [()] * len(context.shots), "zero shot texts")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from dpicl.data.task import Record, Task, served
+from dpicl.data.task import Record, Task, find_served
 from dpicl.tasks.synthetic.shared_facts import GRAMMAR, facts
 
 #: A group of facts is named for how many records at most hold them; with all records of the task it is exactly so many.
@@ -29,7 +29,7 @@ def passwords(text: str) -> set[str]:
     return {" ".join(match.groups()) for match in _PASSWORD.finditer(words)}
 
 
-def held(train: Sequence[Record], seed: int) -> dict[str, int]:
+def count_held(train: Sequence[Record], seed: int) -> dict[str, int]:
     """Password of every fact of the seed -> how many of these records hold it (0: a fact of no record)."""
     counts = Counter(password for record in train for password in passwords(record.text))
     return {fact.password: counts[fact.password] for fact in facts(seed)}
@@ -40,7 +40,7 @@ def group_of(records: int) -> int:
     return next(most for most in GROUPS if records <= most)
 
 
-def surfaced(texts: Iterable[str], truth: Mapping[str, int]) -> dict[int, tuple[int, int]]:
+def count_surfaced(texts: Iterable[str], truth: Mapping[str, int]) -> dict[int, tuple[int, int]]:
     """Group -> (how many of its facts the texts hold, how many facts it has)."""
     said = {password for text in texts for password in passwords(text)}
     counts = {name: [0, 0] for name in GROUPS}
@@ -62,7 +62,7 @@ def results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
 def _share(group: int, texts: Sequence[str], records: Sequence[str]) -> float:
     """The share of the group's facts that surface in the texts; 0 where the group is empty. `records`, the texts of the
     test records, hold none of the facts."""
-    there, all_ = surfaced(texts, _truth())[group]
+    there, all_ = count_surfaced(texts, _truth())[group]
     return there / all_ if all_ else 0.0
 
 
@@ -71,17 +71,17 @@ surfaces_0, surfaces_1, surfaces_5, surfaces_25, surfaces_125 = (partial(_share,
 
 def _truth() -> dict[str, int]:
     """Of the task that is being evaluated; in plain lm-eval of the whole corpus of seed 0."""
-    up = served()
+    up = find_served()
     if up is None:
-        return _of_default()
-    return _kept(up[0])
+        return _count_default()
+    return _count_held(up[0])
 
 
 @lru_cache(maxsize=1)
-def _kept(task: Task) -> dict[str, int]:
-    return held(task.train, task.seed)
+def _count_held(task: Task) -> dict[str, int]:
+    return count_held(task.train, task.seed)
 
 
 @lru_cache(maxsize=1)
-def _of_default() -> dict[str, int]:
-    return held(Task.load("shared_facts", "synthetic").train, 0)
+def _count_default() -> dict[str, int]:
+    return count_held(Task.load("shared_facts", "synthetic").train, 0)

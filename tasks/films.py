@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpicl.core.json_text import no_constant, no_key_twice
+from dpicl.core.json_text import refuse_constant, refuse_repeated_keys
 
 FIELDS = ("title", "year", "genres", "cast")
 FIRST_YEAR, LAST_YEAR = 1880, 2030
@@ -38,7 +38,7 @@ def parse(text: str) -> dict[str, Any] | None:
     """
     if len(text) > MOST_CHARACTERS:
         return None
-    decoder = json.JSONDecoder(object_pairs_hook=no_key_twice, parse_constant=no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant)
     try:
         value, _ = decoder.raw_decode(text.lstrip())
     except (ValueError, RecursionError):
@@ -86,15 +86,15 @@ def genre_distance(texts: Iterable[str], records: Iterable[str]) -> float:
 
     A film with several genres counts once for each of them.
     """
-    return _distance(*(Counter(g for film in _valid(side) for g in film["genres"]) for side in (texts, records)))
+    return _distance(*(Counter(g for film in _parse_valid(side) for g in film["genres"]) for side in (texts, records)))
 
 
 def year_distance(texts: Iterable[str], records: Iterable[str]) -> float:
     """As `genre_distance`, between histograms of decades."""
-    return _distance(*(Counter(film["year"] // 10 for film in _valid(side)) for side in (texts, records)))
+    return _distance(*(Counter(film["year"] // 10 for film in _parse_valid(side)) for side in (texts, records)))
 
 
-def _valid(texts: Iterable[str]) -> list[dict[str, Any]]:
+def _parse_valid(texts: Iterable[str]) -> list[dict[str, Any]]:
     return [film for film in map(parse, texts) if film is not None and is_valid(film)]
 
 

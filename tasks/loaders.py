@@ -11,7 +11,7 @@ from typing import Any
 import datasets
 
 from dpicl.core.errors import UsageError
-from dpicl.data.task import Task, served
+from dpicl.data.task import Task, find_served
 
 
 def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
@@ -21,7 +21,7 @@ def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
     `source` from `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there
     as well.
     """
-    up = served()
+    up = find_served()
     if up is not None:
         task, asked = up
         if task.name != name:

@@ -44,7 +44,7 @@ def generation_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[s
     """
     answer = results[0].strip().split("\n")[0].rstrip().removesuffix('"')
     found: dict[str, Any] = text_metrics.scores(answer, doc["label"])
-    if "similarity" not in text_metrics.unavailable():
+    if "similarity" not in text_metrics.list_unavailable():
         found["similarity"] = (answer, doc["label"])
     return found
 

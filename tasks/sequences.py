@@ -9,7 +9,7 @@ import numpy as np
 from dpicl.models.ginc_corpus import PRETRAINING, language
 
 
-def distinguishable(released: Sequence[str], test: Sequence[str]) -> float:
+def measure_distinguishable(released: Sequence[str], test: Sequence[str]) -> float:
     """The share of released texts O with log p(O | c*) - log p(O | c) above `delimiter_cost(c*, c)` for every other
     pretraining concept c (Yamasaki et al. 2025, whose thresholds are those of their own corpus).
 

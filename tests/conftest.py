@@ -64,7 +64,7 @@ def remember(
     kept: dict[Any, Any] = {}
     asked = getattr(places[0], name)
 
-    def remembered(*given: Any, **named: Any) -> Any:
+    def recall(*given: Any, **named: Any) -> Any:
         if (own := key(*given, **named)) is None:
             return asked(*given, **named)
         if own not in kept:
@@ -74,7 +74,7 @@ def remember(
         return copy(kept[own], *given, **named)
 
     for place in places:
-        patch.setattr(place, name, remembered)
+        patch.setattr(place, name, recall)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -83,21 +83,21 @@ def read_once() -> Iterator[None]:
     the corpora take `new_corpora`), YAML (the suites that ship take a second), and the results of record, of one
     suite in a row, since some are large."""
 
-    def committed(store: Store) -> str | None:
+    def find_commit(store: Store) -> str | None:
         folder = os.path.realpath(store.folder)
         return folder if os.path.dirname(folder) == str(COMMITTED) else None
 
     def document(found: strict_yaml.Document, text: str, path: Path, functions: bool = False) -> strict_yaml.Document:
         return strict_yaml.Document(path, copy.deepcopy(found.data), dict(found.lines))
 
-    def lists(found: tuple[list[Any], list[Any]], *_: object) -> tuple[list[Any], list[Any]]:
+    def to_lists(found: tuple[list[Any], list[Any]], *_: object) -> tuple[list[Any], list[Any]]:
         return list(found[0]), list(found[1])
 
     with pytest.MonkeyPatch.context() as patch:
-        remember(patch, [sources], "read_synthetic", 32, lambda spec, *more: (repr(spec), *more), lists)
+        remember(patch, [sources], "read_synthetic", 32, lambda spec, *more: (repr(spec), *more), to_lists)
         parsed = [strict_yaml, task_file]
         remember(patch, parsed, "parse", 64, lambda text, path, functions=False: (text, functions), document)
-        remember(patch, [Store], "load_all", 1, committed, lists)
+        remember(patch, [Store], "load_all", 1, find_commit, to_lists)
         yield
 
 

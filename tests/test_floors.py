@@ -49,7 +49,7 @@ def modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for path, name in dotted.items()}
 
 
-def imported(path: Path, known: dict[str, Path]) -> set[str]:
+def list_imports(path: Path, known: dict[str, Path]) -> set[str]:
     """The modules of the package that a file names in an import statement, wherever it stands."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -67,7 +67,7 @@ def imported(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 KNOWN = modules()
-GRAPH = {name: imported(path, KNOWN) - {name} for name, path in KNOWN.items()}
+GRAPH = {name: list_imports(path, KNOWN) - {name} for name, path in KNOWN.items()}
 
 
 def floor_of(module: str) -> int | None:

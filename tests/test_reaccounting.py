@@ -73,7 +73,7 @@ def rows_of(text: str) -> list[Row]:
     return rows
 
 
-def wrong(printed: str, value: Any) -> bool:
+def is_wrong(printed: str, value: Any) -> bool:
     """True when a printed figure is not the value, rounded to its digits."""
     if printed == "∞" or value == "Infinity":
         return not (printed == "∞" and value == "Infinity")
@@ -81,7 +81,7 @@ def wrong(printed: str, value: Any) -> bool:
     return abs(float(printed.replace(",", "")) - value) > 0.5001 * 10**-digits
 
 
-def named(answer: Any, name: str) -> Any:
+def look_up(answer: Any, name: str) -> Any:
     for key in name.split("."):
         answer = answer[key]
     return answer
@@ -101,8 +101,8 @@ SLACK_ROWS = rows_of((PAGE.parent / "slack.md").read_text(encoding="utf-8"))
 def test_every_figure_is_what_its_command_answers(dpicl, row):
     done = dpicl(*shlex.split(row.command), "--json")
     assert done.code == 0, done.err
-    answers = {name: named(done.json, name) for _, name in row.figures}
-    assert [(printed, name, answers[name]) for printed, name in row.figures if wrong(printed, answers[name])] == []
+    answers = {name: look_up(done.json, name) for _, name in row.figures}
+    assert [(printed, name, answers[name]) for printed, name in row.figures if is_wrong(printed, answers[name])] == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_every_figure_is_what_its_command_answers(dpicl, row):
 def test_every_slack_is_what_its_command_answers_and_a_large_one_is_said(dpicl, row):
     done = dpicl(*shlex.split(row.command), "--json")
     assert done.code == 0, done.err
-    assert [(printed, name) for printed, name in row.figures if wrong(printed, named(done.json, name))] == []
+    assert [(printed, name) for printed, name in row.figures if is_wrong(printed, look_up(done.json, name))] == []
     assert bool(done.json["notes"]) == (done.json["slack"] > 1.05) == row.setting.endswith(LOOSE)
 
 
@@ -148,7 +148,7 @@ def test_a_round_of_above_threshold_costs_two_sensitivities_over_the_scale():
     at = np.linspace(-40, 80, 60_001)
     density = np.exp(-np.abs(at) / scale)
 
-    def seen(below: float, above: float, number: int) -> float:
+    def compute_probability(below: float, above: float, number: int) -> float:
         quiet = np.exp(number * laplace.logcdf(at - below, scale=2 * scale))
         return float((density * quiet * laplace.sf(at - above, scale=2 * scale)).sum())
 
@@ -156,6 +156,8 @@ def test_a_round_of_above_threshold_costs_two_sensitivities_over_the_scale():
     assert stated == pytest.approx(2 * moved / scale)
     moves = list(itertools.product((-moved, 0.0, moved), repeat=2))
     for number in (1, 10, 10_000):
-        losses = [abs(math.log(seen(a, b, number) / seen(0.0, 0.0, number))) for a, b in moves]
+        losses = [
+            abs(math.log(compute_probability(a, b, number) / compute_probability(0.0, 0.0, number))) for a, b in moves
+        ]
         assert max(losses) <= stated + 1e-6
     assert max(losses) > 0.98 * stated

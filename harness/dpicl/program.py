@@ -13,10 +13,10 @@ from typing import Any
 from dpicl.cli import commands
 from dpicl.cli.call import COMMAND
 from dpicl.core.errors import DpiclError, one_line
-from dpicl.core.extras import required
-from dpicl.core.interrupts import stopped_by_term
+from dpicl.core.extras import require_extras
+from dpicl.core.interrupts import stop_on_term
 from dpicl.core.messages import message
-from dpicl.core.printable import printable
+from dpicl.core.printable import make_printable
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
 BAD_USE = 2
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if unheard:
             raise OSError(errno.EBADF, "stdout is closed")
-        with stopped_by_term(), required():
+        with stop_on_term(), require_extras():
             called = parse(argv)
             code = 0 if called is None else called.run()
         sys.stdout.flush()
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 0
     except OSError as error:
-        message(f"dpicl: {_unusable(error)}")
+        message(f"dpicl: {_explain_unusable(error)}")
         _drop_output()
         return BAD_USE
     except BaseException as error:
@@ -140,7 +140,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _unusable(error: OSError) -> str:
+def _explain_unusable(error: OSError) -> str:
     """One sentence on a place that the system does not let us use."""
     if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF):
         return f"The answer cannot be written ({error.strerror}); make room, or send stdout elsewhere."
@@ -153,7 +153,7 @@ class _OneLine(logging.Formatter):
     """A record as one line that a terminal can show, whatever names are in it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(" ".join(super().format(record).split()))
+        return make_printable(" ".join(super().format(record).split()))
 
 
 def _show_warnings() -> None:

@@ -1,6 +1,6 @@
 """Invented news blurbs in the style of AG News; the rules are in agnews.txt."""
 
-from dpicl.tasks.synthetic.grammar import Grammar, of_classes
+from dpicl.tasks.synthetic.grammar import Grammar, write_classes
 
 GRAMMAR = Grammar.read("lexicon", "agnews")
-records = of_classes(GRAMMAR, "agnews")
+records = write_classes(GRAMMAR, "agnews")

@@ -72,7 +72,7 @@ class Grammar:
     def _expand(self, symbol: str, generator: random.Random, memory: dict[str, str]) -> str:
         alternatives = self.rules[symbol]
         chosen = alternatives[int(generator.random() * len(alternatives))]
-        return _FIELD.sub(lambda field: _in_case(self._field(field, generator, memory), field["case"]), chosen)
+        return _FIELD.sub(lambda field: _change_case(self._field(field, generator, memory), field["case"]), chosen)
 
     def _field(self, field: re.Match[str], generator: random.Random, memory: dict[str, str]) -> str:
         key = (field["name"] or f"{field['low']}-{field['high']}") + (field["tag"] or "")
@@ -92,7 +92,7 @@ def _tidy(text: str) -> str:
     return _ARTICLE.sub(r"\1n ", text).replace("..", ".")
 
 
-def _in_case(text: str, case: str | None) -> str:
+def _change_case(text: str, case: str | None) -> str:
     if case == "title":
         words = text.split(" ")
         return " ".join(w if i and w in _SMALL_WORDS else w[:1].upper() + w[1:] for i, w in enumerate(words))
@@ -105,7 +105,7 @@ def generators(*parts: object) -> Iterator[random.Random]:
         yield random.Random("/".join(map(str, (*parts, index))))
 
 
-def of_classes(grammar: Grammar, task: str, symbol: str = "{}") -> Records:
+def write_classes(grammar: Grammar, task: str, symbol: str = "{}") -> Records:
     """(text, label) pairs of one class; symbol: where its texts start, {} being the label in lower case."""
 
     def records(label: str | None, split: str, seed: int) -> Pairs:

@@ -1,6 +1,6 @@
 """Invented questions in the style of TREC; the rules are in trec.txt."""
 
-from dpicl.tasks.synthetic.grammar import Grammar, of_classes
+from dpicl.tasks.synthetic.grammar import Grammar, write_classes
 
 GRAMMAR = Grammar.read("lexicon", "names", "trec")
-records = of_classes(GRAMMAR, "trec", "{}_question")
+records = write_classes(GRAMMAR, "trec", "{}_question")

@@ -45,23 +45,21 @@ class Watch:
     def install(self) -> None:
         """From now on, in this process."""
         for name in _CALLS:
-            setattr(os, name, self._watched(name, getattr(os, name)))
-        os.remove, fcntl.flock = os.unlink, self._watched("flock", fcntl.flock)
-        os.open = self._watched("open", os.open, lambda flags=0, *_, **__: flags & (os.O_WRONLY | os.O_RDWR))
-        opened = self._watched(
-            "open", io.open, lambda mode="r", *_, **more: "opener" not in more and {*mode} & {*"wax"}
-        )
+            setattr(os, name, self._watch(name, getattr(os, name)))
+        os.remove, fcntl.flock = os.unlink, self._watch("flock", fcntl.flock)
+        os.open = self._watch("open", os.open, lambda flags=0, *_, **__: flags & (os.O_WRONLY | os.O_RDWR))
+        opened = self._watch("open", io.open, lambda mode="r", *_, **more: "opener" not in more and {*mode} & {*"wax"})
 
-        def in_halves(path: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        def open_in_halves(path: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
             file = opened(path, mode, *rest, **more)
             if {*mode} & {*"wax+"}:
                 file.write = partial(self._write_halves, file, file.write)
             return file
 
-        io.open = builtins.open = in_halves
+        io.open = builtins.open = open_in_halves
 
     def step(self, name: str, target: Any) -> None:
-        if (path := self._inside(target)) is None:
+        if (path := self._find_inside(target)) is None:
             return
         self.steps += 1
         self.needed += name in _NEED_ROOM
@@ -82,7 +80,7 @@ class Watch:
         write(content[middle:])
         return len(content)
 
-    def _inside(self, target: Any) -> str | None:
+    def _find_inside(self, target: Any) -> str | None:
         """The path of a name or an open file's number below the folder; None for one elsewhere."""
         try:
             text = os.readlink(f"/proc/self/fd/{target}") if isinstance(target, int) else os.fsdecode(target)
@@ -95,18 +93,18 @@ class Watch:
             synced = name == "fsync" and not os.path.isdir(path)
             self.journal.append((name, paths, Path(path).read_bytes() if synced else None))
 
-    def _watched(self, name: str, call: Any, writes: Any = None) -> Callable[..., Any]:
-        def watched(*words: Any, **more: Any) -> Any:
+    def _watch(self, name: str, call: Any, writes: Any = None) -> Callable[..., Any]:
+        def call_watched(*words: Any, **more: Any) -> Any:
             if writes is None or writes(*words[1:], **more):
                 self.step(name, words[0])
-            paths = [self._inside(word) for word in words[: 1 + (name in _TWO_PATHS)]]
+            paths = [self._find_inside(word) for word in words[: 1 + (name in _TWO_PATHS)]]
             new = name != "open" or not os.path.lexists(paths[0] or "")
             given = call(*words, **more)
             if new:
                 self._note(name, paths)
             return given
 
-        return watched
+        return call_watched
 
 
 def cuts(journal: Sequence[tuple[Any, ...]], top: Path) -> Iterator[tuple[str, dict[str, bytes | None]]]:

@@ -55,20 +55,20 @@ class Place(Lab):
     def said(self) -> str:
         return (self.folder / "said").read_text()
 
-    def released(self) -> Counter[str]:
+    def count_releases(self) -> Counter[str]:
         """Label -> how often it released."""
         return Counter(f"mortal{tag}" for tag, _ in self.releases())
 
     def check_resumed(self, expected: dict[str, Any]) -> None:
         """Runs to the end what something happened to, and compares with a run that nothing happened to."""
-        done, released = self.outcomes("files/results"), self.released()
+        done, released = self.outcomes("files/results"), self.count_releases()
         finished = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in self.results.rglob("*.json")}
         code, _ = self.run()
         assert code == 0, (code, self.said)
         assert all((path.stat().st_mtime_ns, path.read_bytes()) == was for path, was in finished.items())
         assert self.outcomes("files/results") == expected
-        assert not done.keys() & (self.released() - released).keys()  # nothing that is finished is released again
-        assert max(self.released().values(), default=0) <= 2
+        assert not done.keys() & (self.count_releases() - released).keys()  # nothing that is finished is released again
+        assert max(self.count_releases().values(), default=0) <= 2
         assert not [path for each in ("*.tmp", "*.lock", ".probe*") for path in self.results.rglob(each)]
 
 
@@ -84,7 +84,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int,
         here = Place(tmp_path_factory.mktemp("calm") / "calm", {0: 0, 1: 0}, patch)
         code, watch = here.run(Watch(here.files))
         assert code == 0 and watch.steps > 100, here.said
-        assert here.released() == {"mortal0": 1, "mortal1": 1}
+        assert here.count_releases() == {"mortal0": 1, "mortal1": 1}
         outcomes = here.outcomes("files/results")
         shutil.rmtree(here.files)
         _, results = here.run(Watch(here.results))
@@ -145,7 +145,7 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
     """Whatever fails under the ledger, and whenever the power is cut; the same command then releases once more."""
     own = write(tmp_path, "own", "train", rows_of("train", 9))
 
-    def released(folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl") -> tuple[int, Any]:
+    def run_release(folder: Path, watch: Watch | None = None, out: str = "files/out.jsonl") -> tuple[int, Any]:
         (folder / "files").mkdir(parents=True, exist_ok=True)
         monkeypatch.setenv("DPICL_CACHE", str(folder / "files" / "cache"))
         return run_child(private_release(own, folder / out), folder, watch)
@@ -156,18 +156,18 @@ def test_no_release_is_made_that_is_not_on_the_ledger(tmp_path, monkeypatch):
         there = out.exists() and out.stat().st_size > 0  # an empty file: it was tried whether there is room for it
         assert there <= charges <= 1
         if again:
-            assert released(folder, out="again.jsonl")[0] == 0, (folder / "said").read_text()
+            assert run_release(folder, out="again.jsonl")[0] == 0, (folder / "said").read_text()
             assert charges_of(cache, monkeypatch) == charges + 1
 
     calm = tmp_path / "calm"
-    code, watch = released(calm, Watch(calm / "files"))
+    code, watch = run_release(calm, Watch(calm / "files"))
     assert code == 0 and watch.needed > 10
     for number, (_, left) in enumerate(cuts(watch.journal, calm / "files")):
         put(left, tmp_path / f"cut{number}" / "files")
         check(tmp_path / f"cut{number}", again=number % 10 == 0)
     for first in range(1, watch.needed, 3):
         here = tmp_path / str(first)
-        code, _ = released(here, Watch(here / "files" / "cache" / "private", broken=first))
+        code, _ = run_release(here, Watch(here / "files" / "cache" / "private", broken=first))
         assert "Traceback" not in (here / "said").read_text() and (code == 0) is (here / "files/out.jsonl").exists()
         check(here, again=code != 0)
 

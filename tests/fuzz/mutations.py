@@ -38,7 +38,7 @@ TOKENS = (b"\xff\xfe", b"\xed\xa0\x80", *(text.encode("utf-8") for text in _RAW)
 _NODE = re.compile(rb'"(?:[^"\\]|\\.)*"|\[[^][{}]*\]|\{[^][{}]*\}|[-+.\w]+')
 
 
-def mutated(content: bytes, rng: random.Random) -> bytes:
+def mutate(content: bytes, rng: random.Random) -> bytes:
     """The content with one to three values or places of its bytes damaged."""
     damage = _other_value if rng.random() < 0.7 else _other_bytes
     for _ in range(rng.randint(1, 3)):

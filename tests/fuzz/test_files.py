@@ -24,7 +24,7 @@ from dpicl import answer, release
 from dpicl.attacks.results import attack_from_text
 from dpicl.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.core.files import own_folder
-from dpicl.core.json_text import plain
+from dpicl.core.json_text import to_plain
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.paths import find_suite, private_folder
 from dpicl.core.vocabulary import Record
@@ -45,10 +45,10 @@ from dpicl.plan.suite import choice_path, load_suite
 from dpicl.program import parse
 from dpicl.results.fingerprints import AtHand
 from dpicl.results.schema import from_text, to_text
-from tests.fuzz.mutations import mutated
+from tests.fuzz.mutations import mutate
 from tests.harness.local_suite import LABELS, rows_of
 from tests.harness.test_budget import ONE, records, write_ledger
-from tests.harness.test_output_cache import asked_again
+from tests.harness.test_output_cache import ask_again
 from tests.leaderboards.gate.conftest import CARD
 from tests.leaderboards.shown import render_attacks, render_terminal
 
@@ -89,7 +89,7 @@ def use_task(path: Path) -> None:
     with suppress(UnicodeDecodeError):
         config = read_task_file(path.read_text("utf-8"), "task.yaml", "agnews", built_in=False)
         records = [Record("a text", label) for label in config.labels]
-        task = Task.of_records(config, records, None)
+        task = Task.from_records(config, records, None)
         assert config.source and task.prompts_hash and task.stop_strings and task.main_metric
         assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
         for style in ("completion", "chat"):
@@ -99,19 +99,19 @@ def use_task(path: Path) -> None:
 
 
 def use_records(path: Path) -> None:
-    read_records(path, load_config("agnews").source).checked()
+    read_records(path, load_config("agnews").source).check()
 
 
 def use_rows(path: Path) -> None:
     """A file that somebody gives to `dpicl release`: its fields are guessed, and every record is read."""
-    read_records(path, OWN.spec(path)).checked()
+    read_records(path, OWN.spec(path)).check()
 
 
 def use_ledger(path: Path) -> None:
     """What `dpicl budget` says of it, and what a release looks at."""
     os.replace(path, private_folder() / "budget-tickets.jsonl")
     for stands in budget.read_sets():
-        json.dumps(plain(stands))
+        json.dumps(to_plain(stands))
         assert stands["sum_epsilon"] >= 0
 
 
@@ -126,7 +126,7 @@ def use_outputs(path: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     OutputCache(folder).put("sim", "agnews", {b"": 0})
     os.replace(path, next(folder.iterdir()))
-    asked_again(folder)
+    ask_again(folder)
 
 
 @dataclass(frozen=True)
@@ -145,14 +145,14 @@ def of(*contents: str | bytes) -> Callable[[], list[bytes]]:
     return lambda: [each.encode() if isinstance(each, str) else each for each in contents]
 
 
-def resealed(content: bytes) -> bytes:
+def reseal(content: bytes) -> bytes:
     """A ledger whose hashes fit its lines."""
     with suppress(ValueError, RecursionError):
         content = write_ledger([json.loads(line) for line in content.splitlines()])
     return content
 
 
-def packed(sheet: bytes) -> bytes:
+def pack(sheet: bytes) -> bytes:
     """The workbook with this sheet."""
     with zipfile.ZipFile(WORKBOOK) as old, zipfile.ZipFile(new := io.BytesIO(), "w") as file:
         for name in old.namelist():
@@ -160,7 +160,7 @@ def packed(sheet: bytes) -> bytes:
     return new.getvalue()
 
 
-def committed(pattern: str) -> Callable[[], list[bytes]]:
+def read_committed(pattern: str) -> Callable[[], list[bytes]]:
     found = sorted((ROOT / "results").glob(pattern))
     return of(*(path.read_bytes() for path in found[:: len(found) // 8]))
 
@@ -177,7 +177,7 @@ def _states() -> list[bytes]:
 
 def _outputs() -> list[bytes]:
     folder = private_folder().with_name("sound outputs")
-    asked_again(folder)
+    ask_again(folder)
     return [path.read_bytes() for path in folder.iterdir()]
 
 
@@ -186,8 +186,8 @@ TABLES = {"json": ROWS.to_json(orient="records"), "csv": ROWS.to_csv(index=False
 ROWS.to_excel(WORKBOOK := io.BytesIO(), index=False)
 TABLES["xlsx"] = WORKBOOK.getvalue()
 KINDS = {
-    "result": Kind(committed("[!a]*/**/*.json"), use_result),
-    "attack": Kind(committed("attacks/**/*.json"), use_attack),
+    "result": Kind(read_committed("[!a]*/**/*.json"), use_result),
+    "attack": Kind(read_committed("attacks/**/*.json"), use_attack),
     "suite": Kind(of((ROOT / "tests/data/sim_suite.yaml").read_text()), use_suite, (UsageError,)),
     "choice": Kind(of(choice_path(find_suite("ginc")).read_bytes()), use_choice, (UsageError,), "suite.tuned.yaml"),
     "parameters": Kind(
@@ -198,11 +198,11 @@ KINDS = {
     "task": Kind(of((TASKS / "agnews/task.yaml").read_bytes()), use_task),
     "records": Kind(of(LINES), use_records, (DataError,), "file.jsonl"),
     **{f"records in {end}": Kind(of(rows), use_rows, (DataError,), f"file.{end}") for end, rows in TABLES.items()},
-    "a sheet of records": Kind(of(zipfile.ZipFile(WORKBOOK).read(SHEET)), use_rows, (DataError,), "file.xlsx", packed),
+    "a sheet of records": Kind(of(zipfile.ZipFile(WORKBOOK).read(SHEET)), use_rows, (DataError,), "file.xlsx", pack),
     "queries": Kind(of(LINES), lambda path: queries_of(path, OWN), (DataError,), "file.jsonl"),
     "state": Kind(_states, lambda path: answer(**PREPARED, state=path, queries=["a text"])),
     "card": Kind(of(CARD), read_card, (UsageError,)),
-    "ledger": Kind(_ledgers, use_ledger, finish=resealed),
+    "ledger": Kind(_ledgers, use_ledger, finish=reseal),
     "key": Kind(of("ab" * 32), use_key, (ResultError,)),
     "noted records": Kind(of(json.dumps({"fingerprint": "0" * 64, "test": "1" * 64})), AtHand.read, ()),
     "output cache": Kind(_outputs, use_outputs, ()),
@@ -219,7 +219,7 @@ def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Pa
         path.write_bytes(one.finish(content))
         one.use(path)
     for _ in range(count):
-        content = one.finish(mutated(rng.choice(files), rng))
+        content = one.finish(mutate(rng.choice(files), rng))
         path.write_bytes(content)
         try:
             one.use(path)

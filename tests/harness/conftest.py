@@ -11,7 +11,7 @@ from dpicl import models
 from dpicl.data import config as task_config
 from dpicl.data.task import Task
 from dpicl.scaffold.writing import EXAMPLES, write_example
-from tests.harness.models.fake_server import FakeServer, running
+from tests.harness.models.fake_server import FakeServer, run_server
 from tests.harness.models.tiny import save_tiny_llama
 
 
@@ -53,5 +53,5 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def fake(tiny_folder: Path, own_cache: Path) -> Iterator[FakeServer]:
     """A server of the tiny model, as llama.cpp's."""
-    with running("llama.cpp", tiny_folder) as server:
+    with run_server("llama.cpp", tiny_folder) as server:
         yield server

@@ -41,7 +41,7 @@ def refuse(answer, *words: str) -> None:
         assert word in lines[0]
 
 
-def listed(dpicl, kind: str, *flags: object) -> dict[str, dict]:
+def list_kind(dpicl, kind: str, *flags: object) -> dict[str, dict]:
     answer = dpicl("list", kind, *flags, "--json")
     assert answer.code == 0, answer.err
     return {row["name"].partition(":")[0]: row for row in answer.json}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpicl.core.json_text import plain
+from dpicl.core.json_text import to_plain
 from dpicl.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
 from dpicl.reaccounting.table import FAMILIES, Setting, reaccount
 
@@ -93,12 +93,12 @@ def test_parameters_are_amplified_and_added(account):
     ("steps", "sample", "chance"), [(1, "each", 0.1), (3, "once", 0.1), (3, "each", 1 - 0.9**3), (1000, "each", 1.0)]
 )
 def test_without_noise_there_is_an_epsilon_only_for_a_delta_above_the_chance(steps, sample, chance):
-    def proved(delta):
+    def prove(delta):
         return reaccount(Setting("no-noise", delta, rate=0.1, steps=steps, sample=sample))["proved"]
 
-    assert proved(0.999 * chance) == math.inf
+    assert prove(0.999 * chance) == math.inf
     if chance < 1:
-        assert proved(1.001 * chance) == 0
+        assert prove(1.001 * chance) == 0
 
 
 def test_releasing_one_random_record_has_a_finite_epsilon_at_delta_one_over_n(account):
@@ -147,7 +147,7 @@ def test_every_accounting_says_what_it_is(family):
     """Of each family: what is said about is there, and nothing is there that is not said about."""
     needed = {"gaussian": {"noise": 2.0}, "classical": {"epsilon0": 0.5}, "bounded-range": {"epsilon0": 0.5}}
     needed |= {"epsilon-delta": {"epsilon0": 0.5}, "no-noise": {}, "above-threshold": {"noise": 4.0, "epsilon0": 0.1}}
-    answer = plain(reaccount(Setting(family, 1e-5, rate=0.1, **needed[family])))
+    answer = to_plain(reaccount(Setting(family, 1e-5, rate=0.1, **needed[family])))
     others = {"about", "notes", "noise_multiplier", "range_epsilon", "round_epsilon"}
     assert set(answer) - set(answer["about"]) <= others
     assert all(about["bound"] and about["theorem"] and about["neighbours"] for about in answer["about"].values())

@@ -31,7 +31,7 @@ from dpicl.own.budget import ChargeTo, NewRelease
 from dpicl.own.private_ledger import read_all
 from dpicl.privacy import accountants, over_releases, secure_release
 from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
-from dpicl.privacy.over_releases import joined, total
+from dpicl.privacy.over_releases import join_groups, total
 from dpicl.releasing.release import release
 from tests.examples import examples
 from tests.harness.local_suite import LABELS
@@ -53,7 +53,7 @@ def records(first: int, last: int, tail: str = "") -> list[Record]:
     return [Record(f"Secret ticket number {number}{tail}", "billing") for number in range(first, last)]
 
 
-def spent(name: str) -> int:
+def count_spent(name: str) -> int:
     return next((len(ledger.charges) for ledger in read_all() if ledger.name == name), 0)
 
 
@@ -72,7 +72,7 @@ def write_ledger(lines: list[Any]) -> bytes:
 # --- what releases cost together -------------------------------------------------------------------------------------
 
 
-def sampled(rate: float, sigma: float, times: int) -> dp.DpEvent:
+def make_sampled(rate: float, sigma: float, times: int) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), times)
 
 
@@ -83,8 +83,8 @@ def test_twelve_gaussian_releases_cost_what_one_of_a_smaller_multiplier_does():
 
 
 def test_one_release_costs_its_own_epsilon_also_where_its_groups_differ():
-    event = parallel({"a": sampled(0.1, 2.0, 10), "b": sampled(0.02, 2.0, 30)})
-    assert joined(event) == sampled(0.1, 2.0, 30)
+    event = parallel({"a": make_sampled(0.1, 2.0, 10), "b": make_sampled(0.02, 2.0, 30)})
+    assert join_groups(event) == make_sampled(0.1, 2.0, 30)
     assert total([event], DELTA).upper == pytest.approx(accountants.epsilon(event, DELTA - 1e-7).upper, rel=1e-9)
 
 
@@ -115,15 +115,15 @@ def test_groups_of_other_names_compose():
 )
 @settings(max_examples=examples(8), deadline=None)
 def test_a_joined_event_costs_every_record_at_least_what_it_meets(releases):
-    events = [parallel({label: sampled(*one) for label, one in groups.items()}) for groups in releases]
-    whole = accountants.rough_epsilon(compose(map(joined, events)), DELTA, 400)
+    events = [parallel({label: make_sampled(*one) for label, one in groups.items()}) for groups in releases]
+    whole = accountants.rough_epsilon(compose(map(join_groups, events)), DELTA, 400)
     for label in "abc":
-        met = compose(sampled(*groups[label]) for groups in releases if label in groups)
+        met = compose(make_sampled(*groups[label]) for groups in releases if label in groups)
         assert accountants.rough_epsilon(met, DELTA, 400) <= whole * 1.01
 
 
 def test_events_of_several_kinds_have_a_total():
-    events = [gaussian(5.0), bounded_range_choice(0.5), sampled(0.1, 2.0, 5), EpsilonDeltaDpEvent(0.3, 1e-7)]
+    events = [gaussian(5.0), bounded_range_choice(0.5), make_sampled(0.1, 2.0, 5), EpsilonDeltaDpEvent(0.3, 1e-7)]
     alone = [accountants.epsilon(event, DELTA).upper for event in events]
     assert max(alone) < total(events, DELTA).upper < 1.5 * sum(alone)
     assert math.isinf(total([*events, dp.NonPrivateDpEvent()], DELTA).upper)
@@ -133,11 +133,11 @@ def test_the_share_of_delta_for_floating_point_pays_for_every_sum(monkeypatch):
     """Several sums of one sample are one Gaussian to the accountants, and as many to the floating point."""
     counted = []
 
-    def seen(event, epsilon):
+    def count_floating_point(event, epsilon):
         counted.append(secure_release.floating_point_delta(event, epsilon))
         return counted[-1]
 
-    monkeypatch.setattr(over_releases, "floating_point_delta", seen)
+    monkeypatch.setattr(over_releases, "floating_point_delta", count_floating_point)
     whole = dp.PoissonSampledDpEvent(0.1, dp.SelfComposedDpEvent(gaussian(20.0), 30))
     events = [whole, parallel({"a": whole, "b": whole})]
     upper = total(events, DELTA).upper
@@ -154,7 +154,7 @@ def test_the_same_records_with_one_added_pay_where_they_paid_before(private):
     assert budget.charge(records(10, 60, "!?"), ONE, ChargeTo("renamed")) == ("tickets", "renamed")
     assert budget.charge(records(59, 70), ONE, ChargeTo()) == ("renamed", "tickets")  # one record is enough
     assert budget.charge(records(100, 120), ONE, ChargeTo(default="others")) == ("others",)
-    assert (spent("tickets"), spent("renamed"), spent("others")) == (4, 2, 1)
+    assert (count_spent("tickets"), count_spent("renamed"), count_spent("others")) == (4, 2, 1)
 
 
 def test_every_unicode_form_of_a_record_pays_where_one_of_them_paid(private, monkeypatch):
@@ -171,7 +171,7 @@ def test_every_unicode_form_of_a_record_pays_where_one_of_them_paid(private, mon
 def test_a_named_set_pays_whatever_its_records_are(private):
     budget.charge(records(0, 5), ONE, ChargeTo("tickets"))
     assert budget.charge(records(5, 9, " in other words"), ONE, ChargeTo("tickets")) == ("tickets",)
-    assert spent("tickets") == 2
+    assert count_spent("tickets") == 2
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def test_a_ledger_that_is_cut_anywhere_is_refused(ledger):
         ledger.write_bytes(whole[:end])
         assert_refused()
     ledger.write_bytes(whole)
-    assert spent("tickets") == 2
+    assert count_spent("tickets") == 2
 
 
 def test_a_ledger_that_was_changed_anywhere_is_refused(ledger):
@@ -319,14 +319,14 @@ def assert_refused() -> None:
 def test_a_full_disk_is_one_sentence_and_charges_nothing(private, monkeypatch):
     budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
 
-    def full(descriptor: int) -> None:
+    def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", full)
+        patch.setattr(files.os, "fsync", fail)
         with pytest.raises(ResultError, match="No space left"):
             budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
-    assert spent("tickets") == 1
+    assert count_spent("tickets") == 1
 
 
 def test_at_the_same_time_no_more_are_admitted_than_the_limit_allows(private):
@@ -342,7 +342,7 @@ def test_at_the_same_time_no_more_are_admitted_than_the_limit_allows(private):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(admitted) == spent("tickets") == 3
+    assert len(admitted) == count_spent("tickets") == 3
 
 
 @pytest.mark.parametrize("place", ["", "a\0b", "pipe"])

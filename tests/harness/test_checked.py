@@ -29,7 +29,7 @@ def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not
     words = ("run", "quick", "--plugin", plugin, "--mechanism", "mine", "--task", "agnews", "--model", "sim")
     words += ("--source", "synthetic", "--seed", "0", "--limit", "2", "--results")
 
-    def said(folder):
+    def list_checked(folder):
         answer = dpicl(*words, tmp_path / folder)
         assert answer.code == 0, answer.err
         (file,) = (tmp_path / folder).rglob("quick/**/*.json")
@@ -37,10 +37,10 @@ def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not
         assert to_text(result) == file.read_text()
         return result.manifest.plugin_checked
 
-    assert said("before") is False
+    assert list_checked("before") is False
     assert dpicl("check", plugin, "--task", "agnews").code == 0
-    assert said("one task is not the whole kit") is False
+    assert list_checked("one task is not the whole kit") is False
     assert dpicl("check", plugin).code == 0
-    assert said("after") is True
+    assert list_checked("after") is True
     plugin.write_text(plugin.read_text() + "# edited\n")
-    assert said("edited") is False
+    assert list_checked("edited") is False

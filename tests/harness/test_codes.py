@@ -18,7 +18,7 @@ from dpicl.data.codes import code_map
 from dpicl.data.config import load_config
 from dpicl.data.task import PublicTask, Record, Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
-from dpicl.leaderboards.model.comparability import PAIR, REFERENCE, TASK, differing
+from dpicl.leaderboards.model.comparability import PAIR, REFERENCE, TASK, list_differing
 from dpicl.mechanism.bases import AnswerContext, Context
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
@@ -36,7 +36,7 @@ def load(name: str = "agnews_codes", code_seed: int = 0, **limits: int) -> Task:
     return Task.load(name, "synthetic", code_seed=code_seed, **{"limit_train": 6, "limit_test": 40, **limits})
 
 
-def seen(view: PublicTask) -> dict[str, object]:
+def read_view(view: PublicTask) -> dict[str, object]:
     """Everything that a public view holds, and what it says when it is asked."""
     held = {each.name: getattr(view, each.name) for each in fields(PublicTask)}
     shown = [Demonstration("a text", label) for label in view.labels]
@@ -66,7 +66,7 @@ def test_every_map_is_drawn_and_none_more_often_than_chance():
 def test_the_public_view_is_the_same_bit_for_bit_whatever_the_map(name):
     first, second = load(name, 0), load(name, 1)
     assert [r.label for r in first.train] != [r.label for r in second.train]
-    assert seen(first.public_view()) == seen(second.public_view())
+    assert read_view(first.public_view()) == read_view(second.public_view())
     assert first.group_sizes == second.group_sizes and first.sizes(first.labels) == second.sizes(first.labels)
     assert first.queries() == second.queries() and first.fingerprint == second.fingerprint
     for seed in range(3):
@@ -80,13 +80,13 @@ def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
 
     class Looks(Tang):
         def release(self, private, context: Context):
-            told.append((seen(context.task), context.shots, context.knob, private.size(context.shots[0])))
+            told.append((read_view(context.task), context.shots, context.knob, private.size(context.shots[0])))
             told.append(context.streams.stream("anything").random(4).tolist())
             return super().release(private, context)
 
     class Asks(Voting):
         def answer(self, query, sample, context: AnswerContext):
-            told.append((seen(context.task), context.knob, query))
+            told.append((read_view(context.task), context.knob, query))
             return super().answer(query, sample, context)
 
     for mechanism in (Looks(slots=4, examples_per_slot=1, tokens=2), Asks(slots=2, examples_per_slot=1)):
@@ -148,7 +148,7 @@ def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
         assert result.main_metric == "acc_nearest"
     assert len({result.scores["acc"].value for result in results}) > 1
     assert len({result.manifest.data.fingerprint for result in results}) == 1
-    assert not any(differing(results[0], result, (*TASK, *PAIR, *REFERENCE)) for result in results)
+    assert not any(list_differing(results[0], result, (*TASK, *PAIR, *REFERENCE)) for result in results)
 
 
 OWN = "data: {local: {missing: x}, hub: {missing: x}, synthetic: {missing: x}}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.core.errors import DataError, UsageError
-from dpicl.data.splits import normalised
+from dpicl.data.splits import normalise
 from dpicl.data.task import Task, load_config
 from tests.harness.helpers import write
 
@@ -28,7 +28,7 @@ def data(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def local(**limits) -> Task:
+def load_local(**limits) -> Task:
     return Task.load("agnews", source="local", **limits)
 
 
@@ -41,7 +41,7 @@ def append(folder: Path, split: str, line: str) -> None:
 
 
 def test_local_labels_become_label_words(data):
-    task = local()
+    task = load_local()
     assert Counter(record.label for record in task.train) == dict.fromkeys(task.labels, 3)
     assert {record.label for record in task.test} == {"Business", "Technology"}
     assert (task.source, task.kind, task.partitioned, task.main_metric) == (
@@ -57,19 +57,19 @@ def test_duplicates_and_leaks_are_dropped_and_counted(data):
     append(data, "train", json.dumps({"text": "Story 1 of World", "label": "Business"}))
     append(data, "train", json.dumps({"text": "exam: business", "label": "World"}))
     append(data, "test", json.dumps({"text": "Exam business", "label": "Business"}))
-    task = local()
+    task = load_local()
     assert task.dropped == {"duplicates": 2, "train_in_test": 1, "test_duplicates": 1}
     assert len(task.train) == 12
     assert len(task.test) == 2
-    keys = [normalised(record.text) for record in task.train]
+    keys = [normalise(record.text) for record in task.train]
     assert len(set(keys)) == len(keys)
-    assert not set(keys) & {normalised(record.text) for record in task.test}
+    assert not set(keys) & {normalise(record.text) for record in task.test}
 
 
 def test_texts_without_letters_or_digits_are_not_one_record(data):
     append(data, "train", json.dumps({"text": "?!", "label": "World"}))
     append(data, "train", json.dumps({"text": "...", "label": "World"}))
-    assert len(local().train) == 14
+    assert len(load_local().train) == 14
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_texts_without_letters_or_digits_are_not_one_record(data):
 def test_an_empty_class_and_an_empty_test_set_are_errors(data, split, rows, words):
     write(data, "agnews", split, rows)
     with pytest.raises(DataError, match=words):
-        local()
+        load_local()
 
 
 def test_repr_shows_no_text(data):
-    task = local()
+    task = load_local()
     assert "story" not in repr(task)
     assert "story" not in repr(task.train[0])
 
@@ -95,30 +95,30 @@ def test_repr_shows_no_text(data):
 
 
 def test_limits_keep_so_many_records_a_class_and_so_many_tests(data):
-    task = local(limit_train=2, limit_test=1)
+    task = load_local(limit_train=2, limit_test=1)
     assert Counter(record.label for record in task.train) == dict.fromkeys(task.labels, 2)
     assert len(task.test) == 1
 
 
 def test_half_of_a_surrogate_pair_becomes_a_question_mark_that_tokenizers_accept(data):
     append(data, "train", '{"text": "broken \\ud800 letter", "label": "World"}')
-    assert "broken ? letter" in {record.text for record in local().train}
+    assert "broken ? letter" in {record.text for record in load_local().train}
 
 
 def test_a_shorter_test_set_is_the_beginning_of_a_longer_one(data):
-    assert local(limit_test=1).test == local().test[:1]
+    assert load_local(limit_test=1).test == load_local().test[:1]
 
 
 def test_test_records_are_permuted(data):
     rows = [{"text": f"exam {i}", "label": "World"} for i in range(40)]
     write(data, "agnews", "test", rows)
-    texts = [record.text for record in local().test]
+    texts = [record.text for record in load_local().test]
     assert texts != [row["text"] for row in rows]
     assert sorted(texts) == sorted(row["text"] for row in rows)
 
 
 def test_the_fingerprint_changes_with_a_text_a_label_and_the_order(data):
-    seen = {local().fingerprint}
+    seen = {load_local().fingerprint}
     path = data / "agnews" / "train.jsonl"
     lines = path.read_text().splitlines()
     for change in (
@@ -127,7 +127,7 @@ def test_the_fingerprint_changes_with_a_text_a_label_and_the_order(data):
         [lines[1], lines[0], *lines[2:]],
     ):
         path.write_text("\n".join(change) + "\n")
-        seen.add(local().fingerprint)
+        seen.add(load_local().fingerprint)
     assert len(seen) == 4
 
 
@@ -152,17 +152,17 @@ def test_missing_local_data_says_what_to_do(data, monkeypatch):
         Task.load("trec", source="local")
     monkeypatch.delenv("DPICL_DATA")
     with pytest.raises(DataError, match=r"DPICL_DATA is not set.*--source synthetic"):
-        local()
+        load_local()
     monkeypatch.setenv("DPICL_DATA", str(data / "nowhere"))
     with pytest.raises(DataError, match="is not a folder"):
         Task.load("agnews")
 
 
 def test_without_network_the_hub_error_names_both_ways_out(monkeypatch):
-    def no_network(*args, **kwargs):
+    def fail(*args, **kwargs):
         raise ConnectionError("no route")
 
-    monkeypatch.setattr("datasets.load_dataset", no_network)
+    monkeypatch.setattr("datasets.load_dataset", fail)
     with pytest.raises(DataError, match=r"fancyzhx/ag_news.*--source local.*DPICL_DATA.*--source synthetic") as caught:
         Task.load("agnews", source="hub")
     assert str(caught.value).count(". ") == 0

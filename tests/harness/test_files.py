@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dpicl.core.errors import PluginError, ResultError
-from dpicl.core.files import held, put_whole
-from dpicl.core.messages import rounded_down, rounded_up
+from dpicl.core.files import hold_lock, put_whole
+from dpicl.core.messages import round_down, show_rounded_up
 from dpicl.core.plugins import module_of
 from dpicl.leaderboards.render import page
 from dpicl.mechanism import checked
@@ -20,11 +20,11 @@ from dpicl.mechanism import checked
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("new", [True, False])
 def test_a_private_file_is_its_owners_alone(links, new, tmp_path, monkeypatch):
-    def refused(*paths):
+    def refuse(*paths):
         raise OSError(errno.EPERM, "no hard links here")
 
     if not links:
-        monkeypatch.setattr(os, "link", refused)
+        monkeypatch.setattr(os, "link", refuse)
     before = os.umask(0o022)
     try:
         put_whole(tmp_path / "key", "secret", new=new, private=True)
@@ -62,18 +62,18 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("bound", [0.99991, 0.9998930379998162, 7.99949, 1e-7, 0.1, 12345.678])
 def test_a_bound_holds_as_it_is_shown(bound):
-    assert float(rounded_down(bound)) <= bound <= float(rounded_up(bound))
-    assert float(rounded_up(bound)) - float(rounded_down(bound)) <= bound / 999
-    assert (rounded_down(0.0), rounded_down(float("inf"))) == ("0", "infinity")
+    assert float(round_down(bound)) <= bound <= float(show_rounded_up(bound))
+    assert float(show_rounded_up(bound)) - float(round_down(bound)) <= bound / 999
+    assert (round_down(0.0), round_down(float("inf"))) == ("0", "infinity")
 
 
 def test_a_lock_is_one_process_s_and_free_when_its_file_was_removed(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
-    with held(path) as first:
-        with held(path) as same:
+    with hold_lock(path) as first:
+        with hold_lock(path) as same:
             assert (first, same) == (True, False)
         path.unlink()
-        with held(path) as second:  # another file of that name
+        with hold_lock(path) as second:  # another file of that name
             assert second
-    with held(path) as again:
+    with hold_lock(path) as again:
         assert again

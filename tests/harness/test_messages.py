@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.models import hub
-from tests.harness.helpers import PLUGIN, listed, refuse, write
+from tests.harness.helpers import PLUGIN, list_kind, refuse, write
 from tests.harness.local_suite import synthetic_suite
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
@@ -114,6 +114,6 @@ def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
 
 
 def test_every_mechanism_says_what_it_does(dpicl):
-    found = listed(dpicl, "mechanisms")
+    found = list_kind(dpicl, "mechanisms")
     assert all(20 < len(row["does"]) < 120 for row in found.values())
     assert "options" in found["tang"] and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]

@@ -18,7 +18,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "outputs"
 
 
-def filled(folder):
+def fill(folder):
     cache = OutputCache(folder)
     cache.put("sim", "agnews", {key_of("a"): [0.1, float("nan")], key_of("b"): [1.0]})
     cache.put("sim", "samsum", {key_of("c"): "a secret sentence about Amanda"})
@@ -31,7 +31,7 @@ def values_of(cache, task, *names):
 
 def test_folder_and_files_belong_to_their_owner_alone(folder):
     folder.mkdir(mode=0o755)  # made by somebody less careful
-    filled(folder)
+    fill(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     files = list(folder.iterdir())
     assert files
@@ -39,7 +39,7 @@ def test_folder_and_files_belong_to_their_owner_alone(folder):
 
 
 def test_two_caches_on_one_folder_see_each_other_and_the_first_value_stays(folder):
-    one, other = filled(folder), OutputCache(folder)
+    one, other = fill(folder), OutputCache(folder)
     other.put("sim", "samsum", {key_of("c"): "something else"})
     assert values_of(OutputCache(folder), "samsum", "c", "nothing") == ["a secret sentence about Amanda"]
     one.put("sim", "agnews", {key_of("d"): [2.0]})
@@ -60,7 +60,7 @@ def test_the_prompt_itself_is_not_stored(folder):
 
 
 def test_a_run_goes_on_beside_a_damaged_file(folder):
-    filled(folder)
+    fill(folder)
     for path in folder.iterdir():
         path.write_bytes(b"these are no outputs, whatever the file is called" * 100)
     cache = OutputCache(folder)
@@ -72,7 +72,7 @@ def test_a_run_goes_on_beside_a_damaged_file(folder):
 VALUES = {key_of("text", i): f"answer {i} " * (1 + i % 40) for i in range(120)}
 
 
-def asked_again(folder):
+def ask_again(folder):
     """Asks for every value as a run does, keeps what was missing; returns how many were there."""
     cache = OutputCache(folder)
     found = cache.get("sim", "agnews", VALUES)
@@ -85,40 +85,40 @@ def asked_again(folder):
 
 @pytest.mark.parametrize("line", [0, 60, -1])
 def test_damage_costs_the_lines_that_it_reaches(folder, line, caplog):
-    assert asked_again(folder) == 0
+    assert ask_again(folder) == 0
     (path,) = folder.iterdir()
     lines = [each for each in path.read_bytes().split(b"\n") if each]
     lines[line] = lines[line].replace(b"answer", b"answe\xff", 1)
     path.write_bytes(b"\n".join([*lines, b"half a line"]))
-    assert asked_again(folder) == len(VALUES) - 1 and "damaged" in caplog.text
-    assert asked_again(folder) == len(VALUES)
+    assert ask_again(folder) == len(VALUES) - 1 and "damaged" in caplog.text
+    assert ask_again(folder) == len(VALUES)
 
 
-def _on_a_full_disk(folder, limit):
+def _fill_disk(folder, limit):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    asked_again(folder)
+    ask_again(folder)
 
 
 @pytest.mark.parametrize("limit", [0, 5000, 20000, 50000])
 def test_a_disk_that_takes_no_more_bytes_costs_only_the_keeping(folder, limit):
-    process = multiprocessing.get_context("fork").Process(target=_on_a_full_disk, args=(folder, limit))
+    process = multiprocessing.get_context("fork").Process(target=_fill_disk, args=(folder, limit))
     process.start()
     process.join()
     assert process.exitcode == 0
-    asked_again(folder)  # space again: everything is kept again
-    assert asked_again(folder) == len(VALUES)
+    ask_again(folder)  # space again: everything is kept again
+    assert ask_again(folder) == len(VALUES)
 
 
 def test_a_path_that_is_no_folder_costs_only_the_keeping(tmp_path, caplog):
     (tmp_path / "outputs").write_text("a file")
-    assert asked_again(tmp_path / "outputs") == 0
+    assert ask_again(tmp_path / "outputs") == 0
     assert "DPICL_CACHE" in caplog.text
 
 
 def test_lines_of_earlier_versions_are_read(folder):
     content = json.dumps({"model": "sim", "kind": "texts", "values": {key_of("a").hex(): "1.5"}}).encode()
-    filled(folder)
+    fill(folder)
     (path,) = [path for path in folder.iterdir() if b"Amanda" not in path.read_bytes()]
     path.write_bytes(hashlib.blake2b(content, digest_size=16).hexdigest().encode() + b" " + content + b"\n")
     assert values_of(OutputCache(folder), "agnews", "a", "b") == [1.5]

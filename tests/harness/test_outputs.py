@@ -19,7 +19,7 @@ from tests.harness.parrot import Parrot
 
 @dataclass(frozen=True)
 class OneDraw(DemonstrationMechanism):
-    """Samples once for each shot and draws one noisy sum; the text is what `says` makes of it."""
+    """Samples once for each shot and draws one noisy sum; the text is what `say` makes of it."""
 
     name = "one_draw"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
@@ -36,9 +36,9 @@ class OneDraw(DemonstrationMechanism):
     def write(self, label, private, context):
         group = private.partition_of(label)
         sample = private.poisson_slots(8, 8, partition=group, releases=gaussian(context.knob)).draw()
-        return self.says(label, sample, context)
+        return self.say(label, sample, context)
 
-    def says(self, label, sample, context):
+    def say(self, label, sample, context):
         total = sample.spend(gaussian(context.knob)).noisy_sum(np.array([float(sum(map(len, sample.slots)))]), 1.0)
         return Demonstration(text=f"number {total[0]:.1f}", label=label)
 
@@ -55,7 +55,7 @@ def test_a_mechanism_sees_no_private_record_and_no_number_made_of_them(agnews, n
     """The plug-in of the review copied `context.task.train` into its texts, under proved epsilon 0."""
 
     class Copies(OneDraw):
-        def says(self, label, sample, context):
+        def say(self, label, sample, context):
             return Demonstration(text=context.task.train[0].text, label=label)
 
     with pytest.raises(PluginError if noise == "seeded" else Concealed) as caught:
@@ -99,7 +99,7 @@ def test_a_release_without_noise_is_refused(agnews, noise):
     error, word = (PluginError, "drew no noise") if noise == "seeded" else (Concealed, "secure noise")
 
     class Silent(OneDraw):
-        def says(self, label, sample, context):
+        def say(self, label, sample, context):
             return Demonstration(text=f"number {sum(map(len, sample.slots))}", label=label)
 
     with pytest.raises(error, match=word):
@@ -115,8 +115,8 @@ def test_a_release_without_noise_is_refused(agnews, noise):
 
 def test_tokens_are_counted_by_the_harness(agnews):
     class Counts(OneDraw):
-        def says(self, label, sample, context):
-            said = super().says(label, sample, context)
+        def say(self, label, sample, context):
+            said = super().say(label, sample, context)
             return Demonstration(said.text, label, tokens=sum(map(len, sample.slots)) + 1000)
 
     model = models.load("sim")
@@ -134,8 +134,8 @@ class Talkative(str):
 @pytest.mark.parametrize("text", [Talkative("plain"), "plain", "pla\udc80in"])
 def test_texts_are_plain_and_can_be_written(agnews, text):
     class Says(OneDraw):
-        def says(self, label, sample, context):
-            super().says(label, sample, context)
+        def say(self, label, sample, context):
+            super().say(label, sample, context)
             return Demonstration(text, Talkative(label))
 
     for demonstration in release(Says(), agnews).demonstrations:
@@ -227,10 +227,10 @@ def test_what_a_mechanism_changes_in_the_public_view_changes_nothing(agnews):
     before = agnews.prompts_hash
 
     class Writes(OneDraw):
-        def says(self, label, sample, context):
+        def say(self, label, sample, context):
             context.task.config.metadata.prompts.stop[:] = [str(sum(map(len, sample.slots)))]
             context.task.config.doc_to_choice.clear()
-            return super().says(label, sample, context)
+            return super().say(label, sample, context)
 
     release(Writes(), agnews)
     assert agnews.prompts_hash == before and agnews.stop_strings

@@ -28,7 +28,7 @@ def own_records(path: Path, text: str = "text", label: str = "label", labels: di
     """labels: as written there -> label word; None: any label."""
     local = LocalKeys(text=text, label=label, labels=labels or {})
     words = tuple(dict.fromkeys((labels or {}).values()))
-    return read_records(path, SourceSpec(name="own", labels=words, local=local)).checked()
+    return read_records(path, SourceSpec(name="own", labels=words, local=local)).check()
 
 
 WORDS = {"0": "billing", "1": "refund"}
@@ -55,14 +55,14 @@ KINDS = {
     "csv": lambda folder: write_csv(folder / "a.csv", ROWS),
     "csv with semicolons": lambda folder: write_csv(folder / "a.csv", ROWS, mark=";"),
     "tsv": lambda folder: write_csv(folder / "a.tsv", ROWS, mark="\t"),
-    "json": lambda folder: written(folder / "a.json", json.dumps(objects(), indent=1)),
-    "json lines": lambda folder: written(folder / "a.jsonl", "\r\n".join(map(json.dumps, objects(float)))),
-    "json lines called json": lambda folder: written(folder / "a.json", "\n".join(map(json.dumps, objects(str)))),
+    "json": lambda folder: write_file(folder / "a.json", json.dumps(objects(), indent=1)),
+    "json lines": lambda folder: write_file(folder / "a.jsonl", "\r\n".join(map(json.dumps, objects(float)))),
+    "json lines called json": lambda folder: write_file(folder / "a.json", "\n".join(map(json.dumps, objects(str)))),
     "parquet": lambda folder: pandas.DataFrame(objects()).to_parquet(folder / "a.parquet") or folder / "a.parquet",
 }  # fmt: skip
 
 
-def written(path: Path, text: str | bytes) -> Path:
+def write_file(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
@@ -86,7 +86,7 @@ def test_names_of_classes_that_a_file_has_itself(tmp_path):
      ("yes", {"yes": "yes"}), ("No", {"No": "yes"})],
 )  # fmt: skip
 def test_numbers_and_truth_values_are_labels(tmp_path, label, labels):
-    path = written(tmp_path / "a.jsonl", json.dumps({"text": "a text", "label": label}))
+    path = write_file(tmp_path / "a.jsonl", json.dumps({"text": "a text", "label": label}))
     assert own_records(path, labels=labels) == [Record("a text", "yes")]
 
 
@@ -132,7 +132,7 @@ FILES = {
 def test_what_is_no_table_is_a_sentence_that_shows_no_record(tmp_path, name):
     file, content, *words = FILES[name]
     with pytest.raises(DataError) as caught:
-        own_records(written(tmp_path / file, content))
+        own_records(write_file(tmp_path / file, content))
     said = str(caught.value)
     assert str(tmp_path / file) in said and all(word in said for word in words), said
     assert_shown_nowhere(SECRET, caught.value)
@@ -196,7 +196,7 @@ def test_a_folder_one_level_off_is_named_with_the_way_out(tmp_path, monkeypatch,
 def test_other_files_of_the_folder_and_the_full_path_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
     (tmp_path / "agnews").mkdir()
-    written(tmp_path / "agnews" / "train.csv.gz", gzip.compress(b"text,label"))
+    write_file(tmp_path / "agnews" / "train.csv.gz", gzip.compress(b"text,label"))
     with pytest.raises(DataError, match=rf"{tmp_path}/agnews/train\.jsonl.*train\.csv\.gz"):
         Task.load("agnews", "local")
 
@@ -270,8 +270,8 @@ def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
         "x",
         '{"text": "t"}',
     ]
-    train = written(tmp_path / "train.jsonl", "\n".join(lines))
-    test = written(tmp_path / "test.jsonl", lines[1] + '\n{"text": "new", "label": "a"}\n')
+    train = write_file(tmp_path / "train.jsonl", "\n".join(lines))
+    test = write_file(tmp_path / "test.jsonl", lines[1] + '\n{"text": "new", "label": "a"}\n')
     seen = dpicl("data", train, "--test", test, "--json")
     assert (seen.code, seen.json["ok"]) == (1, False)
     first = seen.json["splits"][0]

@@ -19,16 +19,16 @@ pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
 def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):
     registry.load_mechanisms([meals])
-    version = Task.without_records("meals").version
+    version = Task.read_public("meals").version
     assert str(version).startswith("1+") and len(str(version)) == 2 + 12
     for name in ("train.jsonl", "README.md", "suite.yaml"):
         (meals / name).write_text("changed")
-    assert Task.without_records("meals").version == version
+    assert Task.read_public("meals").version == version
     (meals / "task.yaml").write_text((meals / "task.yaml").read_text().replace("Text: ", "Opinion: "))
-    changed = Task.without_records("meals")
+    changed = Task.read_public("meals")
     assert changed.version != version and changed.query("Good.") == "Opinion: Good.\nLabel:"
     (meals / "metrics.py").write_text("")
-    assert Task.without_records("meals").version != changed.version
+    assert Task.read_public("meals").version != changed.version
 
 
 def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tmp_path):
@@ -57,7 +57,7 @@ MODELS = {{"fake": load}}
 PINNED = 'model.identity = replace(model.identity, revision="abc")'
 
 
-def fake(tmp_path: Path, change: str = PINNED, more: str = "") -> Path:
+def write_fake(tmp_path: Path, change: str = PINNED, more: str = "") -> Path:
     path = tmp_path / "fake.py"
     path.write_text(MODEL_PLUGIN.format(change=change) + more)
     return path
@@ -66,7 +66,7 @@ def fake(tmp_path: Path, change: str = PINNED, more: str = "") -> Path:
 def test_a_model_is_known_by_its_weights_and_by_the_file_that_reads_them(tmp_path, monkeypatch):
     def sha256(change: str, more: str = "") -> str | None:
         monkeypatch.setattr(models, "_given", {})
-        registry.load_mechanisms([fake(tmp_path, change, more)])
+        registry.load_mechanisms([write_fake(tmp_path, change, more)])
         return models.load("fake:x", device="cpu").identity.sha256
 
     assert sha256(PINNED) == sha256(PINNED)
@@ -82,7 +82,7 @@ def test_a_model_is_known_by_its_weights_and_by_the_file_that_reads_them(tmp_pat
     ],
 )
 def test_a_model_that_cannot_be_used_is_named_with_its_file(tmp_path, change, error, reason):
-    path = fake(tmp_path, change)
+    path = write_fake(tmp_path, change)
     registry.load_mechanisms([path])
     with pytest.raises(error, match=reason) as raised:
         models.load("fake", device="cpu")
@@ -92,7 +92,7 @@ def test_a_model_that_cannot_be_used_is_named_with_its_file(tmp_path, change, er
 def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
     with pytest.raises(UsageError, match="Unknown model 'fake'"):
         models.load("fake", device="cpu")
-    registry.load_mechanisms([fake(tmp_path)])
+    registry.load_mechanisms([write_fake(tmp_path)])
     with pytest.raises(UsageError, match="Did you mean 'fake'"):
         models.load("fak", device="cpu")
 
@@ -100,4 +100,4 @@ def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
 @pytest.mark.parametrize("value", ["3", "[load]", "{'a:b': load}", "{'a': 1}", "{3: load}"])
 def test_models_must_be_names_and_loaders(tmp_path, value):
     with pytest.raises(PluginError, match=r"MODELS in .* must be a dictionary"):
-        registry.load_plugin(fake(tmp_path, more=f"MODELS = {value}\n"))
+        registry.load_plugin(write_fake(tmp_path, more=f"MODELS = {value}\n"))

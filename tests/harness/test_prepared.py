@@ -11,14 +11,14 @@ import pytest
 import dpicl
 from dpicl import models
 from dpicl.attacks.audit_runs import AuditJob, AuditRuns
-from dpicl.attacks.membership import cannot_answer
+from dpicl.attacks.membership import explain_no_answer
 from dpicl.attacks.targets import Target
-from dpicl.attacks.views import yes_or_no
+from dpicl.attacks.views import ask_yes_or_no
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, PluginError, UsageError
 from dpicl.core.vocabulary import FinalPrompt, Query
 from dpicl.data.task import Task
-from dpicl.leaderboards.gate.ledgers import events_of, unpaid
+from dpicl.leaderboards.gate.ledgers import events_of, explain_unpaid
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, marks_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
@@ -131,7 +131,7 @@ def test_a_cell_says_what_it_is_and_its_ledger_adds_up(own_cache, options, epsil
     assert len(result.answers) == (10 if epsilon == 2 else 0) and result.released_count == 10
     assert set(result.scores) == {"acc", "acc_calibrated", "acc_logistic"} and result.manifest.embedding.name == "sim"
     assert from_text(to_text(result)) == result and marks_of([result]) == (BY_EMBEDDINGS,)
-    assert not unpaid(result) and events_of([result], ()) == [result.privacy.event]
+    assert not explain_unpaid(result) and events_of([result], ()) == [result.privacy.event]
     with pytest.raises(ValueError, match="number of queries"):
         type(result).model_validate({**result.model_dump(), "privacy": {**result.privacy.model_dump(), "queries": 10}})
 
@@ -149,7 +149,7 @@ def test_attackers_ask_one_release_any_number_of_times(agnews):
     queries = [Query(f"{n}", query.text) for n, query in enumerate(agnews.queries())]
     first = target.answers(lambda task: task, queries)
     assert target.answers(lambda task: task, queries[::-1]) == first and len(target.releases) == 1
-    assert cannot_answer(SIM, agnews, yes_or_no(agnews)) and cannot_answer(SIM, agnews) is None
+    assert explain_no_answer(SIM, agnews, ask_yes_or_no(agnews)) and explain_no_answer(SIM, agnews) is None
     with pytest.raises(UsageError):
         target.prompt()
 
@@ -170,7 +170,7 @@ def test_the_python_interface_takes_one(own_cache):
         head: dpicl.calibrate(replace(SIM, head=head), task="agnews", epsilon=1, size=99)
         for head in ("centroid", "logistic")
     }
-    assert set(noise["centroid"]["sizes"]) == set(Task.without_records("agnews").labels)
+    assert set(noise["centroid"]["sizes"]) == set(Task.read_public("agnews").labels)
     assert noise["logistic"]["sizes"] == {"": 99} and noise["centroid"]["noise"] == pytest.approx(3.73, abs=0.01)
     with pytest.raises(UsageError):
         dpicl.calibrate(SIM, task="agnews", epsilon=1, queries=5)

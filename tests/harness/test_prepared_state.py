@@ -91,13 +91,13 @@ def test_a_state_names_its_mechanism_and_no_code(dpicl, state):
     (state.parent / "evil.py").write_text("open('owned', 'w')")
     content = json.loads(state.read_text())
     for name in ("evil.py", "none"):
-        state.write_bytes(changed(content, "card", "mechanism", to=name))
+        state.write_bytes(change(content, "card", "mechanism", to=name))
         refuse(dpicl(*used, "x.jsonl"), name, "--plugin")
     assert not (state.parent / "owned").exists()
     refuse(dpicl("answer", *ANSWER[2:], "--data", "tickets.csv", "--epsilon", 1, "--out", "x.jsonl"), "MECHANISM")
 
 
-def changed(content: dict, *path: str | int, to: object) -> bytes:
+def change(content: dict, *path: str | int, to: object) -> bytes:
     *inner, last = path
     place = content
     for key in inner:
@@ -112,32 +112,32 @@ HOSTILE = {
     "a card": lambda it: json.dumps(it["card"]).encode(),
     "a list": lambda it: b"[]",
     "deep": lambda it: b"[" * 10_000,
-    "newer": lambda it: changed(it, "schema_version", to=2),
-    "another mechanism": lambda it: changed(it, "card", "mechanism", to="sga"),
-    "a model that would be loaded": lambda it: changed(it, "card", "options", "embedding", to="st:/evil"),
-    "an unknown task": lambda it: changed(it, "task", to="../../etc"),
-    "other labels": lambda it: changed(it, "task", to="agnews"),
-    "one label": lambda it: changed(it, "card", "task", "labels", to=["a"]),
-    "labels of two lines": lambda it: changed(it, "card", "task", "labels", to=["a\nb", "c", "d"]),
-    "no vectors": lambda it: changed(it, "state", to={}),
-    "no classes": lambda it: changed(it, "state", "classes", to={"shape": [], "values": [1.0]}),
-    "an unknown class": lambda it: changed(it, "state", "classes", "values", 0, to=7.0),
-    "half a class": lambda it: changed(it, "state", "classes", "values", 0, to=0.5),
-    "a number too few": lambda it: changed(it, "state", "vectors", "shape", to=[3, 63]),
-    "another dimension": lambda it: changed(it, "state", "vectors", to={"shape": [3, 1], "values": [1.0, 1.0, 1.0]}),
-    "an absurd shape": lambda it: changed(it, "state", "vectors", to={"shape": [0, 2**52, 2**52], "values": []}),
-    "no number": lambda it: changed(it, "state", "vectors", "values", 0, to=float("nan")),
-    "infinity": lambda it: changed(it, "state", "vectors", "values", 0, to="Infinity"),
-    "a truth value": lambda it: changed(it, "state", "vectors", "values", 0, to=True),
-    "epsilon as a text": lambda it: changed(it, "card", "privacy", "epsilon_proved", to="0.1"),
-    "numbers too large to multiply": lambda it: changed(
+    "newer": lambda it: change(it, "schema_version", to=2),
+    "another mechanism": lambda it: change(it, "card", "mechanism", to="sga"),
+    "a model that would be loaded": lambda it: change(it, "card", "options", "embedding", to="st:/evil"),
+    "an unknown task": lambda it: change(it, "task", to="../../etc"),
+    "other labels": lambda it: change(it, "task", to="agnews"),
+    "one label": lambda it: change(it, "card", "task", "labels", to=["a"]),
+    "labels of two lines": lambda it: change(it, "card", "task", "labels", to=["a\nb", "c", "d"]),
+    "no vectors": lambda it: change(it, "state", to={}),
+    "no classes": lambda it: change(it, "state", "classes", to={"shape": [], "values": [1.0]}),
+    "an unknown class": lambda it: change(it, "state", "classes", "values", 0, to=7.0),
+    "half a class": lambda it: change(it, "state", "classes", "values", 0, to=0.5),
+    "a number too few": lambda it: change(it, "state", "vectors", "shape", to=[3, 63]),
+    "another dimension": lambda it: change(it, "state", "vectors", to={"shape": [3, 1], "values": [1.0, 1.0, 1.0]}),
+    "an absurd shape": lambda it: change(it, "state", "vectors", to={"shape": [0, 2**52, 2**52], "values": []}),
+    "no number": lambda it: change(it, "state", "vectors", "values", 0, to=float("nan")),
+    "infinity": lambda it: change(it, "state", "vectors", "values", 0, to="Infinity"),
+    "a truth value": lambda it: change(it, "state", "vectors", "values", 0, to=True),
+    "epsilon as a text": lambda it: change(it, "card", "privacy", "epsilon_proved", to="0.1"),
+    "numbers too large to multiply": lambda it: change(
         it, "state", "vectors", "values", to=[1.7e308] * len(it["state"]["vectors"]["values"])
     ),
-    "not private, without a warning": lambda it: changed(it, "card", "private", to=False),
-    "a version in words": lambda it: changed(it, "schema_version", to="1"),
-    "no labels": lambda it: changed(it, "card", "task", "labels", to=[]),
-    "words that no prompt takes": lambda it: changed(it, "text_is", to="a{text}\x1b[31m"),
-    "more keys": lambda it: changed(it, "code", to="import os"),
+    "not private, without a warning": lambda it: change(it, "card", "private", to=False),
+    "a version in words": lambda it: change(it, "schema_version", to="1"),
+    "no labels": lambda it: change(it, "card", "task", "labels", to=[]),
+    "words that no prompt takes": lambda it: change(it, "text_is", to="a{text}\x1b[31m"),
+    "more keys": lambda it: change(it, "code", to="import os"),
 }
 
 
@@ -151,12 +151,12 @@ def test_a_state_from_somebody_else_is_refused_in_a_sentence(dpicl, state, how):
 
 def test_what_is_suggested_from_a_state_is_safe_in_a_shell(dpicl, state):
     content = json.loads(state.read_text())
-    state.write_bytes(changed(content, "card", "options", "clip", to="$(touch owned)"))
+    state.write_bytes(change(content, "card", "options", "clip", to="$(touch owned)"))
     used = (*ANSWER, "--state", "desk.json", "--out", "x.jsonl")
     refuse(dpicl(*used), "--option 'clip=$(touch owned)'")
-    state.write_bytes(changed(content, "card", "options", "`id`", to=1))
+    state.write_bytes(change(content, "card", "options", "`id`", to=1))
     refuse(dpicl(*used), "other options ('`id`')")
-    state.write_bytes(changed(content, "card", "options", to={}))
+    state.write_bytes(change(content, "card", "options", to={}))
     assert "=None" not in dpicl(*used).err
 
 

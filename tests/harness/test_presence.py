@@ -160,10 +160,10 @@ def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(l
 
     with monkeypatch.context() as patch:
         patch.setattr(Task, "load", slow)
-        Fingerprints().at_hand(cell)
+        Fingerprints().find_at_hand(cell)
     for each in (32, 31):
         lab.records(rows_of("train", each))
-        assert Fingerprints().at_hand(cell).fingerprint == Task.load("agnews", "local", limit_test=4).fingerprint
+        assert Fingerprints().find_at_hand(cell).fingerprint == Task.load("agnews", "local", limit_test=4).fingerprint
 
 
 def test_results_of_a_task_without_records_here_are_kept_as_they_are(lab, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from dpicl.cli import output
 from dpicl.core.messages import message
-from dpicl.core.printable import printable
+from dpicl.core.printable import make_printable
 from dpicl.results.schema import to_text
 from dpicl.tables.document import text_table
 from tests.leaderboards.factory import make_result
@@ -17,26 +17,26 @@ from tests.leaderboards.factory import make_result
 EVIL = "\x1b[2J\x1b]0;title\x07\r\u202eabc\ud800\x9b31m\u2028"
 
 
-def harmless(text: str) -> bool:
-    return printable(text) == text and "\r" not in text
+def is_harmless(text: str) -> bool:
+    return make_printable(text) == text and "\r" not in text
 
 
 def test_control_characters_are_written_out_and_line_breaks_stay():
-    said = printable(f"a\tb\n{EVIL}")
+    said = make_printable(f"a\tb\n{EVIL}")
     assert said.startswith("a\tb\n⟨U+001B⟩[2J") and "⟨U+202E⟩" in said and "⟨U+D800⟩" in said and "⟨U+000D⟩" in said
-    assert harmless(said)
+    assert is_harmless(said)
     said.encode()
 
 
 def test_colours_stay_in_a_styled_text_and_nothing_else_does():
-    assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", styled=True) == "\x1b[1;31mred\x1b[0m ⟨U+001B⟩[2J"
+    assert make_printable("\x1b[1;31mred\x1b[0m \x1b[2J", styled=True) == "\x1b[1;31mred\x1b[0m ⟨U+001B⟩[2J"
 
 
 def test_answers_messages_and_tables_are_safe(capfd):
     output.emit([EVIL, text_table(["name"], [[EVIL]], title=EVIL)])
     message(EVIL)
     said = capfd.readouterr()
-    assert harmless(said.out) and harmless(said.err)
+    assert is_harmless(said.out) and is_harmless(said.err)
     assert "⟨U+202E⟩" in said.out and "⟨U+202E⟩" in said.err
 
 
@@ -50,7 +50,7 @@ def test_messages_about_damaged_files_are_safe_also_in_their_names(dpicl, sim_su
     (folder / "\x1b[31mname.json").write_text(json.dumps(data))
     words = [command, sim_suite, "--results", results]
     answer = dpicl(*words, *(["--mechanism", "zero_shot", "--task", "trec", "--seed", "0"] if command == "run" else []))
-    assert "damaged" in answer.err and harmless(answer.err) and harmless(answer.out)
+    assert "damaged" in answer.err and is_harmless(answer.err) and is_harmless(answer.out)
 
 
 def test_a_table_breaks_no_word_where_all_longest_words_have_room(

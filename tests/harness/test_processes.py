@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dpicl.core.errors import DataError
-from dpicl.core.interrupts import stopped_by_term
+from dpicl.core.interrupts import stop_on_term
 from dpicl.engines import processes
 from dpicl.engines.dispatch import WorkerLost, make_portable
 from dpicl.engines.processes import Processes, WorkerSlot
@@ -115,13 +115,13 @@ def test_errors_come_as_they_are_and_bugs_with_their_place(pool):
 
 
 def test_sigterm_stops_work_as_ctrl_c_does_unless_somebody_else_handles_it():
-    with pytest.raises(KeyboardInterrupt), stopped_by_term():
+    with pytest.raises(KeyboardInterrupt), stop_on_term():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     heard: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
-        with stopped_by_term():
+        with stop_on_term():
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -43,7 +43,7 @@ def wait_until(condition: Callable[[], bool], process: Any, seconds: float = 600
         time.sleep(0.1)
 
 
-def alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -69,7 +69,7 @@ def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
     _, err = stopped.communicate()
     assert stopped.returncode == 130 and "Traceback" not in err
     assert not [path for path in (tmp_path / "only-here").rglob("*") if path.suffix in (".lock", ".tmp")]
-    assert not any(map(alive, workers))
+    assert not any(map(is_alive, workers))
 
     (lab.log / "releases").unlink()
     run = dpicl_process(*words)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpicl.core.errors import DataError
 from dpicl.data.config import load_config
-from dpicl.data.splits import Record, deduplicate, drawn, letters, normalised, split_public, subsample
+from dpicl.data.splits import Record, deduplicate, draw_records, letters, normalise, split_public, subsample
 from dpicl.data.task import Task
 from tests.harness.helpers import write
 
@@ -21,7 +21,7 @@ FORMS = ("\u00e9", "e\u0301", "b", "d")
 TEST = [Record("c", "x")]
 
 
-def loaded(train, limit, partitioned, public):
+def load_set(train, limit, partitioned, public):
     """The private set of a raw file, by the same steps as `Task.load`; None where it is too small."""
     train, test, _ = deduplicate(train, TEST)
     if len(train) <= public:
@@ -30,7 +30,7 @@ def loaded(train, limit, partitioned, public):
     return Counter(subsample("task", partitioned, private, test, limit, None, seed=SEED)[0])
 
 
-def moves(limit, partitioned, public, length=4, agreeing=False, texts=TEXTS):
+def measure_moves(limit, partitioned, public, length=4, agreeing=False, texts=TEXTS):
     """Symmetric difference of the loaded sets, by label, of all pairs of neighbouring files of up to that length.
 
     agreeing: only files in which records of one key have one label.
@@ -39,13 +39,13 @@ def moves(limit, partitioned, public, length=4, agreeing=False, texts=TEXTS):
     universe = [Record(text, label) for text, label in product(texts, LABELS)]
     for size in range(length):
         for train in product(universe, repeat=size):
-            before = loaded(train, limit, partitioned, public)
+            before = load_set(train, limit, partitioned, public)
             for added, at in product(universe, range(size + 1)):
                 longer = [*train[:at], added, *train[at:]]
                 keys = {(record.text[0].lower(), record.label) for record in longer}
                 if agreeing and len(keys) > len({key for key, _ in keys}):
                     continue
-                after = loaded(longer, limit, partitioned, public)
+                after = load_set(longer, limit, partitioned, public)
                 if before is not None and after is not None:
                     moved = Counter(record.label for record in ((before - after) + (after - before)).elements())
                     found.add(tuple(moved[label] for label in LABELS))
@@ -55,7 +55,7 @@ def moves(limit, partitioned, public, length=4, agreeing=False, texts=TEXTS):
 @pytest.mark.parametrize("public", [0, 1])
 def test_with_classes_and_a_limit_one_raw_record_moves_two_of_each_of_two_classes_and_no_more(public):
     """With a public part the one key that is repeated here is public, and then it moves nothing private twice."""
-    found = moves(limit=1, partitioned=True, public=public)
+    found = measure_moves(limit=1, partitioned=True, public=public)
     assert ((2, 2) in found) == (public == 0)
     assert max(map(max, found)) == 2
 
@@ -65,7 +65,7 @@ def test_with_classes_and_a_limit_one_raw_record_moves_two_of_each_of_two_classe
     [(None, True, False), (None, False, False), (1, False, False), (1, True, True)],
 )
 def test_without_a_limit_or_classes_or_duplicates_of_another_class_it_moves_two(limit, partitioned, agreeing):
-    found = moves(limit, partitioned, public=0, length=3, agreeing=agreeing)
+    found = measure_moves(limit, partitioned, public=0, length=3, agreeing=agreeing)
     assert max(map(sum, found)) == 2
 
 
@@ -73,7 +73,7 @@ def test_without_a_limit_or_classes_or_duplicates_of_another_class_it_moves_two(
     ("limit", "partitioned", "public"), [(None, True, 1), (1, False, 1), (1, True, 0), (1, True, 1)]
 )
 def test_repeated_texts_of_two_unicode_forms_move_no_more_than_others(limit, partitioned, public):
-    found = moves(limit, partitioned, public, length=3, texts=FORMS)
+    found = measure_moves(limit, partitioned, public, length=3, texts=FORMS)
     assert max(map(sum, found)) <= (4 if limit and partitioned else 2)
     assert max(map(max, found)) == 2
 
@@ -100,41 +100,41 @@ def test_what_readers_cannot_tell_apart_is_one_record(one, other):
 
 @given(st.text())
 def test_the_key_of_a_record_is_that_of_all_its_unicode_forms(text):
-    assert len({normalised(unicodedata.normalize(form, text)) for form in ("NFC", "NFD", "NFKC", "NFKD")}) == 1
+    assert len({normalise(unicodedata.normalize(form, text)) for form in ("NFC", "NFD", "NFKC", "NFKD")}) == 1
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=127), min_size=1), st.sampled_from("ab"))
 def test_in_plain_english_the_key_is_what_it_was(text, end):
-    assert normalised(text + end) == letters(text + end)
+    assert normalise(text + end) == letters(text + end)
 
 
 def test_the_last_test_records_are_others_where_there_are_twice_as_many():
     test = [Record(f"query {number}", "") for number in range(7)]
 
-    def chosen(limit, last):
+    def choose(limit, last):
         return subsample("task", False, [], test, None, limit, SEED, last)[1]
 
-    assert not {*chosen(3, False)} & {*chosen(3, True)}
-    assert len({*chosen(3, False)} | {*chosen(3, True)}) == 6
+    assert not {*choose(3, False)} & {*choose(3, True)}
+    assert len({*choose(3, False)} | {*choose(3, True)}) == 6
     for limit in (4, None):
         with pytest.raises(DataError, match="set task_test_records to 3 at most"):
-            chosen(limit, True)
+            choose(limit, True)
 
 
 def test_development_records_of_a_generated_corpus_are_another_one():
     rows, others = (Task.load("ginc", "synthetic", development=own) for own in (False, True))
     assert rows.fingerprint != others.fingerprint and len(rows.train) == len(others.train)
-    known = {normalised(record.text) for record in rows.test}
-    assert others.test and not known & {normalised(record.text) for record in others.test}
+    known = {normalise(record.text) for record in rows.test}
+    assert others.test and not known & {normalise(record.text) for record in others.test}
     assert set(rows.train) - set(others.train)
 
 
 def test_without_duplicates_and_limits_it_moves_itself_alone():
     """The third text is a test record, which never counts."""
     train = [Record("a", "x"), Record("b", "y")]
-    before, after = (loaded(files, None, True, 0) for files in (train, [*train, Record("d", "x")]))
+    before, after = (load_set(files, None, True, 0) for files in (train, [*train, Record("d", "x")]))
     assert after - before == Counter([Record("d", "x")]) and not before - after
-    assert loaded([*train, *TEST], None, True, 0) == before
+    assert load_set([*train, *TEST], None, True, 0) == before
 
 
 records = st.builds(Record, st.text("aAbc\u00e9", min_size=1, max_size=4), st.sampled_from(LABELS))
@@ -142,21 +142,21 @@ records = st.builds(Record, st.text("aAbc\u00e9", min_size=1, max_size=4), st.sa
 
 @given(st.lists(records, max_size=12), records, st.integers(0, 50), st.integers(0, 12))
 def test_a_record_more_changes_nothing_but_itself_in_what_a_seed_draws(train, added, seed, at):
-    before, after = drawn(train, 0.5, seed), drawn([*train[:at], added, *train[at:]], 0.5, seed)
+    before, after = draw_records(train, 0.5, seed), draw_records([*train[:at], added, *train[at:]], 0.5, seed)
     assert Counter(after) - Counter(before) in (Counter(), Counter([added]))
     assert not Counter(before) - Counter(after)
 
 
 def test_coins_have_the_share_and_are_independent_from_seed_to_seed():
     train = [Record(f"text {i}", "x") for i in range(4000)]
-    kept = [set(drawn(train, 0.8, seed)) for seed in range(4)]
+    kept = [set(draw_records(train, 0.8, seed)) for seed in range(4)]
     assert all(3090 < len(own) < 3310 for own in kept)  # four standard deviations of 25 around 3,200
     assert 2440 < len(kept[0] & kept[1]) < 2680
-    assert drawn(train, 0.8, 0) == [record for record in train if record in kept[0]]
+    assert draw_records(train, 0.8, 0) == [record for record in train if record in kept[0]]
 
 
 def test_two_spellings_of_one_record_have_one_coin():
-    spelt = [drawn([Record(text, "x")], 0.5, seed) for text in ("\u00e9 b", "e\u0301 B!") for seed in range(40)]
+    spelt = [draw_records([Record(text, "x")], 0.5, seed) for text in ("\u00e9 b", "e\u0301 B!") for seed in range(40)]
     assert [bool(own) for own in spelt[:40]] == [bool(own) for own in spelt[40:]]
 
 

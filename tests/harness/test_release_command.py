@@ -12,7 +12,7 @@ import dpicl as package
 from dpicl import models
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import DpiclError, UsageError
-from dpicl.core.messages import rounded_up
+from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.task import Task
 from dpicl.models import simulated
@@ -21,7 +21,7 @@ from dpicl.own import card
 from dpicl.own import job as release_job
 from dpicl.own import released as formats
 from dpicl.own.card import card_markdown
-from dpicl.own.records import written_config
+from dpicl.own.records import make_config
 from tests.harness.helpers import refuse
 from tests.harness.local_suite import rows_of
 
@@ -243,9 +243,9 @@ def test_columns_and_labels_of_any_name(dpicl, desk):
     assert dpicl("data", "odd.csv", *fields, "--labels", ",".join(LABELS)).code == 0
     assert release(dpicl, *fields, data="odd.csv").code == 0
     with pytest.raises(UsageError, match="characters together"):
-        written_config([f"{'x' * 150} {number}" for number in range(200)], "text")
+        make_config([f"{'x' * 150} {number}" for number in range(200)], "text")
     with pytest.raises(UsageError, match="one line"):
-        written_config(["a\udcff", "b"], "text")
+        make_config(["a\udcff", "b"], "text")
 
 
 def test_seeded_noise_is_not_sold_as_private(dpicl, desk):
@@ -266,7 +266,7 @@ def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
 
 
 def test_what_a_model_writes_moves_nothing_and_ends_no_line():
-    task = Task.of_records(written_config(LABELS, "text"), (), {})
+    task = Task.from_records(make_config(LABELS, "text"), (), {})
     hostile = 'x\u2028y\x1b[2J"}\n{"text": "z\u202e'
     prompt = ReleasedPrompt("do\x07 it", [Demonstration(hostile, "billing")])
     lines = formats.released_text(prompt, task, "jsonl").splitlines()
@@ -345,7 +345,7 @@ def test_from_python(desk):
     ("bound", "shown"), [(0.9998970641658642, "0.999898"), (1.0, "1"), (7.99, "7.99"), (12.34567, "12.3457")]
 )
 def test_a_card_never_shows_less_than_was_proved(bound, shown):
-    assert rounded_up(bound, 6) == shown
+    assert show_rounded_up(bound, 6) == shown
 
 
 def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
@@ -356,11 +356,11 @@ def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
     ("where", "charged"), [((models, "load"), 0), ((release_job, "charge"), 0), ((formats.PrivateRelease, "save"), 1)]
 )
 def test_a_release_that_is_stopped_says_whether_its_charge_stays(dpicl, desk, monkeypatch, where, charged):
-    def stopped(*given, trial=False, **more):
+    def stop(*given, trial=False, **more):
         if not trial:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(*where, stopped)
+    monkeypatch.setattr(*where, stop)
     answer = release(dpicl)
     assert answer.code == 130 and not list(desk.glob("demos*"))
     assert ("nothing was charged" in answer.err) is (where == (models, "load"))

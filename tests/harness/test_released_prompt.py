@@ -95,5 +95,5 @@ def test_the_conformance_kit_compares_instructions():
 
 
 def test_personal_data_is_looked_for_in_the_instruction_and_after_it(agnews, sim):
-    said = Pii()._written(Target(Instructs(), agnews, sim, CONFIG))
+    said = Pii()._write(Target(Instructs(), agnews, sim, CONFIG))
     assert said[0] == OWN and len(said) == 4

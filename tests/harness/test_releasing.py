@@ -34,7 +34,7 @@ def _nobody_asked(own_cache):
     Parrot.asked.clear()
 
 
-def released(mechanism, task, config=CONFIG, queries=None, cache=None):
+def release_once(mechanism, task, config=CONFIG, queries=None, cache=None):
     outputs = OutputCache(None) if cache is None else cache
     return release(mechanism, task, models.load("sim"), config, queries, outputs=lambda: outputs)
 
@@ -51,13 +51,13 @@ def test_nothing_that_a_mechanism_is_given_leads_to_the_records_of_its_execution
 
     monkeypatch.setattr(Tang, "release", look)
     with pytest.raises(UsageError, match="looked"):
-        released(Tang(slots=4), agnews)
+        release_once(Tang(slots=4), agnews)
 
 
 @pytest.mark.parametrize("partition", SCHEMES)
 def test_the_ledger_holds_what_was_declared_and_costs_at_most_the_target(agnews, partition):
     mechanism = Parrot(slots=8, examples_per_slot=2, partition=partition)
-    made = released(mechanism, agnews)
+    made = release_once(mechanism, agnews)
     assert made.ledger.event() == made.calibration.event
     assert 0.98 * CONFIG.epsilon <= made.bounds.upper <= CONFIG.epsilon
     assert epsilon(made.ledger.event(), CONFIG.delta).upper == made.bounds.upper
@@ -79,18 +79,18 @@ def test_each_sampling_scheme_has_its_event():
 
 
 def test_once_deals_every_record_and_the_others_a_sample(agnews):
-    def assigned(way, queries=3):
+    def assign(way, queries=3):
         private, *_ = private_set(agnews.train, {None: len(agnews.train)})
         sample_for = SamplingScheme(8, 2, way).sampler(private, dp.GaussianDpEvent(1.0), queries)
         both = [(sample, contents(sample.slots)) for sample in map(sample_for, ["a query"] * queries)]
         return [[record for slot in slots for record in slot] for _, slots in both], [sample for sample, _ in both]
 
-    (all_records, *others), samples = assigned("once")
+    (all_records, *others), samples = assign("once")
     assert sorted(r.text for r in all_records) == sorted(r.text for r in agnews.train)
     assert samples[0] is samples[1] is samples[2] and others[0] == all_records
-    (sample, *_), samples = assigned("one_sample")
+    (sample, *_), samples = assign("one_sample")
     assert samples[0] is samples[2] and 0 < len(sample) < len(agnews.train)
-    fresh, samples = assigned("per_query")
+    fresh, samples = assign("per_query")
     assert len({tuple(r.text for r in records) for records in fresh}) == 3
 
 
@@ -116,7 +116,7 @@ def execution(mechanism, task, queries, budget, ledger, knob=1.0, records=None, 
         models.load("sim"),
         knob,
         records=task.train if records is None else records,
-        sizes=Sizes.of_queries(len(task.train if records is None else records), budget),
+        sizes=Sizes.from_queries(len(task.train if records is None else records), budget),
         sampling=CoupledSampling(0),
         noise=Streams(0).source("noise"),
         public=Streams(0).public,
@@ -194,28 +194,28 @@ def test_the_same_coins_assign_the_same_records_at_every_epsilon_and_noise_seed(
     monkeypatch.setattr(Parrot, "answer", noting)
     mechanism = Parrot(slots=4, examples_per_slot=2, sampling_seed=5)
     for seed, target in ((0, 1.0), (1, 1.0), (1, 8.0)):
-        released(mechanism, agnews, ReleaseConfig(epsilon=target, delta=1e-5, seed=seed))
+        release_once(mechanism, agnews, ReleaseConfig(epsilon=target, delta=1e-5, seed=seed))
     assert seen[:6] == seen[6:12] == seen[12:]
-    released(Parrot(slots=4, examples_per_slot=2), agnews, ReleaseConfig(epsilon=1.0, delta=1e-5, seed=1))
+    release_once(Parrot(slots=4, examples_per_slot=2), agnews, ReleaseConfig(epsilon=1.0, delta=1e-5, seed=1))
     assert seen[18:] != seen[:6]
 
 
-def declared(task):
+def declare(task):
     return replace(task, declared=dict.fromkeys(task.labels, 60))
 
 
 def test_public_coins_and_secret_noise_do_not_go_together(agnews):
     with pytest.raises(UsageError, match="sampling_seed makes the sampling randomness public"):
-        released(
-            Parrot(slots=4, sampling_seed=5), declared(agnews), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
+        release_once(
+            Parrot(slots=4, sampling_seed=5), declare(agnews), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
         )
 
 
 def test_secure_noise_is_refused_at_a_delta_above_one_over_the_declared_size_and_other_noise_gets_a_note(agnews):
-    task, config = declared(agnews), ReleaseConfig(epsilon=1.0, delta=0.1, noise="secure")
+    task, config = declare(agnews), ReleaseConfig(epsilon=1.0, delta=0.1, noise="secure")
     with pytest.raises(UsageError, match="above 1/240"):
-        released(Parrot(slots=4), task, config)
-    noted = released(Parrot(slots=4), task, config.model_copy(update={"noise": "seeded"}))
+        release_once(Parrot(slots=4), task, config)
+    noted = release_once(Parrot(slots=4), task, config.model_copy(update={"noise": "seeded"}))
     assert any("above 1/240" in note for note in noted.bounds.notes)
 
 
@@ -223,14 +223,14 @@ def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
     mechanism = Parrot(slots=4)
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
     model, opened = models.load("sim"), lambda: pytest.fail("the cache was opened")
-    made = release(mechanism, declared(agnews), model, config, outputs=opened, charge=lambda new: ())
+    made = release(mechanism, declare(agnews), model, config, outputs=opened, charge=lambda new: ())
     assert made.bounds.upper <= 1.0
 
 
 def test_a_text_is_released_with_the_noise_of_its_label():
     task = Task.load("trec", "synthetic", limit_test=6)
     task = replace(task, declared={**task.group_sizes, "Abbreviation": 84})
-    made = released(Tang(slots=4, tokens=3), task, ReleaseConfig(epsilon=1.0, delta=1e-5, shots=6))
+    made = release_once(Tang(slots=4, tokens=3), task, ReleaseConfig(epsilon=1.0, delta=1e-5, shots=6))
     knobs = made.calibration.by_label
     assert set(knobs) == {demonstration.label for demonstration in made.demonstrations} == set(task.labels)
     charged = {row["partition"]: json.dumps(row["event"]) for row in made.ledger.to_json()}
@@ -241,15 +241,15 @@ def test_a_text_is_released_with_the_noise_of_its_label():
 def test_labels_that_are_dropped_get_no_text_and_no_noise_of_theirs():
     task = Task.load("trec", "synthetic", limit_test=6)
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=10)
-    made = released(Tang(slots=4, tokens=3, dropped=("Abbreviation",)), task, config)
+    made = release_once(Tang(slots=4, tokens=3, dropped=("Abbreviation",)), task, config)
     assert Counter(demonstration.label for demonstration in made.demonstrations) == dict.fromkeys(
         set(task.labels) - {"Abbreviation"}, 2
     )
     assert {row["partition"] for row in made.ledger.to_json()} == set(task.labels) - {"Abbreviation"}
     with pytest.raises(UsageError, match="Abbreviations"):
-        released(Tang(slots=4, tokens=3, dropped=("Abbreviations",)), task, config)
+        release_once(Tang(slots=4, tokens=3, dropped=("Abbreviations",)), task, config)
     with pytest.raises(UsageError, match="leaves no label"):
-        released(Tang(slots=4, tokens=3, dropped=task.labels), task, config)
+        release_once(Tang(slots=4, tokens=3, dropped=task.labels), task, config)
 
 
 def test_a_mechanism_sees_no_record_but_in_its_samples(agnews):
@@ -259,7 +259,7 @@ def test_a_mechanism_sees_no_record_but_in_its_samples(agnews):
     class Curious(Tang):
         name = "curious"
 
-        def released(self, shots, task):
+        def count_released(self, shots, task):
             seen.append(task)
             return shots
 
@@ -268,7 +268,7 @@ def test_a_mechanism_sees_no_record_but_in_its_samples(agnews):
             return super().public_sizes(task, shots, queries)
 
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
-    released(Curious(slots=4, tokens=2), agnews, config)
+    release_once(Curious(slots=4, tokens=2), agnews, config)
     view, sizes = seen
     assert not hasattr(view, "train") and not any(record.label for record in view.test)
     assert sizes.train == sizes.test == () and dict(sizes.group_sizes) == dict(agnews.group_sizes)

@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def written(store: Store) -> Path:
+def write_result(store: Store) -> Path:
     result = make_result()
     assert store.write(result)
     return store.path(result.cell)
@@ -61,7 +61,7 @@ def test_paths_follow_suite_model_row_task_and_id(store):
 
 
 def test_a_result_under_a_wrong_name_is_foreign(store):
-    path = written(store)
+    path = write_result(store)
     path.rename(path.with_name("0123456789abcdef.json"))
     results, damaged = store.load_all()
     assert not results
@@ -95,7 +95,7 @@ def _count(folder: Path, rounds: int) -> None:
 
 
 def test_a_result_that_is_there_stays(store):
-    path = written(store)
+    path = write_result(store)
     before = path.read_bytes()
     assert not store.write(make_result().model_copy(update={"created": "2030-01-01T00:00:00+00:00"}))
     assert path.read_bytes() == before
@@ -222,13 +222,13 @@ def test_every_result_of_record_loads_and_keeps_its_keys():
     for path in files:
         text = path.read_text()
         written = to_text((attack_from_text if "attacks" in path.parts else from_text)(text))
-        assert json.loads(written) == filled(json.loads(text), json.loads(written))
+        assert json.loads(written) == fill(json.loads(text), json.loads(written))
 
 
-def filled(before: Any, after: Any) -> Any:
+def fill(before: Any, after: Any) -> Any:
     """``before`` with the keys that only ``after`` has: fields that are younger than the file."""
     if isinstance(before, dict) and isinstance(after, dict):
-        return {**after, **{key: filled(value, after.get(key)) for key, value in before.items()}}
+        return {**after, **{key: fill(value, after.get(key)) for key, value in before.items()}}
     return before
 
 

@@ -18,7 +18,7 @@ from dpicl.core import seeds
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
 from dpicl.core.seeds import streams
-from dpicl.data.concealed import concealed
+from dpicl.data.concealed import conceal
 from dpicl.data.task import Task
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.zero_shot import ZeroShot
@@ -63,7 +63,7 @@ def world(dpicl, own_cache, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(seeds, "secrets", entropy())
             answer = dpicl(*words, *settings, *chosen, *flags)
-        return answer, {file.name: without_time(file.read_text()) for file in sorted(folder.glob("out*"))}
+        return answer, {file.name: remove_time(file.read_text()) for file in sorted(folder.glob("out*"))}
 
     return run
 
@@ -77,7 +77,7 @@ def fresh_budget(own_cache: Path, cache: Path) -> Path:
     return cache
 
 
-def without_time(text: str) -> str:
+def remove_time(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", "", text)
 
 
@@ -179,23 +179,23 @@ def test_nothing_that_a_mechanism_says_leaves_a_release(world, tmp_path, way):
 
 
 def test_a_concealed_error_holds_neither_the_old_one_nor_its_frames():
-    def fails():
+    def fail():
         private = SECRET
         raise ValueError(private)
 
-    with pytest.raises(Concealed) as caught, concealed(True):
-        fails()
+    with pytest.raises(Concealed) as caught, conceal(True):
+        fail()
     error = caught.value
     assert error.__context__ is None and error.__cause__ is None
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     assert len(frames) == 2  # of this test, and of what conceals
     assert not any(isinstance(value, ValueError | TracebackType) for value in frames[1].f_locals.values())
-    with pytest.raises(ValueError, match="swordfish"), concealed(False):
-        fails()
+    with pytest.raises(ValueError, match="swordfish"), conceal(False):
+        fail()
 
 
 def test_after_silence_the_process_speaks_as_before(caplog):
-    with concealed(True):
+    with conceal(True):
         logging.getLogger("dpicl").warning("unheard")
     logging.getLogger("dpicl").warning("heard")
     with pytest.warns(UserWarning, match="heard"):

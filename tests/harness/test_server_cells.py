@@ -21,7 +21,7 @@ from dpicl.models.server_settings import ServerRecord
 from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench
 from tests.harness.models import fake_server
-from tests.harness.models.fake_server import FakeServer, running
+from tests.harness.models.fake_server import FakeServer, run_server
 
 SUITE = """\
 name: servers
@@ -58,7 +58,7 @@ def name(fake: FakeServer, **more: object) -> str:
 def run(dpicl: Callable, tmp_path: Path) -> Callable[..., dict[str, Result]]:
     """Runs the suite on a model: label -> result. code: the exit code that is expected."""
 
-    def made(model: str, *flags: object, code: int = 0, results: str = "results") -> dict[str, Result]:
+    def make_results(model: str, *flags: object, code: int = 0, results: str = "results") -> dict[str, Result]:
         suite = tmp_path / "suite.yaml"
         suite.write_text(SUITE.format(model=model), encoding="utf-8")
         answer = dpicl("run", suite, "--results", tmp_path / results, *flags)
@@ -66,10 +66,10 @@ def run(dpicl: Callable, tmp_path: Path) -> Callable[..., dict[str, Result]]:
         found = [from_text(path.read_text()) for path in (tmp_path / results).rglob("*.json")]
         return {result.cell.label: result for result in found}
 
-    return made
+    return make_results
 
 
-def told(result: Result) -> object:
+def read_release(result: Result) -> object:
     """Everything that a release determines."""
     privacy = result.privacy.model_dump(exclude={"notes"})
     return privacy, result.released, result.answers
@@ -85,7 +85,7 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
     found = run(name(fake))
     assert found.keys() == expected.keys() == {"voting", "tang", "prism"}
     for label, result in found.items():
-        assert told(result) == told(expected[label])
+        assert read_release(result) == read_release(expected[label])
         assert values(result) == pytest.approx(values(expected[label]), abs=1e-5)
         server = result.manifest.server
         assert server is not None and server.vocabulary and server.loopback and server.kind == "llama.cpp"
@@ -107,7 +107,7 @@ def test_a_run_that_fails_half_way_goes_on_with_the_same_release(run, fake: Fake
     assert run(name(fake), "--mechanism", "tang", code=2) == {}
     fake.faults.clear()
     found = run(name(fake), "--mechanism", "tang")["tang"]
-    assert told(found) == told(expected)
+    assert read_release(found) == read_release(expected)
     assert found.privacy.ledger == expected.privacy.ledger
 
 
@@ -127,7 +127,7 @@ def test_each_mechanism_declares_what_it_needs() -> None:
         )  # fmt: skip
         identity = models.load("sim").identity
 
-    task = Task.without_records("agnews").public_view()
+    task = Task.read_public("agnews").public_view()
     refused = set()
     for name, registered in load_mechanisms().items():
         if registered.cls().unmet_needs(task, Limited()):
@@ -136,7 +136,7 @@ def test_each_mechanism_declares_what_it_needs() -> None:
 
 
 def test_prefixes_of_private_sets_are_kept_apart(tiny_folder: Path, own_cache: Path) -> None:
-    with running("vllm", tiny_folder, top=20) as server:
+    with run_server("vllm", tiny_folder, top=20) as server:
         model = models.load(server.name())
         model.next_token_log_probs([[5, 6]])
         with model.isolated_cache():

@@ -27,7 +27,7 @@ def results(seeds: int = 4, source: str = "synthetic") -> list:
 def test_what_a_size_finds_is_found_with_the_stated_power() -> None:
     """Two rows whose true difference is what 10 seeds x 100 documents are said to find; 400 experiments."""
     seeds, documents = 10, 100
-    gap = sizing.detectable(VARIANCES, 2, seeds, documents, 0.8)
+    gap = sizing.compute_detectable(VARIANCES, 2, seeds, documents, 0.8)
     generator = np.random.default_rng(0)
     shape = (400, seeds, documents)
     differences = (
@@ -42,10 +42,10 @@ def test_what_a_size_finds_is_found_with_the_stated_power() -> None:
 
 
 def test_more_rows_seeds_and_documents_do_what_they_must() -> None:
-    def finds(rows: int, seeds: int, documents: int) -> float:
-        return sizing.detectable(VARIANCES, rows, seeds, documents, 0.8)
+    def find(rows: int, seeds: int, documents: int) -> float:
+        return sizing.compute_detectable(VARIANCES, rows, seeds, documents, 0.8)
 
-    assert finds(12, 20, 100) > finds(2, 20, 100) > finds(2, 40, 100) > finds(2, 40, 1000)
+    assert find(12, 20, 100) > find(2, 20, 100) > find(2, 40, 100) > find(2, 40, 1000)
 
 
 def test_the_size_of_least_cost_finds_what_was_asked() -> None:

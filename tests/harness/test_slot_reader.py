@@ -244,11 +244,11 @@ def test_a_slot_is_one_request_and_public_ones_are_one_together(samsum, monkeypa
     model, batches = models.load("sim"), []
     generate = model.generate
 
-    def counted(prompts, *rest, **options):
+    def count(prompts, *rest, **options):
         batches.append((len(prompts), options["broken"]))
         return generate(prompts, *rest, **options)
 
-    monkeypatch.setattr(model, "generate", counted)
+    monkeypatch.setattr(model, "generate", count)
     slots = [samsum.train[:1], (), samsum.train[1:2], ()]
     reader(samsum, model=model).texts(Query("q", "text"), slots)
     assert batches == [(1, "empty"), (1, "empty"), (1, "empty")]  # the public prompt is asked once

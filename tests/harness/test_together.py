@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.core.together import Service, ServiceRequest, active, result_of, together, wait_for
+from dpicl.core.together import Service, ServiceRequest, is_job, result_of, run_together, wait_for
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ def squares_of(service: Squares, *numbers: int) -> list[int]:
 
 def test_what_several_wait_for_is_served_at_once() -> None:
     service = Squares()
-    together([partial(squares_of, service, number, number + 10) for number in range(4)])
+    run_together([partial(squares_of, service, number, number + 10) for number in range(4)])
     assert service.portions == [[0, 1, 2, 3], [10, 11, 12, 13]]
 
 
@@ -65,9 +65,9 @@ def test_jobs_start_jobs() -> None:
     service = Squares()
 
     def sum_of_squares(numbers: range) -> int:
-        return sum(together([partial(service.of, number) for number in numbers]))
+        return sum(run_together([partial(service.of, number) for number in numbers]))
 
-    assert together([partial(sum_of_squares, range(n)) for n in (2, 4, 0)]) == [1, 14, 0]
+    assert run_together([partial(sum_of_squares, range(n)) for n in (2, 4, 0)]) == [1, 14, 0]
     assert service.portions == [[0, 1, 0, 1, 2, 3]]
 
 
@@ -93,30 +93,30 @@ def test_the_first_error_ends_the_others_and_closes_what_they_have_open(
 ) -> None:
     service, opened, finished = Squares(), Opened(), []
 
-    def waits(name: str) -> None:
+    def wait(name: str) -> None:
         with opened(name):
             squares_of(service, 1, 2, 3, 4, 5)
             finished.append(name)
 
-    def waits_for_jobs() -> None:
+    def wait_for_jobs() -> None:
         with opened("outer"):
-            together([partial(waits, "inner 1"), partial(waits, "inner 2")])
+            run_together([partial(wait, "inner 1"), partial(wait, "inner 2")])
 
-    def fails() -> None:
+    def fail() -> None:
         service.of(1)
         assert len(opened.open) == (5 if nested else 2)
         raise error("stop")
 
-    calls: list[Callable[[], Any]] = [partial(waits, "a"), fails, partial(waits, "b")]
+    calls: list[Callable[[], Any]] = [partial(wait, "a"), fail, partial(wait, "b")]
     if nested:
-        calls.append(waits_for_jobs)
+        calls.append(wait_for_jobs)
     with pytest.raises(error, match="stop"):
-        together(calls)
+        run_together(calls)
     assert opened.open == set()
     assert finished == []
     assert not service.pending
-    assert not active()
-    assert together([partial(service.of, 3)]) == [9]
+    assert not is_job()
+    assert run_together([partial(service.of, 3)]) == [9]
 
 
 def test_after_an_error_no_other_job_begins() -> None:
@@ -128,7 +128,7 @@ def test_after_an_error_no_other_job_begins() -> None:
             raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):
-        together([partial(job, number) for number in range(4)])
+        run_together([partial(job, number) for number in range(4)])
     assert begun == [0, 1]
 
 
@@ -137,10 +137,10 @@ def test_an_error_of_a_job_of_a_job_may_be_caught_there() -> None:
 
     def job() -> str:
         with pytest.raises(ValueError, match="-2"):
-            together([partial(service.of, 1), partial(service.of, -2)])
+            run_together([partial(service.of, 1), partial(service.of, -2)])
         return f"still {service.of(3)}"
 
-    assert together([job, partial(squares_of, service, 4, 5)]) == ["still 9", [16, 25]]
+    assert run_together([job, partial(squares_of, service, 4, 5)]) == ["still 9", [16, 25]]
 
 
 def test_a_request_that_fails_fails_for_its_own_job() -> None:
@@ -152,7 +152,7 @@ def test_a_request_that_fails_fails_for_its_own_job() -> None:
         except ValueError as error:
             return str(error)
 
-    assert together([partial(attempt, number) for number in (1, -2, 3)]) == [1, "-2 is negative", 9]
+    assert run_together([partial(attempt, number) for number in (1, -2, 3)]) == [1, "-2 is negative", 9]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -165,12 +165,12 @@ def test_an_error_of_the_service_itself_ends_all(error: type[BaseException]) -> 
 
     service = Broken()
 
-    def waits(name: int) -> None:
+    def wait(name: int) -> None:
         with opened(name):
             service.of(name)
 
     with pytest.raises(error):
-        together([partial(waits, name) for name in range(3)])
+        run_together([partial(wait, name) for name in range(3)])
     assert opened.open == set()
     assert not service.pending
     with pytest.raises(error):
@@ -181,17 +181,17 @@ def test_an_error_of_the_service_itself_ends_all(error: type[BaseException]) -> 
 def test_a_job_that_is_ended_cannot_go_on_waiting() -> None:
     service, said = Squares(), []
 
-    def stubborn() -> None:
+    def ask_stubbornly() -> None:
         try:
             service.of(1)
         finally:
             said.append(service.of(2))  # outside of jobs now: served at once
 
-    def fails() -> None:
+    def fail() -> None:
         raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):
-        together([stubborn, fails])
+        run_together([ask_stubbornly, fail])
     assert said == [4]
 
 
@@ -199,18 +199,18 @@ def test_what_several_want_of_other_threads_is_done_at_the_same_time() -> None:
     meet, service = threading.Barrier(2), Squares()
     with ThreadPoolExecutor(2) as pool:
         calls = [lambda: result_of(pool.submit(meet.wait, 60))] * 2
-        assert sorted(together([*calls, partial(service.of, 3)])) == [0, 1, 9]
+        assert sorted(run_together([*calls, partial(service.of, 3)])) == [0, 1, 9]
         assert result_of(pool.submit(service.of, 4)) == 16
 
 
 def test_what_another_thread_does_for_a_job_that_is_ended_is_cancelled() -> None:
     never = Future[int]()
 
-    def fails() -> None:
+    def fail() -> None:
         raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):
-        together([partial(result_of, never), fails])
+        run_together([partial(result_of, never), fail])
     assert never.cancelled()
 
 
@@ -224,7 +224,7 @@ def test_each_job_has_context_variables_of_its_own() -> None:
         return before, variable.get()
 
     variable.set("caller")
-    assert together([partial(job, "a"), partial(job, "b")]) == [("caller", "a"), ("caller", "b")]
+    assert run_together([partial(job, "a"), partial(job, "b")]) == [("caller", "a"), ("caller", "b")]
     assert variable.get() == "caller"
 
 
@@ -235,10 +235,10 @@ def test_a_service_that_loses_a_request_is_an_error() -> None:
 
     opened, service = Opened(), Forgetful()
 
-    def waits(name: int) -> None:
+    def wait(name: int) -> None:
         with opened(name):
             service.of(name)
 
     with pytest.raises(RuntimeError, match="wait for each other"):
-        together([partial(waits, 1), partial(waits, 2)])
+        run_together([partial(wait, 1), partial(wait, 2)])
     assert opened.open == set()

@@ -202,7 +202,7 @@ def shipped_options(mechanism: str) -> dict[str, Any]:
     return resolve_options(load_mechanisms()[mechanism].cls, "agnews", given)
 
 
-def turned(result: Result) -> Result:
+def invert_metric(result: Result) -> Result:
     """The same result told by the opposite metric: every number is 1 minus what it was, and lower is better for higher
     is better."""
     data = result.model_dump()

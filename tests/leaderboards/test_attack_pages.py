@@ -76,11 +76,11 @@ def test_an_attack_without_power_has_no_bound_to_show_in_short():
 
 
 def test_attacks_on_a_simulated_model_are_left_out_and_other_weights_are_told_apart():
-    def simulated(result):
+    def simulate(result):
         model = result.manifest.model.model_copy(update={"name": "sim", "sha256": None})
         return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
 
-    fake = simulated(make_attack(model="sim"))
+    fake = simulate(make_attack(model="sim"))
     board = build_attacks([make_attack(), fake])
     assert board.notes == ("Left out: 1 attack on a simulated model.",)
     assert len(board.attacks) == 1

@@ -12,11 +12,11 @@ def bound(audited, attack="inquiry", **more):
     return make_attack(audited=audited, attack=attack, access="black-box", **more)
 
 
-def exact(audited):
+def make_exact_audit(audited):
     return make_attack(audited=audited, attack="exact_audit", method="exact", confidence=1.0)
 
 
-EXACT = exact(1.0)
+EXACT = make_exact_audit(1.0)
 SMALL = make_attack(audited=3.0)
 SMALL = SMALL.model_copy(update={"bound": SMALL.bound.model_copy(update={"delta": 1e-9})})
 OTHERS = [bound(0.0, f"attack {i}") for i in range(9)]
@@ -46,7 +46,7 @@ CASES = {
     ),
     "attacks without a bound do not weaken": ([make_attack(audited=2.1), *COUNTS], True, False),
     "exact, beside sampled ones": ([EXACT, *OTHERS], True, False),
-    "an exact one weakens no sampled one": ([bound(2.1), exact(0.5)], True, False),
+    "an exact one weakens no sampled one": ([bound(2.1), make_exact_audit(0.5)], True, False),
 }
 
 
@@ -68,6 +68,6 @@ def test_audited_epsilon_is_the_largest_bound_at_95_percent():
 
 def test_audited_epsilon_says_of_which_kind_it_is():
     sampled, none = make_attack(audited=0.2), make_attack(audited=None)
-    kinds = [audit_of(attacks).kind for attacks in ([exact(0.6), sampled], [sampled], [], [none])]
+    kinds = [audit_of(attacks).kind for attacks in ([make_exact_audit(0.6), sampled], [sampled], [], [none])]
     assert kinds == ["exact", "sampled", "", ""]
     assert "exact" in audit_of([EXACT]).flag and "95%" not in audit_of([EXACT, *OTHERS]).flag

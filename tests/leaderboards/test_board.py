@@ -94,7 +94,7 @@ def test_terminal_says_who_is_best_then_the_tables():
     assert said.startswith("1 0.600 ") and "50%" in said and "0.99 1.7 any" in said
 
 
-def answering(task="samsum", **more):
+def make_answering_rows(task="samsum", **more):
     """The reference baselines and an answer mechanism on a text task with six metrics."""
     text = {
         "task": task,
@@ -107,7 +107,7 @@ def answering(task="samsum", **more):
 
 def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped(monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
-    results = answering(skipped={"meteor": "the word list is not installed."})
+    results = make_answering_rows(skipped={"meteor": "the word list is not installed."})
     text = render_terminal(build_board(results), color=False)
     parts = text.split("samsum: other metrics")[1:]
     names = ["ROUGE-1", "ROUGE-2", "BLEU-1", "METEOR", "embedding", "similarity", "genre", "distance ↓"]
@@ -137,7 +137,10 @@ def test_a_result_of_other_neighbours_or_with_a_field_that_is_unknown_is_refused
 @pytest.mark.parametrize("width", [60, 80, 110])
 def test_tables_fit_the_terminal_and_no_number_is_cut(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    results = [*answering(), make_result("a_mechanism_with_quite_a_name", 0.5, task="samsum", metric="rougeL")]
+    results = [
+        *make_answering_rows(),
+        make_result("a_mechanism_with_quite_a_name", 0.5, task="samsum", metric="rougeL"),
+    ]
     text = render_terminal(build_board(results), color=False, attacks=True)
     lines = [line for line in text.splitlines() if "dpicl " not in line]
     assert max(map(len, lines)) <= width

@@ -57,9 +57,9 @@ class Made:
 
 
 @cache
-def made(seed: int) -> Made:
+def make_board(seed: int) -> Made:
     results = random_results(seed)
-    board, section = only(results)
+    board, section = build_section(results)
     return Made(
         results=results,
         section=section,
@@ -79,7 +79,7 @@ def score(results: list[Result], name: str, row: Row) -> float | None:
     return fmean(own[seed].scores[own[seed].main_metric].value for seed in row.seeds)
 
 
-def by_hand(results: list[Result], row: Row) -> float | None:
+def compute_by_hand(results: list[Result], row: Row) -> float | None:
     """The recovery of a row from the files alone."""
     zero_shot, real = (score(results, name, row) for name in ("zero_shot", "real_demonstrations"))
     if zero_shot is None or real is None:
@@ -89,7 +89,7 @@ def by_hand(results: list[Result], row: Row) -> float | None:
     return None if gain < MINIMUM_GAIN - 1e-9 else (own - zero_shot) / (real - zero_shot)
 
 
-def only(results: list[Result]) -> tuple[Board, Section]:
+def build_section(results: list[Result]) -> tuple[Board, Section]:
     board = build_board(results)
     (section,) = board.sections
     return board, section
@@ -97,11 +97,11 @@ def only(results: list[Result]) -> tuple[Board, Section]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_recovery_is_that_of_the_same_seeds_and_every_output_has_the_same_number(seed):
-    found = made(seed)
+    found = make_board(seed)
     results = found.results
     from_json = [row for task in found.document["tasks"] for row in task["rows"]]
     for row, plain, line, published in zip(found.rows, from_json, found.csv, found.published, strict=True):
-        wanted = by_hand(results, row)
+        wanted = compute_by_hand(results, row)
         assert row.recovery == pytest.approx(wanted) if wanted is not None else row.recovery is None
         assert plain["recovery"] == row.recovery == published["recovery"]
         assert line["recovery"] == ("" if row.recovery is None else f"{row.recovery:.10g}")
@@ -116,7 +116,7 @@ def test_recovery_is_that_of_the_same_seeds_and_every_output_has_the_same_number
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_list_of_suites_says_at_every_epsilon_which_rows_none_is_better_than(seed):
-    section, line = made(seed).section, made(seed).suite
+    section, line = make_board(seed).section, make_board(seed).suite
     levels = {row.epsilon for table in section.tables for row in table.rows if row.rank is not None}
     assert levels <= {answer["epsilon"] for answer in line["answers"]}
     for answer in line["answers"]:
@@ -133,12 +133,12 @@ def test_the_list_of_suites_says_at_every_epsilon_which_rows_none_is_better_than
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_mark_is_counted_and_a_row_without_a_rank_says_why(seed):
-    section, own_rows = made(seed).section, made(seed).rows
+    section, own_rows = make_board(seed).section, make_board(seed).rows
     for mark in {mark for row in own_rows for mark in row.marks}:
         count = sum(mark in row.marks for row in own_rows)
         said = f"{mark.sign} {mark.name} ({count} row"
         assert [note for note in section.notes if note.startswith(said)]
-    page = made(seed).files["index.html"]
+    page = make_board(seed).files["index.html"]
     for reason in {row.unranked for row in own_rows if row.unranked and not row.is_baseline}:
         assert reason in page
 
@@ -147,7 +147,7 @@ def test_notes_say_once_what_holds_for_several_rows_the_model_and_proofs_first()
     results = [*ends(), make_result("tang", 0.6, plugin="e" * 64)]
     results += [make_result("prism", 0.5, task=f"t{i}", fingerprint="0" * 64) for i in range(10)]
     results += [make_result("prism", 0.5, task=f"t{i}", seed=seed) for i in range(10) for seed in (0, 1)]
-    _, section = only(results)
+    _, section = build_section(results)
     mark, left_out = section.notes
     assert mark.startswith("‡ plug-in, not checked (1 row): ")
     assert left_out.startswith("Left out, with other records: 1 result of prism on t0, ")
@@ -155,5 +155,5 @@ def test_notes_say_once_what_holds_for_several_rows_the_model_and_proofs_first()
 
 
 def test_a_gain_that_is_five_hundredths_but_for_rounding_is_enough():
-    _, section = only([*ends(zero_shot=0.4, real_data=0.45), make_result("tang", 0.45)])
+    _, section = build_section([*ends(zero_shot=0.4, real_data=0.45), make_result("tang", 0.45)])
     assert section.tables[0].rows[0].recovery == pytest.approx(1.0)

@@ -19,7 +19,7 @@ from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.results.schema import Documents, Score, from_text, to_text
 from tests.harness.helpers import write
-from tests.leaderboards.factory import ends, make_result, turned
+from tests.leaderboards.factory import ends, invert_metric, make_result
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.shown import render_terminal
 
@@ -114,7 +114,7 @@ def test_a_task_of_errors_from_run_to_board_and_compare(dpicl, errors, tmp_path)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_opposite_metric_leaves_order_recovery_and_ranks_unchanged(seed):
     results = random_results(seed)
-    plain, opposite = (board_json(build_board(own))["sections"] for own in (results, [*map(turned, results)]))
+    plain, opposite = (board_json(build_board(own))["sections"] for own in (results, [*map(invert_metric, results)]))
     for one, other in zip(plain, opposite, strict=True):
         for table, mirror in zip(one["tasks"], other["tasks"], strict=True):
             assert mirror["higher_is_better"][table["metric"]] is not table["higher_is_better"][table["metric"]]
@@ -138,7 +138,7 @@ def test_the_opposite_metric_leaves_verdicts_unchanged(seed):
         sides = (Side(name, name, tuple(map(change, own))) for name, own in (("base", base), ("candidate", candidate)))
         return [(cell.verdict, cell.difference, cell.test.adjusted, cell.test.low) for cell in compare(*sides).cells]
 
-    cells, mirrored = verdicts(lambda result: result), verdicts(turned)
+    cells, mirrored = verdicts(lambda result: result), verdicts(invert_metric)
     for one, other in zip(cells, mirrored, strict=True):
         assert other[0] == one[0] and other[1:] == pytest.approx(one[1:])
     assert cells[1][0] == "regression"
@@ -146,7 +146,7 @@ def test_the_opposite_metric_leaves_verdicts_unchanged(seed):
 
 def test_pages_and_downloads_say_where_lower_is_better():
     results = [*ends(), make_result("tang", 0.6), make_result("pta", 0.7)]
-    board = build_board([turned(one) for one in results])
+    board = build_board([invert_metric(one) for one in results])
     assert [row.label for row in board.sections[0].tables[0].rows] == ["pta", "tang"]
     assert "score ↓" in render_terminal(board)
     files = pages(board)
@@ -160,10 +160,10 @@ def test_pages_and_downloads_say_where_lower_is_better():
 
 def test_results_of_other_directions_are_neither_mixed_nor_compared():
     results = [*ends(), make_result("tang", 0.6)]
-    section = build_board([*results, turned(make_result("pta", 0.7))]).sections[0]
+    section = build_board([*results, invert_metric(make_result("pta", 0.7))]).sections[0]
     assert [row.label for row in section.tables[0].rows] == ["tang"]
     assert any("Left out" in note and "direction of the metric" in note for note in section.notes)
-    sides = (Side(name, name, (one,)) for name, one in (("base", results[2]), ("candidate", turned(results[2]))))
+    sides = (Side(name, name, (one,)) for name, one in (("base", results[2]), ("candidate", invert_metric(results[2]))))
     with pytest.raises(UsageError, match="direction of the metric"):
         compare(*sides)
 

@@ -50,7 +50,7 @@ def documents(text: str) -> dict[str, str]:
     return {name: content for name, content in site(text).items() if not name.endswith((".csv", ".json"))}
 
 
-def by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
+def group_by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
     """Shape of the pages of every kind, together."""
     found = {kind: Counter() for kind in KINDS}
     for name, content in documents(text).items():
@@ -60,7 +60,7 @@ def by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_texts_change_no_tag_and_no_attribute_of_any_page(value):
-    harmless, hostile = by_kind("plain"), by_kind(value)
+    harmless, hostile = group_by_kind("plain"), group_by_kind(value)
     assert all(harmless[kind] for kind in KINDS)
     assert hostile == harmless
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import group_of, value_of
-from dpicl.leaderboards.model.marks import FIXED_DRAW, NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
+from dpicl.leaderboards.model.marks import FIXED_DRAW, NOT_CHECKED, ROUNDING, is_up_to_rounding, is_vouched, marks_of
 from dpicl.leaderboards.publish.runs import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
@@ -24,7 +24,7 @@ GAUSSIAN = {"event": "gaussian", "noise_multiplier": 2.0}
 NONE = {"event": "none"}
 
 
-def with_event(event: dict[str, object], **more: object) -> Result:
+def make_with_event(event: dict[str, object], **more: object) -> Result:
     result = make_result("somebody", 0.6, **more)
     return result.model_copy(update={"privacy": result.privacy.model_copy(update={"event": event})})
 
@@ -34,21 +34,23 @@ def with_event(event: dict[str, object], **more: object) -> Result:
 @pytest.mark.parametrize("alone", [True, False, None])
 def test_rows_that_are_not_known_to_be_read_alone_are_proved_up_to_rounding(alone, queries, dtype):
     """One rule for the mark, for which rows share a ranking, and for which attacks are about a row."""
-    result = with_event(GAUSSIAN, dtype=dtype, queries=queries, batch_invariant=alone)
-    assert up_to_rounding(result) is (alone is not True)
+    result = make_with_event(GAUSSIAN, dtype=dtype, queries=queries, batch_invariant=alone)
+    assert is_up_to_rounding(result) is (alone is not True)
     assert group_of(result).up_to_rounding is (alone is not True)
     assert value_of(result, "batch invariance") is (alone is True)
 
 
 def test_ends_and_free_releases_are_not():
-    assert not any(map(up_to_rounding, (one.model_copy(update={"manifest": unknown()}) for one in ends())))
-    assert not up_to_rounding(with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf, batch_invariant=None))
+    assert not any(map(is_up_to_rounding, (one.model_copy(update={"manifest": make_unknown()}) for one in ends())))
+    assert not is_up_to_rounding(make_with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf, batch_invariant=None))
 
 
 def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
     """Unknown ones stand with those that are known to move each other."""
     alone = [make_result("tang", 0.6), make_result("pta", 0.5)]
-    both = [one.model_copy(update={"manifest": unknown(seen)}) for one, seen in zip(alone, (None, False), strict=True)]
+    both = [
+        one.model_copy(update={"manifest": make_unknown(seen)}) for one, seen in zip(alone, (None, False), strict=True)
+    ]
     board = build_board([*alone, *both])
     assert [(s.group.up_to_rounding, len(s.tables[0].rows)) for s in board.sections] == [(False, 2), (True, 2)]
     assert len([name for name in pages(board) if name.startswith("rows/")]) == 4
@@ -58,7 +60,7 @@ def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
     assert [run.config.get("up_to_rounding", False) for run in boards] == [False, True]
 
 
-def unknown(alone: bool | None = None) -> Manifest:
+def make_unknown(alone: bool | None = None) -> Manifest:
     manifest = make_result("tang", 0.6).manifest
     return manifest.model_copy(update={"model": manifest.model.model_copy(update={"batch_invariant": alone})})
 
@@ -76,19 +78,19 @@ def unknown(alone: bool | None = None) -> Manifest:
     ],
 )
 def test_only_an_event_that_is_private_is_marked(event, private):
-    assert up_to_rounding(with_event(event, batch_invariant=None)) is private
+    assert is_up_to_rounding(make_with_event(event, batch_invariant=None)) is private
 
 
 def test_an_event_of_any_depth_is_read():
     event: dict[str, object] = GAUSSIAN
     for _ in range(5000):
         event = {"event": "repeat", "count": 1, "of": event}
-    assert up_to_rounding(with_event(event, batch_invariant=None))
+    assert is_up_to_rounding(make_with_event(event, batch_invariant=None))
 
 
 def test_a_plug_in_without_a_recorded_check_is_not_checked():
-    assert checked(make_result("tang", 0.6)) is None
-    assert checked(make_result("mine", 0.6, plugin="e" * 64)) is False
+    assert is_vouched(make_result("tang", 0.6)) is None
+    assert is_vouched(make_result("mine", 0.6, plugin="e" * 64)) is False
     assert marks_of([make_result("mine", 0.6, plugin="e" * 64)]) == (NOT_CHECKED,)
 
 
@@ -102,7 +104,7 @@ def test_one_seed_that_was_not_read_alone_is_enough():
 def results() -> list[Result]:
     """A row with both marks, one with the first; the ends of the scale have none."""
     own = [make_result("mine", 0.7, plugin="e" * 64), make_result("tang", 0.6)]
-    return [one.model_copy(update={"manifest": unknown()}) for one in (*ends(), *own)]
+    return [one.model_copy(update={"manifest": make_unknown()}) for one in (*ends(), *own)]
 
 
 def test_the_mark_stands_at_the_row_in_every_output(results):
@@ -128,7 +130,7 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
 def test_committed_results_were_read_alone_and_are_not_marked():
     folder = Path(__file__).resolve().parents[2] / "results" / "open"
     found = [from_text(path.read_text("utf-8")) for path in folder.glob("*/tang/agnews/*.json")]
-    assert {(one.manifest.model.batch_invariant, up_to_rounding(one)) for one in found} == {(True, False)}
+    assert {(one.manifest.model.batch_invariant, is_up_to_rounding(one)) for one in found} == {(True, False)}
 
 
 def options(result: Result, **own: object) -> Result:

@@ -2,7 +2,7 @@
 
 import re
 
-from dpicl.leaderboards.model.board import build_board, chosen
+from dpicl.leaderboards.model.board import build_board, choose_part
 from dpicl.leaderboards.render.html import pages, suites_page
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.shown import render_terminal
@@ -106,9 +106,9 @@ def test_the_first_screen_says_what_was_compared_and_what_is_best():
         line.split()[0] for line in text.splitlines() if re.match(r" (m\d|zero|public|real_demonstrations )", line)
     ]
     assert order == ["m02", "m00", "m01", "public_demonstrations", "zero_shot", "real_demonstrations"]
-    at_eight = render_terminal(chosen(board, epsilons=[8.0]), color=False, full=False, epsilon=8.0)
+    at_eight = render_terminal(choose_part(board, epsilons=[8.0]), color=False, full=False, epsilon=8.0)
     assert "At ε = 8 on agnews, use m02 (0.640)" in " ".join(at_eight.split())
-    one_task = render_terminal(chosen(board, tasks=["trec"]), color=False, full=False)
+    one_task = render_terminal(choose_part(board, tasks=["trec"]), color=False, full=False)
     assert "dbpedia" not in one_task and "0.640 1*" in one_task
     assert "agnews: calibrated accuracy" in render_terminal(board) and "agnews: calibrated" not in text
 

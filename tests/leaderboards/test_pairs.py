@@ -13,7 +13,7 @@ import dpicl as api
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.rows import compare_named
 from dpicl.leaderboards.model.answers import answers
-from dpicl.leaderboards.model.board import build_board, chosen
+from dpicl.leaderboards.model.board import build_board, choose_part
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.render.columns import ROWS
@@ -22,7 +22,7 @@ from tests.leaderboards.factory import ends, make_result
 SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}
 
 
-def shuffled(result, seed):
+def shuffle(result, seed):
     """The same score on other documents: a mechanism that errs elsewhere at each seed."""
     (name,) = result.documents
     values = list(result.documents[name].outcomes)
@@ -41,7 +41,7 @@ def results(task="agnews", change=lambda result: result, **more):
                 make_result(label, score, epsilon=epsilon, task=task, seed=seed, documents=200, **more)
                 for label, score in SCORES.items()
             ]
-        found += [change(shuffled(one, f"{seed} {i}")) for i, one in enumerate(own)]
+        found += [change(shuffle(one, f"{seed} {i}")) for i, one in enumerate(own)]
     return found
 
 
@@ -158,18 +158,18 @@ def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
 
 
 def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board):
-    part = chosen(board, tasks=["trec"], labels=["tang"], epsilons=[1.0])
+    part = choose_part(board, tasks=["trec"], labels=["tang"], epsilons=[1.0])
     (table,) = part.sections[0].tables
     assert [row.label for row in table.in_order] == ["zero_shot", "tang", "real_demonstrations"]
     whole = next(row for row in board.sections[0].tables[1].rows if row.label == "tang" and row.epsilon == 1)
     assert table.rows == (whole,)
     assert [answer.task for answer in part.sections[0].answers] == ["trec"]
-    assert chosen(board) is board
+    assert choose_part(board) is board
     for wrong in ({"tasks": ["tree"]}, {"labels": ["tong"]}, {"epsilons": [3.0]}):
         with pytest.raises(UsageError):
-            chosen(board, **wrong)
+            choose_part(board, **wrong)
     with pytest.raises(UsageError, match=r"'dbpedia' is in the suite, but .* With results: agnews, trec"):
-        chosen(replace(board, tasks=("agnews", "dbpedia", "trec")), tasks=["dbpedia"])
+        choose_part(replace(board, tasks=("agnews", "dbpedia", "trec")), tasks=["dbpedia"])
 
 
 def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(board):
@@ -181,7 +181,7 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
     assert agnews.beating == ("tang",)
     high = [one for one in results() if "_demonstrations" not in one.cell.mechanism]
     high += [
-        shuffled(make_result("public_demonstrations", 0.95, epsilon=0.0, seed=seed, documents=200), seed)
+        shuffle(make_result("public_demonstrations", 0.95, epsilon=0.0, seed=seed, documents=200), seed)
         for seed in range(4)
     ]
     (answer, _) = build_board(high).sections[0].answers
@@ -192,7 +192,7 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
 def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_one_are_first():
     scores = {"embedding_centroids": 0.9, "tang": 0.7, "prism": 0.69, "voting": 0.2}
     found = [
-        shuffled(make_result(name, score, epsilon=1.0, seed=seed, documents=200), f"{name} {seed}")
+        shuffle(make_result(name, score, epsilon=1.0, seed=seed, documents=200), f"{name} {seed}")
         for name, score in scores.items()
         for seed in range(4)
     ]

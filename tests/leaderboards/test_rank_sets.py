@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.rank_coverage import measured
+from benchmarks.rank_coverage import measure
 from dpicl.core.errors import UsageError
 from dpicl.evaluation.statistics import alpha_of_pair, components, rank_sets
 
@@ -58,16 +58,16 @@ def test_the_standard_error_is_that_of_the_variance_components() -> None:
 @pytest.mark.parametrize("scene", ["ties", "uneven"])
 def test_the_family_wise_error_is_kept(scene: str) -> None:
     """5% of 120 tables is 6; 14 or more has a probability of .2%. A test without adjustment errs in every third."""
-    assert measured(scene, 5, 5, True, 120)["error"] <= 13 / 120
+    assert measure(scene, 5, 5, True, 120)["error"] <= 13 / 120
 
 
 def test_a_row_that_fails_at_one_seed_in_ten_is_not_seen_by_three_seeds() -> None:
     """What docs/reading-the-board.md says is assumed: .9^3 of tables have no failure, and .47 a false verdict."""
-    assert measured("rare", 2, 3, True, 40)["error"] > 0.2
+    assert measure("rare", 2, 3, True, 40)["error"] > 0.2
 
 
 def test_true_differences_are_found() -> None:
-    assert measured("half", 2, 20, False, 20)["power"] > 0.8
+    assert measure("half", 2, 20, False, 20)["power"] > 0.8
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 0), (2, 3), (2, 1, 2)], ids=["no row", "flat", "one document"])

@@ -18,7 +18,7 @@ CHANCES = (0.4, 0.6, 0.75)
 RECOVERY = (0.6 - 0.4) / (0.75 - 0.4)
 
 
-def simulated(generator: np.random.Generator, chance: float) -> tuple[np.ndarray, np.ndarray]:
+def simulate(generator: np.random.Generator, chance: float) -> tuple[np.ndarray, np.ndarray]:
     """(row - zero-shot, real - zero-shot), each float64[S, D]; chance: share of outcomes that are luck.
 
     The other outcomes are right when the document is easy enough, which seeds and mechanisms share. A seed that is
@@ -47,7 +47,7 @@ def test_interval_covers_the_true_recovery(chance: float, least: float, widest: 
     generator = np.random.default_rng(1)
     estimates, found = [], []
     for _ in range(400):
-        gain, full = simulated(generator, chance)
+        gain, full = simulate(generator, chance)
         estimates.append(gain.mean() / full.mean())
         found.append(ratio_interval(gain, full))
     assert np.mean([low <= RECOVERY <= high for low, high in found]) >= least
@@ -57,7 +57,7 @@ def test_interval_covers_the_true_recovery(chance: float, least: float, widest: 
 
 def test_interval_is_that_of_the_loop_that_draws_seeds_and_documents_one_by_one():
     generator = np.random.default_rng(2)
-    gain, full = simulated(generator, 0.3)
+    gain, full = simulate(generator, 0.3)
     ratios = []
     for _ in range(4000):
         drawn = np.ix_(generator.integers(SEEDS, size=SEEDS), generator.integers(DOCUMENTS, size=DOCUMENTS))
@@ -66,7 +66,7 @@ def test_interval_is_that_of_the_loop_that_draws_seeds_and_documents_one_by_one(
 
 
 def test_what_row_and_ends_share_cancels():
-    _, full = simulated(np.random.default_rng(3), 0.3)
+    _, full = simulate(np.random.default_rng(3), 0.3)
     assert ratio_interval(full, full) == (1.0, 1.0)
     assert ratio_interval(0.5 * full, full) == pytest.approx((0.5, 0.5))
 

@@ -5,7 +5,7 @@ import pytest
 from dpicl.core.errors import ResultError
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.addresses import plain
+from dpicl.leaderboards.render.addresses import make_plain
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.row_view import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
@@ -13,7 +13,7 @@ from tests.leaderboards.site_factory import Page, plain_results
 
 
 def test_no_name_leaves_its_folder():
-    assert plain("../../a b") == "a-b"
+    assert make_plain("../../a b") == "a-b"
 
 
 def test_a_row_s_page_says_how_it_stands_beside_the_rows_at_its_epsilon_controls_and_baselines():

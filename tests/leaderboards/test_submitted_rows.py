@@ -15,26 +15,26 @@ from tests.leaderboards.gate.conftest import CARD, World, first_world, world  # 
 from tests.leaderboards.shown import render_terminal
 
 
-def submitted(result: Result | None = None, **keys) -> Submission:
+def submit(result: Result | None = None, **keys) -> Submission:
     card = Card(**yaml.safe_load(CARD) | {"team": "t", "method": "m"} | keys)
     return Submission(card, (result or make_result("other", 0.7, label="other"),))
 
 
-def shown(*submissions: Submission) -> str:
+def show(*submissions: Submission) -> str:
     board = build_board([*ends(), make_result("tang", 0.6)], submissions=submissions)
     return render_terminal(board, color=False)
 
 
 def test_a_submitted_row_stands_among_ours_by_score_under_its_own_name():
-    text = shown(submitted())
+    text = show(submit())
     assert text.index("t/m") < text.index("tang")
     assert "A. Author" in text
-    marked = shown(submitted(footnote="It knows the labels."))
+    marked = show(submit(footnote="It knows the labels."))
     assert "t/m, submitted †" in marked and "It knows the labels" in " ".join(marked.split())
 
 
 def test_an_unreliable_row_is_shown_with_its_reason_and_has_no_rank():
-    one = submitted(unreliable="its code was not sent.")
+    one = submit(unreliable="its code was not sent.")
     board = build_board([*ends(), make_result("tang", 0.6)], submissions=[one])
     text = render_terminal(board, color=False)
     assert "t/m, unreliable" in text
@@ -44,7 +44,7 @@ def test_an_unreliable_row_is_shown_with_its_reason_and_has_no_rank():
 
 def test_what_was_reported_and_reproduced_stands_beside_what_was_measured():
     reported = Reported(task="agnews", epsilon=1, score=0.81, where="table 2")
-    text = shown(submitted(reproduced="1 of 1 cell, 0.650, by B", reported=[reported]))
+    text = show(submit(reproduced="1 of 1 cell, 0.650, by B", reported=[reported]))
     lines = [line.split() for line in text[text.index("submitted row") :].splitlines()]
     said = " ".join(word for line in lines if line[:1] == ["t/m"] for word in line)
     assert "A. Author 0.700 0.810 1 of 1 cell, 0.650" in said

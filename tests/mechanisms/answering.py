@@ -76,7 +76,7 @@ class HashReader:
 
     def label_scores(self, query, slots, *, calibrated):
         rows = [generator("scores", query.id, self._key(slot), calibrated).normal(size=3) for slot in slots]
-        bad = [self._holds(slot, "@") for slot in slots]
+        bad = [self._has_letter(slot, "@") for slot in slots]
         self.asked += [("labels", query.id, slot, calibrated) for slot in contents(slots)]
         return np.where(np.array(bad)[:, None], np.nan, np.array(rows))
 
@@ -99,9 +99,9 @@ class HashReader:
     def _text(self, query, slot):
         if self.fixed is not None:
             return self.fixed
-        if self._holds(slot, "@"):
+        if self._has_letter(slot, "@"):
             return ""
-        if self._holds(slot, "#"):
+        if self._has_letter(slot, "#"):
             return "{{x}}\x00 %s \udc80\n\n]\n" * 50
         draw = number("phrase", query.id, self._key(slot))
         if self.phrases:
@@ -118,7 +118,7 @@ class HashReader:
         return [record.text for record in slot]
 
     @staticmethod
-    def _holds(slot, letter):
+    def _has_letter(slot, letter):
         return any(letter in record.text for record in slot)
 
 

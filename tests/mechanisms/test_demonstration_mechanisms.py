@@ -165,10 +165,10 @@ def test_with_noise_off_prism_takes_the_best_blended_score():
 def test_amplification_matches_algorithm_1_line_by_line():
     generator = np.random.default_rng(0)
     private, public, base = (generator.dirichlet(np.ones(6)) for _ in range(3))
-    got = PTA(alpha=2.0).amplified(np.log(private)[None], np.log(public), np.log(base))[0]
+    got = PTA(alpha=2.0).amplify_private(np.log(private)[None], np.log(public), np.log(base))[0]
     slow = base * (private / public) ** 2
     np.testing.assert_allclose(got, slow / slow.sum())
-    unchanged = PTA().amplified(np.log(public)[None], np.log(public), np.log(base))[0]
+    unchanged = PTA().amplify_private(np.log(public)[None], np.log(public), np.log(base))[0]
     np.testing.assert_allclose(unchanged, base)
 
 
@@ -185,7 +185,7 @@ def test_slots_are_normalised_over_the_public_vocabulary_or_over_all_tokens(norm
 
 def test_amplification_keeps_a_token_of_public_probability_zero_at_weight_zero():
     public = np.array([-np.inf, math.log(0.5), math.log(0.5)])
-    got = PTA(alpha=2.0).amplified(np.log([[0.9, 0.05, 0.05]]), public, np.log([0.4, 0.3, 0.3]))[0]
+    got = PTA(alpha=2.0).amplify_private(np.log([[0.9, 0.05, 0.05]]), public, np.log([0.4, 0.3, 0.3]))[0]
     assert got[0] == 0 and got.sum() == pytest.approx(1)
 
 

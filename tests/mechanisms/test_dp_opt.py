@@ -103,12 +103,12 @@ def test_the_kit_refutes_a_limited_domain_whose_failures_are_not_paid(monkeypatc
     """delta0 far above what is charged: what is chosen would often be impossible without the record."""
     scores = LimitedDomain.scores
 
-    def careless(self, counts):
+    def choose_carelessly(self, counts):
         found = scores(self, counts)
         found[-1] -= self.temperature * 16
         return found
 
-    monkeypatch.setattr(LimitedDomain, "scores", careless)
+    monkeypatch.setattr(LimitedDomain, "scores", choose_carelessly)
     evidence = CheckEvidence(set_up(DPOpt, "agnews", {}, seed=0), QUICK)
     verdict = sensitivity(evidence)
     assert verdict.status == "failed" and "delta" in verdict.why

@@ -29,7 +29,7 @@ def agnews():
     return replace(task, declared=dict.fromkeys(task.labels, 30))
 
 
-def released(mechanism, task, epsilon=1.0, seed=0):
+def release_sums(mechanism, task, epsilon=1.0, seed=0):
     """The release, and every noisy sum that was made."""
     seen, config = Recording(), ReleaseConfig(epsilon=epsilon, delta=1e-5, seed=seed)
     with observing(seen):
@@ -39,8 +39,8 @@ def released(mechanism, task, epsilon=1.0, seed=0):
 
 def test_one_more_record_adds_one_vector_to_one_class_and_changes_no_other(agnews):
     more = Record("a text about football and a match", "Sports")
-    _, without = released(SIM, agnews)
-    _, with_it = released(SIM, replace(agnews, train=(*agnews.train, more)))
+    _, without = release_sums(SIM, agnews)
+    _, with_it = release_sums(SIM, replace(agnews, train=(*agnews.train, more)))
     moved = [b.release.clean - a.release.clean for a, b in zip(without, with_it, strict=True)]
     at = list(agnews.group_sizes).index("Sports")
     assert [bool(each.any()) for each in moved] == [label == "Sports" for label in agnews.group_sizes]
@@ -50,8 +50,8 @@ def test_one_more_record_adds_one_vector_to_one_class_and_changes_no_other(agnew
 
 def test_a_gradient_is_clipped_and_all_classes_are_charged_together(agnews):
     more = Record("a text about football and a match", "Sports")
-    _, without = released(LOGISTIC, agnews)
-    _, with_it = released(LOGISTIC, replace(agnews, train=(*agnews.train, more)))
+    _, without = release_sums(LOGISTIC, agnews)
+    _, with_it = release_sums(LOGISTIC, replace(agnews, train=(*agnews.train, more)))
     first = with_it[0].release.clean - without[0].release.clean  # later steps follow from released noise
     assert 0.99 * LOGISTIC.clip < np.linalg.norm(first) <= LOGISTIC.clip == without[0].release.bound
     assert first.any(axis=1).all() and len(without) == LOGISTIC.steps
@@ -63,14 +63,14 @@ def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypa
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0)
     wide = np.random.default_rng(0).normal(size=(200, 384)) / math.sqrt(384)  # as wide as the embedded model's
 
-    def fixed(noisy_sum, vectors, sample, weights):
+    def fix_sum(noisy_sum, vectors, sample, weights):
         seen.append(weights)
         total = np.random.default_rng(len(seen) % LOGISTIC.steps).normal(size=(weights.shape[1], vectors.shape[1]))
         sample.spend(noisy_sum.event).noisy_sum(total, noisy_sum.bound)
         return total
 
-    monkeypatch.setattr(NoisySum, "release", fixed)
-    monkeypatch.setattr(EmbeddingCentroids, "_embedded", lambda self, sample, reader: wide[: len(sample.slots)])
+    monkeypatch.setattr(NoisySum, "release", fix_sum)
+    monkeypatch.setattr(EmbeddingCentroids, "_embed", lambda self, sample, reader: wide[: len(sample.slots)])
     for size in (1, 5, 9, 14):
         seen.clear()
         for train in (agnews.train[:size], agnews.train[: size + 1]):
@@ -96,7 +96,7 @@ def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon
 
 @pytest.mark.parametrize("mechanism", [SIM, LOGISTIC])
 def test_any_number_of_queries_is_answered_from_one_release(agnews, mechanism):
-    made, noisy = released(mechanism, agnews)
+    made, noisy = release_sums(mechanism, agnews)
     assert made.sizes.queries is None and made.per_query is None
     before = len(noisy)
     again = made.more([Query(f"{n}", query.text) for n, query in enumerate(agnews.queries() * 5)])
@@ -116,7 +116,7 @@ def test_what_answers_a_query_without_words_does_not_follow_from_the_order_of_re
 
 
 def test_the_nearest_centroid_by_cosine_as_computed_by_hand(agnews):
-    made, noisy = released(SIM, agnews)
+    made, noisy = release_sums(SIM, agnews)
     rows = {label: one.released[0] for label, one in zip(agnews.group_sizes, noisy, strict=True)}
     for query in agnews.queries():
         vector = load_embeddings("sim").encode([query.text])[0]

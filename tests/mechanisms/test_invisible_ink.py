@@ -15,7 +15,7 @@ from dpicl.privacy.events import BoundedRangeDpEvent
 from dpicl.privacy.primitives import DifferenceChoice
 from dpicl.privacy.release_hooks import observing
 from tests.examples import examples
-from tests.harness.privacy.makers import WILD, Recorder, paid
+from tests.harness.privacy.makers import WILD, Recorder, pay
 from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
 
 
@@ -23,7 +23,7 @@ def scores(choice, rows, public):
     """The scores that the primitive draws from."""
     seen = Recording()
     with observing(seen):
-        choice.choose(rows, public, paid(choice, Recorder(), own_slots=len(rows)))
+        choice.choose(rows, public, pay(choice, Recorder(), own_slots=len(rows)))
     (release,) = (each.release for each in seen.observed_releases)
     assert (release.bound, release.scale) == (choice.width, choice.temperature)
     return release.clean

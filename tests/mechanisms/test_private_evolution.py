@@ -11,7 +11,7 @@ from dpicl.evaluation import lm_eval_bridge
 from dpicl.leaderboards.gate.ledgers import sizes_of
 from dpicl.mechanism.bases import Context
 from dpicl.mechanism.options import build
-from dpicl.mechanisms.private_evolution import PrivateEvolution, different
+from dpicl.mechanisms.private_evolution import PrivateEvolution, remove_repetitions
 from dpicl.models.embeddings import embed_alone
 from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy import accountants
@@ -114,8 +114,8 @@ def test_without_groups_all_labels_stand_in_one_histogram():
 
 def test_only_different_texts_stand_and_a_label_without_any_has_an_empty_one():
     a, again, empty = Demonstration("x", "a"), Demonstration("x", "a", tokens=3), Demonstration("", "a")
-    assert [text.text for text in different([empty, a, again], ["a"])] == ["x"]
-    assert different([a], ["a", "b"])[1:] == [Demonstration("", "b")]
+    assert [text.text for text in remove_repetitions([empty, a, again], ["a"])] == ["x"]
+    assert remove_repetitions([a], ["a", "b"])[1:] == [Demonstration("", "b")]
 
 
 def test_a_private_record_is_embedded_and_never_read_by_the_model():

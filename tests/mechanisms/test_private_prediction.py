@@ -26,7 +26,7 @@ class Answering:
     def __init__(self, answers):
         self.answers, self.seen = list(answers), []
 
-    def passes(self, noisy_release, draw):
+    def intercept(self, noisy_release, draw):
         self.seen.append(noisy_release)
         if noisy_release.kind == "threshold":
             return np.array([self.answers.pop(0)])
@@ -37,7 +37,7 @@ class Answering:
         return "".join(release.kind[0] for release in self.seen)
 
 
-def answered(mechanism, answers, texts=RECORDS, **given):
+def answer(mechanism, answers, texts=RECORDS, **given):
     observer = Answering(answers)
     with observing(observer):
         demonstrations, ledger, _ = run(mechanism, texts, model=AdversarialModel(poison=False), **given)
@@ -54,16 +54,16 @@ class NoEnd(TinyTask):
 )
 def test_a_private_token_follows_each_yes_and_after_r_of_them_nothing_is_asked(answers, kinds):
     mechanism = PrivatePrediction(prompts=6, tokens=5, private_tokens=2)
-    observer, _, ledger = answered(mechanism, answers, task=NoEnd())
+    observer, _, ledger = answer(mechanism, answers, task=NoEnd())
     assert observer.kinds == kinds
-    again = answered(mechanism, [0] * 5, task=NoEnd())
+    again = answer(mechanism, [0] * 5, task=NoEnd())
     assert again[2].event() == ledger.event()  # the whole of it, used or not
 
 
 def test_the_query_is_the_mean_distance_of_the_slots_from_the_public_prompt():
     model, task = AdversarialModel(poison=False), TinyTask()
     mechanism = PrivatePrediction(prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion")
-    observer, _, _ = answered(mechanism, [1], ["only record"], knob=2.0)
+    observer, _, _ = answer(mechanism, [1], ["only record"], knob=2.0)
     private, public = (
         np.exp(model.log_probs_after(model.encode(task.generation_prompt("a", examples))))
         for examples in ([Record("only record", "a")], [])

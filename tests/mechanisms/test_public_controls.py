@@ -63,7 +63,7 @@ def _records(slot):
 @pytest.mark.parametrize("control", [pair[0] for pair in PAIRS])
 def test_it_costs_nothing_and_needs_public_records(control):
     assert fixed_epsilon(control) == 0.0
-    assert control.events(0.0, Sizes.of_queries(10, 1000)) == dp.NoOpDpEvent()
+    assert control.events(0.0, Sizes.from_queries(10, 1000)) == dp.NoOpDpEvent()
     assert control.skip(TinyTask()) is None
     assert control.skip(TinyTask("classification", "agnews"))
     without = control.skip(TinyTask(public=0))

@@ -60,7 +60,7 @@ def test_one_record_moves_a_ballot_of_at_most_r_queries_and_two_where_the_neares
 def test_where_the_nearest_are_shown_noise_doubles_and_a_bound_on_one_ballot_is_refused(monkeypatch):
     nearest = dataclasses.replace(MECHANISM, nearest=2)
     assert nearest._sum(3.0).bound == 2 * MECHANISM._sum(3.0).bound == 2 * math.sqrt(2)
-    assert nearest.events(3.0, Sizes.of_queries(16, 9)) == MECHANISM.events(3.0, Sizes.of_queries(16, 9))
+    assert nearest.events(3.0, Sizes.from_queries(16, 9)) == MECHANISM.events(3.0, Sizes.from_queries(16, 9))
     monkeypatch.setattr(VotingNearest, "_sum", VotingNearest.__mro__[1]._sum)
     with pytest.raises(PluginError, match="replaced=2"):
         votes(nearest, TEXTS)
@@ -79,7 +79,7 @@ def test_a_record_reaches_the_stated_bound():
 def test_the_cost_is_that_of_r_releases_and_does_not_grow_with_the_stream():
     _, ledger = votes(MECHANISM, TEXTS, knob=5.0)
     assert ledger.event() == dp.SelfComposedDpEvent(dp.GaussianDpEvent(5.0), 2)
-    events = {q: MECHANISM.events(5.0, Sizes.of_queries(16, q)) for q in (1, 2, 7, 10_000)}
+    events = {q: MECHANISM.events(5.0, Sizes.from_queries(16, q)) for q in (1, 2, 7, 10_000)}
     assert events[2] == events[7] == events[10_000] != events[1]
     upper = epsilon(events[7], 1e-5).upper
     assert slack(events[7], 1e-5, upper) < LARGEST

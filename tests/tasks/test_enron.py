@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpicl import models
-from dpicl.attacks.pii_patterns import addresses, found, phones
+from dpicl.attacks.pii_patterns import addresses, find_identifiers, phones
 from dpicl.core.errors import DataError
-from dpicl.data.splits import Record, normalised
+from dpicl.data.splits import Record, normalise
 from dpicl.data.task import Task
 from dpicl.evaluation.lm_eval_bridge import evaluate
 from dpicl.mechanism.bases import Demonstration
@@ -47,8 +47,8 @@ def test_the_default_corpus_has_the_stated_sizes_and_shares(synthetic):
 
 
 def test_every_address_and_number_leads_to_nobody(invented):
-    mails = {each for each in found(invented) if "@" in each}
-    numbers = found(invented) - mails
+    mails = {each for each in find_identifiers(invented) if "@" in each}
+    numbers = find_identifiers(invented) - mails
     assert len(mails) > 3000 and len(numbers) > 2000
     assert all(RESERVED.fullmatch(address[address.index("@") :]) for address in mails)
     assert all(FICTITIOUS.fullmatch(number) for number in numbers)
@@ -68,7 +68,7 @@ def test_no_two_people_share_an_address():
 
 
 def test_invented_mails_are_distinct_single_lines_that_no_cut_touches(invented):
-    assert len({normalised(text) for text in invented}) >= 9_000
+    assert len({normalise(text) for text in invented}) >= 9_000
     for text in invented:
         assert text == " ".join(text.split())
         assert not set("{}[]|#<>") & set(text)
@@ -83,12 +83,12 @@ def test_invented_mails_are_distinct_single_lines_that_no_cut_touches(invented):
 def local(tmp_path, monkeypatch):
     """Writes local files; the train rows as given, one test row."""
 
-    def made(*rows: dict) -> None:
+    def write_rows(*rows: dict) -> None:
         write(tmp_path, "enron", "train", rows)
         write(tmp_path, "enron", "test", [{"text": "A test mail about the weather of today"}])
 
     monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    return made
+    return write_rows
 
 
 def test_a_local_record_is_its_body_on_one_line_cut_at_120_words(local):

@@ -41,7 +41,7 @@ def tiny(seed: int) -> HMM:
     return HMM(start / start.sum(), moves / moves.sum(axis=1, keepdims=True), np.array([0, 1, 2, 1]))
 
 
-def enumerated(hmm: HMM, symbols: tuple[int, ...]) -> float:
+def sum_paths(hmm: HMM, symbols: tuple[int, ...]) -> float:
     """p(symbols), path by path."""
     total = 0.0
     for path in itertools.product(range(len(hmm.start)), repeat=len(symbols)):
@@ -54,11 +54,11 @@ def enumerated(hmm: HMM, symbols: tuple[int, ...]) -> float:
 def test_the_forward_algorithm_is_the_sum_over_all_hidden_paths(seed):
     hmm, whole = tiny(seed), 0.0
     for symbols in itertools.product(range(3), repeat=4):
-        p = enumerated(hmm, symbols)
+        p = sum_paths(hmm, symbols)
         assert np.exp(hmm.log_likelihood(symbols)) == pytest.approx(p, rel=1e-12, abs=1e-300)
         whole += p
         if p:
-            expected = [enumerated(hmm, (*symbols, following)) / p for following in range(3)]
+            expected = [sum_paths(hmm, (*symbols, following)) / p for following in range(3)]
             assert hmm.next_symbol(symbols, 3) == pytest.approx(expected, rel=1e-9)
         else:
             with pytest.raises(ValueError):
@@ -139,11 +139,11 @@ def test_texts_of_the_concept_are_distinguishable_and_others_are_not(task):
     concept = language().concepts[ginc.CONCEPT]
     other = language().text(language().concepts[1].sample(10, np.random.default_rng(0)).tolist())
     assert not np.isfinite(concept.log_likelihood(language().symbols(other)))
-    assert sequences.distinguishable([other, "", "no words of it"], queries) == 0.0
+    assert sequences.measure_distinguishable([other, "", "no words of it"], queries) == 0.0
     real = [f"{record.text} {record.label}" for record in task.train]
-    assert 0.3 < sequences.distinguishable(real, queries) < 1.0
+    assert 0.3 < sequences.measure_distinguishable(real, queries) < 1.0
     short = [text[:8] for text in real]
-    assert sequences.distinguishable(short, queries) < sequences.distinguishable(real, queries)
+    assert sequences.measure_distinguishable(short, queries) < sequences.measure_distinguishable(real, queries)
 
 
 @pytest.mark.parametrize("name", ["tang", "prism", "real_demonstrations", "zero_shot"])
@@ -184,6 +184,6 @@ def test_only_its_own_model_reads_it(task):
 
 
 def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
-    own = dataclasses.replace(task, config=task.config.changed(aggregates={"x": "os.getcwd"}))
+    own = dataclasses.replace(task, config=task.config.change(aggregates={"x": "os.getcwd"}))
     with pytest.raises(PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"):
         evaluate(own, SimulatedLM(), task.train[:1])

@@ -29,7 +29,7 @@ def task() -> Task:
 
 
 def test_the_numbers_of_records_are_those_that_the_names_say(task):
-    counts = Counter(facts.held(task.train, 0).values())
+    counts = Counter(facts.count_held(task.train, 0).values())
     assert {m: counts[m] for m in (125, 25, 5)} == shared_facts.HELD
     assert counts[0] + counts[1] == shared_facts.LONE and set(counts) == {0, 1, 5, 25, 125}
     assert len(task.train) == 125 * 3 + 25 * 4 + 5 * 10 + counts[1]
@@ -38,7 +38,7 @@ def test_the_numbers_of_records_are_those_that_the_names_say(task):
 
 def test_development_records_are_scored_by_their_own_facts(task):
     own = Task.load("shared_facts", "synthetic", development=True)
-    counts = Counter(facts.held(own.train, own.seed).values())
+    counts = Counter(facts.count_held(own.train, own.seed).values())
     assert {m: counts[m] for m in (125, 25, 5)} == shared_facts.HELD
     assert {record.text for record in own.train}.isdisjoint(record.text for record in task.train)
 
@@ -53,13 +53,13 @@ def test_coins_are_fair_and_of_their_own():
 @pytest.mark.parametrize("seed", range(4))
 def test_no_test_record_holds_a_fact_and_each_fact_is_one_password(seed):
     own = Task.load("shared_facts", "synthetic", seed=seed)
-    truth = facts.held(own.train, seed)
+    truth = facts.count_held(own.train, seed)
     assert len(truth) == len(shared_facts.facts(seed)) == sum(shared_facts.HELD.values()) + shared_facts.LONE
     assert all(len(facts.passwords(record.text)) == 1 for record in (*own.train, *own.test))
-    assert facts.surfaced([record.text for record in own.test], truth)[1][0] == 0
-    assert all(there == 0 for there, _ in facts.surfaced([record.text for record in own.test], truth).values())
+    assert facts.count_surfaced([record.text for record in own.test], truth)[1][0] == 0
+    assert all(there == 0 for there, _ in facts.count_surfaced([record.text for record in own.test], truth).values())
     said = [record.text for record in own.train]
-    assert all(there == (0 if group == 0 else n) for group, (there, n) in facts.surfaced(said, truth).items())
+    assert all(there == (0 if group == 0 else n) for group, (there, n) in facts.count_surfaced(said, truth).items())
 
 
 def test_nobody_in_the_notes_exists():
@@ -71,10 +71,10 @@ def test_nobody_in_the_notes_exists():
 
 
 def test_a_public_view_holds_no_fact(task):
-    truth = facts.held(task.train, 0)
+    truth = facts.count_held(task.train, 0)
     view = task.public_view()
     said = [record.text for record in view.test] + [str(view.config), str(view.icl_prefix(()))]
-    assert not any(there for there, _ in facts.surfaced(said, truth).values())
+    assert not any(there for there, _ in facts.count_surfaced(said, truth).values())
     assert not any(password in " ".join(said) for password in truth)
 
 
@@ -95,7 +95,7 @@ def test_a_password_is_matched_whole_and_in_order(text, found):
 
 
 def test_scores_say_which_facts_surface(task):
-    truth = facts.held(task.train, 0)
+    truth = facts.count_held(task.train, 0)
     of = {m: [password for password, n in truth.items() if n == m] for m in (0, 1, 5, 25, 125)}
     texts = [f"It is {of[125][0]}.", f"{of[1][0]} / {of[1][1]}", of[0][0], "red fox", of[125][0], of[5][0]]
     found = evaluate(task, SimulatedLM(), [Demonstration(text, "note") for text in texts])

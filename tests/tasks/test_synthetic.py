@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from dpicl.core.errors import DataError
-from dpicl.data.sources import normalised
+from dpicl.data.sources import normalise
 from dpicl.data.task import Task, load_config
 from dpicl.tasks import films
 from dpicl.tasks.synthetic import agnews, chatdoctor, dbpedia, enron, samsum, trec, wikimovies, xsum
@@ -108,11 +108,11 @@ OWN_WORDS = {
 
 @pytest.mark.parametrize("name", OWN_WORDS)
 def test_a_summary_says_nothing_that_its_text_does_not(name):
-    own = {normalised(word) for word in OWN_WORDS[name].split()}
+    own = {normalise(word) for word in OWN_WORDS[name].split()}
     for text, summary in islice(corpus(name, None), 500):
-        said = {normalised(word).removesuffix("s") for word in text.replace("'s", "").split()}
+        said = {normalise(word).removesuffix("s") for word in text.replace("'s", "").split()}
         for word in summary.replace("'s", "").split():
-            assert normalised(word) in own or normalised(word).removesuffix("s") in said, (word, text)
+            assert normalise(word) in own or normalise(word).removesuffix("s") in said, (word, text)
 
 
 def test_synthetic_films_are_valid_in_the_order_of_the_fields():

@@ -128,7 +128,7 @@ def test_public_texts_of_a_label_continue_its_prompt_and_are_sampled_anew_for_ev
 
 def test_public_controls_say_why_they_cannot(tasks):
     config = tasks["samsum"].config
-    config = config.changed(data=config.data.model_copy(update={"public": {}}))
+    config = config.change(data=config.data.model_copy(update={"public": {}}))
     without_public = replace(tasks["samsum"], public=(), config=config)
     assert "zero_shot" in str(PublicDemonstrations().skip(tasks["wikimovies"]))
     assert PublicDemonstrations().skip(without_public) is None
@@ -152,11 +152,11 @@ def test_demonstration_mechanisms_write_films_and_skip_pairs(tasks, name):
     texts, ledger = release(mechanism, tasks["wikimovies"], shots=2)
     assert [demonstration.label for demonstration in texts] == ["movie"] * 2
     sizes = tasks["wikimovies"].sizes(("movie",) * 2)
-    assert ledger.event() == flat(mechanism.events(1.0, sizes))
+    assert ledger.event() == flatten_event(mechanism.events(1.0, sizes))
     assert set(evaluate(tasks["wikimovies"], SimulatedLM(), texts).aggregates) == {"genre_distance", "year_distance"}
 
 
-def flat(event: dp.DpEvent) -> dp.DpEvent:
+def flatten_event(event: dp.DpEvent) -> dp.DpEvent:
     ledger = Ledger(None, float("inf"))
     ledger.charge(event, None, note="all of it")
     return ledger.event()

@@ -108,7 +108,7 @@ class _OtherMean:
 
 
 def test_without_embeddings_similarity_is_skipped_with_the_reason(tasks, monkeypatch):
-    monkeypatch.setattr(text_metrics, "unavailable", lambda: {"similarity": "No model."})
+    monkeypatch.setattr(text_metrics, "list_unavailable", lambda: {"similarity": "No model."})
     monkeypatch.setattr("nltk.translate.meteor_score.single_meteor_score", lambda reference, answer, wordnet: 0.25)
     evaluation = evaluate(tasks["samsum"], models.load("sim"), ())
     assert evaluation.skipped == {"similarity": "No model."}

@@ -19,7 +19,7 @@ from dpicl.plan.selection import Selection, selection_of
 from dpicl.plan.suite import suite_of_program
 
 
-@p.checked
+@p.check_arguments
 def evaluate(
     mechanism: Annotated[GivenMechanism | Sequence[GivenMechanism], p.OneMechanism],
     *,

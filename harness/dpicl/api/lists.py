@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from dpicl import models
-from dpicl.api.parameters import Plugins, as_list, checked
+from dpicl.api.parameters import Plugins, as_list, check_arguments
 from dpicl.attacks.registry import load_attacks
 from dpicl.core.paths import shipped_suites
 from dpicl.data.config import load_config, task_folders
@@ -18,7 +18,7 @@ from dpicl.plan.suite import load_suite
 Row = dict[str, Any]
 
 
-@checked
+@check_arguments
 def list_tasks(plugins: Plugins = ()) -> list[Row]:
     """Every task: its kind, main metric, number of labels, version, and where its records come from here."""
     load_mechanisms(as_list(plugins))  # which also makes the tasks of plugin folders known
@@ -42,7 +42,7 @@ def list_tasks(plugins: Plugins = ()) -> list[Row]:
     return rows
 
 
-@checked
+@check_arguments
 def list_mechanisms(plugins: Plugins = ()) -> list[Row]:
     """Every mechanism: what it does, its kind, its knob, its options with their defaults, and where it comes from."""
     return [
@@ -60,7 +60,7 @@ def list_mechanisms(plugins: Plugins = ()) -> list[Row]:
     ]
 
 
-@checked
+@check_arguments
 def list_attacks(plugins: Plugins = ()) -> list[Row]:
     """Every attack: what it does, what it sees, its options with their defaults, and where it comes from."""
     return [
@@ -76,11 +76,11 @@ def list_attacks(plugins: Plugins = ()) -> list[Row]:
     ]
 
 
-@checked
+@check_arguments
 def list_models(plugins: Plugins = ()) -> list[Row]:
     """Every kind of model, and whether it can be loaded here."""
     load_mechanisms(as_list(plugins))  # which also makes the models of plugin files known
-    return models.known()
+    return models.list_known()
 
 
 def list_suites() -> list[Row]:

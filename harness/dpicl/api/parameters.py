@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from dpicl.api.verbs import HIDDEN as HIDDEN
-from dpicl.api.verbs import Flag, valid
-from dpicl.api.verbs import checked as checked
+from dpicl.api.verbs import Flag, make_validator
+from dpicl.api.verbs import check_arguments as check_arguments
 from dpicl.api.verbs import verb as verb
 from dpicl.core import strict_yaml
 from dpicl.core.errors import UsageError, require_known
@@ -31,7 +31,7 @@ def as_list(value: Any) -> list[Any]:
     return [value] if isinstance(value, str | bytes) or not isinstance(value, Iterable) else list(value)
 
 
-def _divided(value: Any) -> list[Any]:
+def _divide(value: Any) -> list[Any]:
     """The values of one or a list; a text may hold several, divided by commas."""
     parts = []
     for one in as_list(value):
@@ -43,7 +43,7 @@ def each(check: Callable[[Any], Any], divided: bool = True, least: int = 0) -> F
     """One value or several. divided: whether commas divide a text."""
 
     def check_all(value: Any) -> list[Any]:
-        found = [check(one) for one in (_divided if divided else as_list)(value)]
+        found = [check(one) for one in (_divide if divided else as_list)(value)]
         if len(found) < least:
             raise ValueError("must be one or more, not an empty list")
         return found
@@ -62,14 +62,14 @@ def _path(value: Any) -> Path:
 def _seeds(value: Any) -> list[int]:
     """A number of seeds, or a list of them."""
     if isinstance(value, Iterable):
-        return [*map(valid(AnySeed), value)]
-    return list(range(valid(Annotated[Quantity, Field(le=1_000_000)])(value)))
+        return [*map(make_validator(AnySeed), value)]
+    return list(range(make_validator(Annotated[Quantity, Field(le=1_000_000)])(value)))
 
 
 def _options(value: Any) -> dict[str, Any]:
     """A dictionary, or texts 'slots=5' or 'tang.slots=5', each value read as in a suite."""
     if isinstance(value, Mapping):
-        return valid(dict[str, Any])(value)
+        return make_validator(dict[str, Any])(value)
     found: dict[str, Any] = {}
     for text in as_list(value):
         name, equals, written = str(text).partition("=")
@@ -100,9 +100,9 @@ def options_of(owner: str, options: Mapping[str, Any] | None, kind: str = "mecha
 def _sizes(value: Any) -> int | dict[str, int]:
     """A number, a number by label, or texts '100' and 'billing=100'."""
     if isinstance(value, Mapping):
-        return valid(dict[str, Quantity])(value)
-    parts = [one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divided(value)]
-    found = {label: valid(Quantity)(number) for label, _, number in parts}
+        return make_validator(dict[str, Quantity])(value)
+    parts = [one.rpartition("=") if isinstance(one, str) else ("", "", one) for one in _divide(value)]
+    found = {label: make_validator(Quantity)(number) for label, _, number in parts}
     if len(found) < len(parts) or (len(found) > 1 and "" in found):
         raise UsageError("Give --size N once, for all classes, or --size LABEL=N once for each label.")
     return found.get("", found)
@@ -124,15 +124,15 @@ def as_labels(value: Any) -> dict[str, str]:
                 said = f"'{written}' is given twice" if written in found else f"'{part}' lacks a label or its name"
                 raise ValueError(f"must be like billing,refund or 0=billing,1=refund: {said}")
             found[written] = word
-    return valid(dict[str, str])(found)
+    return make_validator(dict[str, str])(found)
 
 
 def _suites() -> Iterable[str]:
     return [*shipped_suites(), *map(str, Path().glob("*.yaml"))]
 
 
-Names = Annotated[str | Sequence[str], each(valid(str))]
-SomeNames = Annotated[str | Sequence[str], each(valid(str), least=1)]
+Names = Annotated[str | Sequence[str], each(make_validator(str))]
+SomeNames = Annotated[str | Sequence[str], each(make_validator(str), least=1)]
 Count = Annotated[Quantity, Flag(metavar="N")]
 Natural = Annotated[Whole, Field(ge=0, le=10**9), Flag(metavar="N")]
 Shots = Annotated[AnyShots, Flag("demonstrations (default: 4)", metavar="K")]
@@ -140,12 +140,12 @@ Seed = Annotated[AnySeed, Flag("root seed (default: 0)", metavar="S")]
 Seeds = Annotated[int | Sequence[int], Flag(check=_seeds)]
 Epsilon = Annotated[TargetEpsilon, Flag("target epsilon", metavar="E")]
 _EPSILONS = Flag("target epsilon ('inf' too); may be repeated (or 1,8)", "--epsilon", "E")
-Epsilons = Annotated[float | Sequence[float], _EPSILONS, each(valid(TargetEpsilon), least=1)]
+Epsilons = Annotated[float | Sequence[float], _EPSILONS, each(make_validator(TargetEpsilon), least=1)]
 #: Some of a board's or suite's; none: all.
-SomeEpsilons = Annotated[float | Sequence[float], _EPSILONS, each(valid(TargetEpsilon))]
+SomeEpsilons = Annotated[float | Sequence[float], _EPSILONS, each(make_validator(TargetEpsilon))]
 #: Those of results, which may be 0.
 EpsilonsOfResults = Annotated[
-    float | Sequence[float], _EPSILONS, each(valid(Annotated[Number, Field(ge=0, allow_inf_nan=False)]))
+    float | Sequence[float], _EPSILONS, each(make_validator(Annotated[Number, Field(ge=0, allow_inf_nan=False)]))
 ]
 Delta = Annotated[TargetDelta, Flag("delta (default: 1e-5)", metavar="D")]
 Model = Annotated[str, Flag("model as in a suite (default: embedded)", metavar="X", complete="models")]
@@ -213,7 +213,9 @@ class Cells(OfResults, total=False):
     task: Tasks
     mechanism: Annotated[Rows, Flag("row of the suite, or any mechanism; may be repeated (or A,B)")]
     epsilon: SomeEpsilons
-    seed: Annotated[int | Sequence[int], Flag("seed; may be repeated (or A,B)", "--seed", "S"), each(valid(AnySeed))]
+    seed: Annotated[
+        int | Sequence[int], Flag("seed; may be repeated (or A,B)", "--seed", "S"), each(make_validator(AnySeed))
+    ]
     options: Options
 
 

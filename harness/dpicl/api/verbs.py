@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args,
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dpicl.core.errors import UsageError, require_known, unknown
-from dpicl.core.extras import required
+from dpicl.core.errors import UsageError, require_known, unknown_name
+from dpicl.core.extras import require_extras
 from dpicl.core.plain_words import problem_words
 
 P = ParamSpec("P")
@@ -40,7 +40,7 @@ class Flag:
     complete: Callable[[], Iterable[str]] | str | None = None
     hidden: bool = False
 
-    def under(self, outer: Flag) -> Flag:
+    def nest_in(self, outer: Flag) -> Flag:
         """This flag with what another one says instead."""
         said = {each.name: getattr(outer, each.name) for each in fields(outer)}
         return replace(self, **{name: value for name, value in said.items() if value})
@@ -77,7 +77,7 @@ class Parameter:
             return self.placeholder
         return self.flag.name or "--" + self.name.replace("_", "-")
 
-    def checked(self, value: Any) -> Any:
+    def validate(self, value: Any) -> Any:
         """Raises ValueError with the rest of a sentence, or UsageError with a whole one."""
         if value is None and self.default is None:
             return None
@@ -115,11 +115,11 @@ def _helps(text: str) -> dict[str, str]:
 
 def _parameter(name: str, hint: Any, outer: Flag) -> Parameter:
     parts = list(_parts(hint))
-    flag = functools.reduce(Flag.under, [*(part for part in parts if isinstance(part, Flag)), outer], Flag())
+    flag = functools.reduce(Flag.nest_in, [*(part for part in parts if isinstance(part, Flag)), outer], Flag())
     choices = next((get_args(part) for part in parts if get_origin(part) is Literal), ())
     if choices and flag.complete is None:
         flag = replace(flag, complete=lambda: choices)
-    return Parameter(name, flag, flag.check or valid(hint), choices=choices, switch=bool in parts)
+    return Parameter(name, flag, flag.check or make_validator(hint), choices=choices, switch=bool in parts)
 
 
 def _parts(hint: Any) -> Iterator[Any]:
@@ -134,7 +134,7 @@ def _parts(hint: Any) -> Iterator[Any]:
         yield hint
 
 
-def valid(hint: Any) -> Callable[[Any], Any]:
+def make_validator(hint: Any) -> Callable[[Any], Any]:
     """A check: a value -> the same as pydantic reads it for the type. It raises ValueError with the rest of a
     sentence."""
 
@@ -151,7 +151,7 @@ def valid(hint: Any) -> Callable[[Any], Any]:
     return check
 
 
-def checked(function: Callable[P, T]) -> Callable[P, T]:
+def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
     """The function with its arguments checked by their annotations.
 
     The call raises UsageError for an argument that does not fit. Classes that it was given are known while it runs.
@@ -163,7 +163,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
         own = parameters(function)
         try:
             if strange := [name for name in kwargs if name not in own]:
-                raise UsageError(f"{function.__name__}: {unknown('argument', strange[0], own)}")
+                raise UsageError(f"{function.__name__}: {unknown_name('argument', strange[0], own)}")
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             given = dict(bound.arguments)
@@ -172,10 +172,10 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
                     given |= given.pop(each.name)
             for name, value in given.items():
                 try:
-                    given[name] = own[name].checked(value)
+                    given[name] = own[name].validate(value)
                 except ValueError as error:
                     raise UsageError(f"{function.__name__}: '{name}' {error}.") from None
-            with required():
+            with require_extras():
                 return function(**given)  # type: ignore[call-arg]
         finally:
             if registry := sys.modules.get("dpicl.mechanism.registry"):  # whoever was given a class has imported it
@@ -204,7 +204,7 @@ def verb(example: str, **about: Any) -> Callable[[Callable[P, T]], Callable[P, T
     """Makes a function a verb of `dpicl`. about: fields of `Verb`."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        call = checked(function)
+        call = check_arguments(function)
         vars(call)["verb"] = Verb(example, **about)
         return call
 

@@ -32,17 +32,17 @@ import numpy as np
 
 from dpicl.attacks.canaries import FAR_TEXTS
 from dpicl.attacks.driver import release_of, result_of, subject_of
-from dpicl.attacks.exact_worlds import of_rank
+from dpicl.attacks.exact_worlds import follow_rank
 from dpicl.attacks.lower_bounds import Score, lower_bound, runs_are_scores
 from dpicl.attacks.observers import Recording
 from dpicl.attacks.results import AttackResult, Attempt
-from dpicl.attacks.views import completions, first_words, free_text, spelled_out, yes_or_no
+from dpicl.attacks.views import ask_yes_or_no, completions, first_words, free_text, spell_out
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Query, Record, Report, Sizes, silent
+from dpicl.core.vocabulary import Query, Record, Report, Sizes, report_nothing
 from dpicl.data.task import NEUTRAL_LABEL, PublicTask, Task
 from dpicl.mechanism.bases import AnswerMechanism, Kind, Mechanism, Reader
 from dpicl.mechanism.generation import label_endings
@@ -120,7 +120,7 @@ class AuditJob:
             size = getattr(self.mechanism, "slots", 0) * getattr(self.mechanism, "examples_per_slot", 1)
         return int(size) or ALL_RECORDS
 
-    def at(self, epsilon: float) -> Attempt:
+    def attempt_at(self, epsilon: float) -> Attempt:
         """The audit of one target epsilon."""
         settings = {"runs": self.runs, "redraws": DRAWS, "confidence": self.confidence}
         asked = {"question": self.question, "words": _WORDS, "repeats": _REPEATS}
@@ -168,7 +168,7 @@ class AuditRuns:
         task, mechanism = job.task, job.mechanism
         grouped = task.partitioned and mechanism.by_label and mechanism.releases_texts
         candidates = [record for record in task.train if not grouped or record.label == self.label]
-        self.private, self.other = held_out(candidates, job.size, streams(job.seed).stream("audit:records"))
+        self.private, self.other = hold_out(candidates, job.size, streams(job.seed).stream("audit:records"))
         self._canary: Canary | None = None
         self._reader: Reader | None = None
 
@@ -185,7 +185,7 @@ class AuditRuns:
             grouped = task.partitioned and mechanism.by_label
             return Sizes(Counter(each.label if grouped else None for each in (*self.private, self.other)), {})
         declared = {self.label if task.partitioned else None: len(self.private)}
-        return mechanism.public_sizes(replace(task, declared=declared).sized(), (self.label,), 1)
+        return mechanism.public_sizes(replace(task, declared=declared).keep_sizes(), (self.label,), 1)
 
     @property
     def embeddings(self) -> EmbeddingModel:
@@ -197,14 +197,14 @@ class AuditRuns:
         if self._canary is None:
             match self.job.mechanism.kind:
                 case "answers":
-                    self._canary = asked_canary(self)
+                    self._canary = choose_asked_canary(self)
                 case "prepared":
                     self._canary = _contradiction(self)
                 case _:
-                    self._canary = _copied(self, knob)
+                    self._canary = _choose_copied(self, knob)
         return self._canary
 
-    def audit(self, epsilon: float, report: Report = silent) -> AttackResult:
+    def audit(self, epsilon: float, report: Report = report_nothing) -> AttackResult:
         """The result at one target epsilon; its privacy is what one run charged. Raises BudgetExceeded when any run
         spends more than was calibrated for, and UsageError for a mechanism that makes no noisy release."""
         start, meter, job = time.perf_counter(), Meter(self.model), self.job
@@ -215,14 +215,14 @@ class AuditRuns:
         if not first.releases:
             raise UsageError(f"{job.mechanism.name} makes no noisy release, so there is nothing to audit.")
         self._reader = first.reader
-        said = [self._released(side, calibration, report) for side in (True, False)]
+        said = [self._release_all(side, calibration, report) for side in (True, False)]
         texts = list(dict.fromkeys(text for side in said for run in side for text in run))
         scores = range(len(texts)) if canary.score is None else canary.score(texts)
         values = dict(zip(texts, scores, strict=True))
         inside, outside = (np.array([[values[text] for text in run] for run in side]) for side in said)
         learn = _frequencies if canary.score is None else runs_are_scores
         return result_of(
-            job.at(epsilon),
+            job.attempt_at(epsilon),
             job.mechanism,
             release_of(job.mechanism, calibration, self.sizes, execution.ledger),
             manifest_of(job.task, self.model),
@@ -235,11 +235,11 @@ class AuditRuns:
         """The mechanism on the records of one side, sampled as in every execution of this run. draw: of the noise."""
         canary = self.canary(calibration.knob)
         records = [*self.private, *([canary.record] if present else [])]
-        given = self.executed(canary.task, records, calibration.knob, run, f"audit:{int(present)}:{run}:{draw}")
+        given = self.execute(canary.task, records, calibration.knob, run, f"audit:{int(present)}:{run}:{draw}")
         ledger = Ledger(calibration.event, calibration.epsilon)
         return replace(given, queries=canary.queries, reader=self._reader, ledger=ledger)
 
-    def executed(self, task: PublicTask, records: Sequence[Record], knob: float, run: int, source: str) -> Execution:
+    def execute(self, task: PublicTask, records: Sequence[Record], knob: float, run: int, source: str) -> Execution:
         """The mechanism on these records, with the sampling of a run and a source of noise."""
         randomness = streams(self.job.seed)
         return Execution(
@@ -256,7 +256,7 @@ class AuditRuns:
             outputs=lambda: self._outputs,
         )
 
-    def _released(self, present: bool, calibration: Calibration, report: Report) -> list[list[str]]:
+    def _release_all(self, present: bool, calibration: Calibration, report: Report) -> list[list[str]]:
         """What every run on one side releases, at every draw of the noise."""
         draws = range(1 if self.job.mechanism.releases_texts else DRAWS)
         found = []
@@ -283,7 +283,7 @@ class CoupledSampling:
         return np.random.default_rng((*self._seed, self._calls)).random(size)
 
 
-def held_out(train: Sequence[Record], count: int, sampling: np.random.Generator) -> tuple[list[Record], Record]:
+def hold_out(train: Sequence[Record], count: int, sampling: np.random.Generator) -> tuple[list[Record], Record]:
     """(``count`` private records, one more that is not among them), by public randomness. Raises UsageError for too
     few."""
     if len(train) <= count:
@@ -300,7 +300,7 @@ def _frequencies(members: np.ndarray, others: np.ndarray) -> Score:
     return lambda runs: np.where(runs < number, more[np.minimum(runs, number - 1)], 0.0)
 
 
-def asked_canary(runs: AuditRuns) -> Canary:
+def choose_asked_canary(runs: AuditRuns) -> Canary:
     """Of answers to one question (Q = 1). Raises UsageError for tasks without inputs to ask about, and where the
     mechanism cannot answer the question."""
     task, mechanism, question = runs.job.task, runs.job.mechanism, runs.job.question
@@ -311,7 +311,7 @@ def asked_canary(runs: AuditRuns) -> Canary:
         seen, ends = free_text(task), (_FOR, _AGAINST)
         text = _ASKING.format(text=shown, yes=_FOR, no=_AGAINST)
     elif question == "inquiry":
-        seen = yes_or_no(task)
+        seen = ask_yes_or_no(task)
     else:
         if task.chooses:
             output = _unlikely_label(runs, shown)
@@ -322,16 +322,18 @@ def asked_canary(runs: AuditRuns) -> Canary:
                 f"The question lookup needs records with a label or an output; ask {task.name} by inquiry."
             )
         # Shown as one example, the text ends with that output itself.
-        record = Record(spelled_out(task, shown, output, _REPEATS - 1), output)
+        record = Record(spell_out(task, shown, output, _REPEATS - 1), output)
     if reason := skip_reason(mechanism, seen):
         raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
     size = len(runs.private)
-    note = f"one query, question {question}, {count(size, 'record')}, {mechanism.scheme.described(size)}"
-    score = None if ends is None else _nearer(runs.embeddings, *ends)
+    note = f"one query, question {question}, {count(size, 'record')}, {mechanism.scheme.describe(size)}"
+    score = None if ends is None else _measure_nearness(runs.embeddings, *ends)
     return Canary(record, seen.public_view(), note, (Query("audit", text),), score)
 
 
-def _nearer(embeddings: EmbeddingModel, member: str, non_member: str) -> Callable[[Sequence[str]], Sequence[float]]:
+def _measure_nearness(
+    embeddings: EmbeddingModel, member: str, non_member: str
+) -> Callable[[Sequence[str]], Sequence[float]]:
     """How much nearer texts are to the first end than to the other one."""
 
     def score(texts: Sequence[str]) -> list[float]:
@@ -371,17 +373,17 @@ def _contradiction(runs: AuditRuns) -> Canary:
     return Canary(Record(text, label), runs.job.task.public_view(), note, (Query("canary", text),))
 
 
-def _copied(runs: AuditRuns, knob: float) -> Canary:
+def _choose_copied(runs: AuditRuns, knob: float) -> Canary:
     """Of one demonstration: a text that the mechanism could release but hardly would, of the public tokens of a rank.
     What is looked for is how much of its tokens stands in the released text, in one piece: 0 to 1."""
     task, encode = runs.job.task.public_view(), runs.model.encode
 
-    def written(rank: int) -> str:
-        with observing(Recording(of_rank(rank))):
-            made = runs.executed(task, runs.private, knob, runs.job.runs, "no noise").run()
+    def write(rank: int) -> str:
+        with observing(Recording(follow_rank(rank))):
+            made = runs.execute(task, runs.private, knob, runs.job.runs, "no noise").run()
         return "\n".join(made.prompt.texts)
 
-    text = next(filter(str.strip, map(written, range(_RANK, -1, -1))), "N/A")
+    text = next(filter(str.strip, map(write, range(_RANK, -1, -1))), "N/A")
 
     def score(texts: Sequence[str]) -> list[float]:
         ours = encode(text)

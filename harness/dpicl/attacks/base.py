@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from dpicl.attacks.results import Access, Estimate, LowerBound
 from dpicl.attacks.targets import Target
-from dpicl.attacks.views import with_records
+from dpicl.attacks.views import replace_records
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.plugins import Pluggable
-from dpicl.core.vocabulary import Partition, Record, Report, silent
+from dpicl.core.vocabulary import Partition, Record, Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.models.base import LanguageModel
@@ -44,7 +44,7 @@ class AttackSetup:
     sizes: Mapping[Partition, int] | None = None
     redraw: Callable[[int], AttackSetup] | None = None
     outputs: Callable[[], OutputCache] = lambda: OutputCache(None)
-    report: Report = silent
+    report: Report = report_nothing
 
     @property
     def candidates(self) -> list[Record]:
@@ -57,10 +57,10 @@ class AttackSetup:
 
     def make_target(self, records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
         """A target, with a budget of its own, from any private set; sizes: n_y, else the records are counted."""
-        task = with_records(self.task, records, sizes)
+        task = replace_records(self.task, records, sizes)
         return Target(self.mechanism, task, self.model, self.config, self.outputs, self.report)
 
-    def resampled(self, number: int) -> AttackSetup:
+    def resample(self, number: int) -> AttackSetup:
         """The setup of another release: other records, another sample, other noise; this one for the first."""
         return self if number == 0 or self.redraw is None else self.redraw(number)
 

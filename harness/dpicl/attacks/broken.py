@@ -12,7 +12,7 @@ from typing import Final
 
 from dp_accounting import dp_event as dp
 
-from dpicl.attacks.views import first_words, spelled_out
+from dpicl.attacks.views import first_words, spell_out
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import Demonstration, Query, Sizes
 from dpicl.data.task import PublicTask
@@ -101,7 +101,7 @@ class BrokenDemonstrations(DemonstrationMechanism):
     def _decoys(task: PublicTask, label: str) -> str:
         if not task.chooses:
             return ""
-        return "".join(spelled_out(task, "N/A", other, 1)[: -len("N/A")] for other in task.labels if other != label)
+        return "".join(spell_out(task, "N/A", other, 1)[: -len("N/A")] for other in task.labels if other != label)
 
 
 def broken_mechanisms() -> dict[str, Registered[Mechanism]]:

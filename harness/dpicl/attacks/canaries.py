@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from dpicl.attacks.views import first_words, spelled_out
+from dpicl.attacks.views import first_words, spell_out
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import NEUTRAL_LABEL, Record, Task
 
@@ -43,7 +43,7 @@ def hostile_answers(task: Task, queries: Sequence[Query]) -> list[Record]:
     """For queries whose slots are drawn by chance."""
     shown = first_words(queries[0].text, _WORDS)
     if not task.labels:
-        spelled = [Record(spelled_out(task, shown, output, 2), output) for output in FAR_TEXTS[:2]]
+        spelled = [Record(spell_out(task, shown, output, 2), output) for output in FAR_TEXTS[:2]]
         return [*(Record("N/A", output) for output in FAR_TEXTS), *spelled]
     labels = task.labels[:_MOST_LABELS]
     texts = [task.content_free[0] if task.chooses else "N/A", shown]

@@ -18,7 +18,7 @@ from dpicl.attacks.targets import Target
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.plugins import Registered
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Partition, Record, Report, Sizes, silent
+from dpicl.core.vocabulary import Partition, Record, Report, Sizes, report_nothing
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, sized_options
@@ -104,7 +104,7 @@ def subject_of(mechanism: Mechanism, task: Task, **rest: Any) -> Subject:
 
 
 @wrap_validation_errors()
-def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> AttackResult:
+def run_attack(job: AttackJob, bench: Workbench, report: Report = report_nothing) -> AttackResult:
     """Raises UsageError where the settings do not fit the task, and whatever a release may raise."""
     start = time.perf_counter()
     model = bench.model(job.subject.model)
@@ -137,7 +137,7 @@ def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, led
 
 
 def setup_of(
-    job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = silent, number: int = 0
+    job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = report_nothing, number: int = 0
 ) -> AttackSetup:
     """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
     subject = job.subject

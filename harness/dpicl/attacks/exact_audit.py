@@ -32,14 +32,14 @@ from dpicl.attacks import canaries
 from dpicl.attacks.driver import release_of, result_of, subject_of
 from dpicl.attacks.exact_groups import group_bound, group_epsilon
 from dpicl.attacks.exact_pairs import exact_epsilon, label_only
-from dpicl.attacks.exact_worlds import Seen, World, compare_worlds, of_rank, path_of
+from dpicl.attacks.exact_worlds import Seen, World, compare_worlds, follow_rank, path_of
 from dpicl.attacks.observers import Policy
 from dpicl.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
-from dpicl.core.vocabulary import Partition, Query, Record, Report, silent
+from dpicl.core.vocabulary import Partition, Query, Record, Report, report_nothing
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.mechanism.outputs import skip_reason
@@ -128,7 +128,7 @@ class ExactRuns:
         self._shots = tuple(label for label in job.declared.shots if self.label in (None, label))
         self._strongest: tuple[Record, Sequence[Query], Policy]
 
-    def strongest(self, report: Report = silent) -> tuple[Seen, int]:
+    def strongest(self, report: Report = report_nothing) -> tuple[Seen, int]:
         """(what the strongest canary shows, how many were tried). report: of the runs of the mechanism, first of none;
         a text that ends early has a few more."""
         job, tried, trials = self._job, self._canaries(), self._trials()
@@ -137,32 +137,32 @@ class ExactRuns:
         leading = (True, False) if self._mechanism.reads_all else (True,)
         pairs = [*itertools.product(tried, trials, leading)]
 
-        def whole(queries: Sequence[Query]) -> Sequence[Query]:
+        def ask_all(queries: Sequence[Query]) -> Sequence[Query]:
             return [*queries] * (job.declared.sizes.queries or 1) if job.chooses else job.declared.queries
 
-        total = 2 * (len(pairs) + (whole(trials[0]) != trials[0]))
+        total = 2 * (len(pairs) + (ask_all(trials[0]) != trials[0]))
         report(0, total, "runs of the mechanism")
         found: list[Seen] = []
         for canary, queries, leads in pairs:
-            found.append(self._both(canary, queries, leads))
+            found.append(self._run_both_worlds(canary, queries, leads))
             report(2 * len(found), total, "runs of the mechanism")
         at = max(range(len(found)), key=lambda number: found[number].strength)
         (canary, queries, _), best = pairs[at], found[at]
         if not best.moved:
             raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
-        if (asked := whole(queries)) != queries:
-            best = self._both(canary, asked)
+        if (asked := ask_all(queries)) != queries:
+            best = self._run_both_worlds(canary, asked)
             report(total, total, "runs of the mechanism")
         self._strongest = canary, asked, _NOISELESS
-        return self._longer(canary, best), len(tried)
+        return self._lengthen(canary, best), len(tried)
 
     def group(self, copies: int) -> list[World]:
         """Worlds with 0, 1, ..., ``copies`` copies of the canary that `strongest` found in every sample, along the path
         of one."""
         canary, queries, path = self._strongest
         one, _ = self._world([canary], path, queries)
-        more = [self._world([canary] * number, one.repeated, queries, one)[0] for number in range(2, copies + 1)]
-        return [self._world([], one.repeated, queries)[0], one, *more]
+        more = [self._world([canary] * number, one.repeat_path, queries, one)[0] for number in range(2, copies + 1)]
+        return [self._world([], one.repeat_path, queries)[0], one, *more]
 
     def _trials(self) -> list[Sequence[Query]]:
         """The lists of queries on which every canary is tried."""
@@ -171,7 +171,7 @@ class ExactRuns:
             return [[query] for query in queries[:_TRIAL]]
         return [queries[:_TRIAL] if self._job.declared.sizes.queries and not self._joining else queries]
 
-    def _longer(self, canary: Record, found: Seen) -> Seen:
+    def _lengthen(self, canary: Record, found: Seen) -> Seen:
         """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
         ranks: Mapping[int, int] = {}
         for _ in range(_LENGTHENED if len(self._shots) == 1 else 0):
@@ -179,16 +179,18 @@ class ExactRuns:
                 break
             last = len(found.moved) - 1
             ranks = {**ranks, last: ranks.get(last, 0) + 1}
-            longer = self._both(canary, (), path=path_of(ranks))
+            longer = self._run_both_worlds(canary, (), path=path_of(ranks))
             if longer.strength > found.strength:
                 found, self._strongest = longer, (canary, (), path_of(ranks))
         return found
 
-    def _both(self, canary: Record, queries: Sequence[Query], leads: bool = True, path: Policy = _NOISELESS) -> Seen:
+    def _run_both_worlds(
+        self, canary: Record, queries: Sequence[Query], leads: bool = True, path: Policy = _NOISELESS
+    ) -> Seen:
         """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
         first, second = ([canary], []) if leads else ([], [canary])
         leading, _ = self._world(first, path, queries)
-        following, _ = self._world(second, leading.repeated, queries)
+        following, _ = self._world(second, leading.repeat_path, queries)
         return compare_worlds(leading, following) if leads else compare_worlds(following, leading)
 
     def _world(
@@ -222,7 +224,7 @@ class ExactRuns:
     def _canaries(self) -> list[Record]:
         job = self._job
         if job.declared.shots:
-            texts = [self._world([], of_rank(rank), ())[1] for rank in canaries.RANKS]
+            texts = [self._world([], follow_rank(rank), ())[1] for rank in canaries.RANKS]
             return canaries.hostile_texts(job.task, self.label, texts)
         if job.mechanism.reads_all:
             return canaries.hostile_prepared(job.task, job.declared.queries, self.label)
@@ -259,7 +261,7 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
 
 
 def exact_audit(
-    job: ExactJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = silent
+    job: ExactJob, model: LanguageModel, outputs: OutputCache | None = None, report: Report = report_nothing
 ) -> AttackResult:
     """The result of one row that nothing speaks against (`reason_against`). Raises UsageError for worlds whose releases
     differ in more than their values, and for copies beside other records."""
@@ -274,7 +276,7 @@ def exact_audit(
         epsilon = exact_epsilon(found.losses, cell.delta, upper)
         bound = LowerBound(epsilon=epsilon, delta=cell.delta, confidence=1.0, method="exact")
     else:
-        measures = _of_group(runs, job.copies, cell.delta, upper)
+        measures = _estimate_group(runs, job.copies, cell.delta, upper)
     # As far as privacy goes, a run costs all that was declared.
     ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
     ledger.settle()
@@ -292,7 +294,7 @@ def exact_audit(
     )
 
 
-def _of_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[str, Estimate]:
+def _estimate_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[str, Estimate]:
     """What so many copies show, and what group privacy proves for them; it is refuted where the first is larger."""
     proved = group_bound(runs.calibration.event, delta, copies)
     worlds = runs.group(copies)

@@ -60,7 +60,7 @@ def group_epsilon(worlds: Sequence[World], delta: float, upper: float) -> float:
 def group_bound(event: dp.DpEvent, delta: float, copies: int) -> float:
     """The epsilon at delta that group privacy proves for so many records; infinite where none is found."""
 
-    def found(log_delta: float) -> float | None:
+    def find(log_delta: float) -> float | None:
         try:
             own = accountants.epsilon(event, math.exp(log_delta)).upper
         except UnsupportedEvent:  # so small a delta is lost in rounding errors
@@ -71,12 +71,12 @@ def group_bound(event: dp.DpEvent, delta: float, copies: int) -> float:
         return copies * own if log_delta + growth <= math.log(delta) else None
 
     most = math.log(delta)
-    least, best = next(((math.log(d), own) for d in SMALLEST if (own := found(math.log(d)))), (most, None))
+    least, best = next(((math.log(d), own) for d in SMALLEST if (own := find(math.log(d)))), (most, None))
     for _ in range(_HALVINGS):
         if best is None:
             break
         middle = (least + most) / 2
-        here = found(middle)
+        here = find(middle)
         if here is None:
             most = middle
         else:
@@ -100,25 +100,26 @@ def _rows(releases: Sequence[Sequence[NoisyRelease]]) -> np.ndarray:
     first = {each[0].permit: each for each in reversed(releases) if each[0].kind == "threshold"}  # of every round
     choices = [each for each in releases if each[0].kind == "choice" or each is first.get(each[0].permit)]
     return reduce(
-        _both, [*([_projected(sums)] if sums else []), *(np.stack([chances(one) for one in each]) for each in choices)]
+        _join_outcomes,
+        [*([_projected(sums)] if sums else []), *(np.stack([chances(one) for one in each]) for each in choices)],
     )
 
 
 def _projected(sums: Sequence[Sequence[NoisyRelease]]) -> np.ndarray:
     """Of all noisy sums together, one number: along the move of the first copy, in standard deviations."""
 
-    def moved(world: int) -> np.ndarray:
+    def measure_move(world: int) -> np.ndarray:
         each = [(own[world].clean - own[0].clean).ravel() / max(own[0].scale, 1e-300) for own in sums]
         return np.concatenate(each)
 
-    moves = np.stack([moved(world) for world in range(len(sums[0]))])
+    moves = np.stack([measure_move(world) for world in range(len(sums[0]))])
     length = np.linalg.norm(moves[1])
     means = moves @ moves[1] / length if length > 0 else np.zeros(len(moves))
     ends = np.concatenate([[-np.inf], np.linspace(-REACH, max(0.0, float(means.max())) + REACH, OUTPUTS), [np.inf]])
     return np.stack([np.where(ends[1:] < m, np.diff(ndtr(ends - m)), -np.diff(ndtr(m - ends))) for m in means])
 
 
-def _both(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _join_outcomes(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Both outcomes; those whose likelihood ratio of one copy to none is nearly the same become one."""
     rows = (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
     with np.errstate(divide="ignore", invalid="ignore"):

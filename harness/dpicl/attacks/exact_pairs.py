@@ -27,7 +27,7 @@ import numpy as np
 from dp_accounting import gaussian_mechanism
 from scipy.special import log_ndtr, softmax
 
-from dpicl.attacks.observers import stated
+from dpicl.attacks.observers import describe_release
 from dpicl.core.errors import UsageError
 from dpicl.privacy.above_threshold import first_chances
 from dpicl.privacy.adversaries import MOST_OUTCOMES, WorstPair, gaussian_pair
@@ -82,8 +82,8 @@ def sample_loss(rate: float, releases: Sequence[tuple[NoisyRelease, NoisyRelease
 
 def require_same(present: NoisyRelease, absent: NoisyRelease) -> None:
     """Raises UsageError where two releases differ in more than their clean values: no event covers that."""
-    other = stated(absent)
-    for name, value in stated(present).items():
+    other = describe_release(absent)
+    for name, value in describe_release(present).items():
         if value != other[name]:
             raise UsageError(
                 f"The {name} of a release follows from private records ({value!r} with the canary, {other[name]!r}"
@@ -123,7 +123,7 @@ def exact_epsilon(losses: Sequence[SampleLoss], delta: float, upper: float) -> f
         return math.inf
     if all(loss.rate == 1 and not loss.pairs for loss in losses):
         return epsilon_of_mu(math.hypot(0.0, *(loss.mu for loss in losses)), delta)
-    pairs = _counted(losses)
+    pairs = _count(losses)
     if not pairs:
         return 0.0
     reach = max(_reach(pair) for pair, _ in pairs)
@@ -187,33 +187,33 @@ def ordered_pair(present: np.ndarray, absent: np.ndarray, temperature: float, co
                 following.setdefault(after, []).append(moved)
         if not following or len(following) > _MOST_STATES:
             break
-        states = {left: _joined(pairs) for left, pairs in following.items()}
-    return _joined(list(states.values()))
+        states = {left: _join(pairs) for left, pairs in following.items()}
+    return _join(list(states.values()))
 
 
-def _joined(pairs: Sequence[WorstPair]) -> WorstPair:
+def _join(pairs: Sequence[WorstPair]) -> WorstPair:
     """All outcomes of several parts of one pair."""
     both = WorstPair(np.concatenate([pair.present for pair in pairs]), np.concatenate([pair.absent for pair in pairs]))
     some = (both.present > 0) | (both.absent > 0)
-    return WorstPair(both.present[some], both.absent[some]).merged(MOST_OUTCOMES)
+    return WorstPair(both.present[some], both.absent[some]).merge(MOST_OUTCOMES)
 
 
-def _counted(losses: Sequence[SampleLoss]) -> list[tuple[WorstPair, int]]:
+def _count(losses: Sequence[SampleLoss]) -> list[tuple[WorstPair, int]]:
     """Pairs with how often they happen; equal samples of sums alone are one pair."""
-    sums = Counter((loss.rate, _rounded_down(loss.mu)) for loss in losses if not loss.pairs)
-    found = [(gaussian_pair(1 / mu).sampled(rate), count) for (rate, mu), count in sums.items() if mu > _LEAST_MU]
+    sums = Counter((loss.rate, _round_down(loss.mu)) for loss in losses if not loss.pairs)
+    found = [(gaussian_pair(1 / mu).sample(rate), count) for (rate, mu), count in sums.items() if mu > _LEAST_MU]
     certain = [loss for loss in losses if loss.pairs and loss.rate == 1]
-    together = _rounded_down(math.hypot(0.0, *(loss.mu for loss in certain)))
+    together = _round_down(math.hypot(0.0, *(loss.mu for loss in certain)))
     found += [(gaussian_pair(1 / together), 1)] if together > _LEAST_MU else []
-    found += [(pair.merged(4 * MOST_OUTCOMES), 1) for loss in certain for pair in loss.pairs]
+    found += [(pair.merge(4 * MOST_OUTCOMES), 1) for loss in certain for pair in loss.pairs]
     for loss in losses:
         if loss.pairs and loss.rate < 1:
             own = [gaussian_pair(1 / loss.mu)] if loss.mu > _LEAST_MU else []
-            found.append((reduce(WorstPair.times, [*own, *loss.pairs]).sampled(loss.rate), 1))
+            found.append((reduce(WorstPair.times, [*own, *loss.pairs]).sample(loss.rate), 1))
     return found
 
 
-def _rounded_down(mu: float) -> float:
+def _round_down(mu: float) -> float:
     """To `_DIGITS` digits: a pair of a smaller mu is the same one with more noise, so a bound stays one."""
     if mu <= 0:
         return 0.0

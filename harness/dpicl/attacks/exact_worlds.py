@@ -52,7 +52,7 @@ def path_of(ranks: Mapping[int, int]) -> Policy:
     return path
 
 
-def of_rank(rank: int) -> Policy:
+def follow_rank(rank: int) -> Policy:
     """A path of less likely things: the index of that rank, of sums as well; "below", so that public things follow."""
 
     def path(_: int, release: NoisyRelease) -> np.ndarray:
@@ -96,7 +96,7 @@ class World(Recording, SampleObserver):
         own = self.samples[sample]
         return own.number if own.uses is None else 0
 
-    def repeated(self, number: int, _: NoisyRelease) -> np.ndarray:
+    def repeat_path(self, number: int, _: NoisyRelease) -> np.ndarray:
         """The path of a world that follows this one."""
         if number >= len(self.observed_releases):
             raise UsageError(_OTHER_LENGTH)
@@ -112,26 +112,26 @@ class World(Recording, SampleObserver):
         self._sampled = True
         return np.append(self.randomness.uniform(size - self.copies), np.minimum(places, 1 - 1e-9))
 
-    def drawing(self, partition: Partition) -> None:
+    def begin_sample(self, partition: Partition) -> None:
         self._canary_next, self._sampled = self.copies > 0 and partition == self.group, False
 
-    def drawn(self, assigned: Assigned) -> None:
+    def end_sample(self, assigned: Assigned) -> None:
         self._canary_next = False
         self.samples.append(assigned)
 
-    def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+    def note_spend(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
         self._samples[permit] = sample
 
-    def revealed(self) -> None:
+    def note_reveal(self) -> None:
         raise UsageError("The mechanism reads records without noise, at epsilon = infinity: there is nothing to bound.")
 
     # -- releases
 
-    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         if noisy_release.permit is None or noisy_release.permit not in self._samples:
             raise UsageError("A release came from no sample of this run, so its rate is not known; see `dpicl check`.")
         self.sample_of.append(self._samples[noisy_release.permit])
-        return super().passes(noisy_release, draw)
+        return super().intercept(noisy_release, draw)
 
 
 #: The number of a release's sample, the sample's rate, and the release with the canary and without.

@@ -22,10 +22,10 @@ from scipy.stats import rankdata
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.attacks.lower_bounds import CONFIDENCE, mean_lower, mean_upper
-from dpicl.attacks.membership import cannot_answer, label_groups, shows_records
+from dpicl.attacks.membership import can_show_records, explain_no_answer, label_groups
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
-from dpicl.attacks.views import first_words, shown_start
+from dpicl.attacks.views import first_words, show_start
 from dpicl.core.errors import ModelError, UsageError
 from dpicl.core.seeds import streams
 from dpicl.data.task import Record, Task
@@ -58,14 +58,14 @@ class Exposure(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if not mechanism.releases_texts:
             return "it releases answers, and no text behind which a likelihood could be read"
-        return cannot_answer(mechanism, task)
+        return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         targets: list[Target] = []
         found: list[float] = []
-        releases = self.trials if shows_records(setup.mechanism) else self.generations
+        releases = self.trials if can_show_records(setup.mechanism) else self.generations
         for number in range(releases):
-            target, inserted, suffixes = self._inserted(setup.resampled(number))
+            target, inserted, suffixes = self._insert_canaries(setup.resample(number))
             found += self._ranks(target, inserted, suffixes)
             targets.append(target)
             setup.report(number + 1, releases, "releases")
@@ -81,10 +81,10 @@ class Exposure(Attack):
             notes=("intervals take the canaries as independent, which those of one release are not",),
         )
 
-    def _inserted(self, setup: AttackSetup) -> tuple[Target, list[str], list[str]]:
+    def _insert_canaries(self, setup: AttackSetup) -> tuple[Target, list[str], list[str]]:
         """(the target, the first words of each canary, their suffixes and then those that nobody ends with)."""
         randomness = streams(setup.config.seed).stream("exposure")
-        if shown := shows_records(setup.mechanism):
+        if shown := can_show_records(setup.mechanism):
             members = next(label_groups(setup, setup.members), ())
         else:
             members = tuple(setup.members[at] for at in randomness.permutation(len(setup.members)).tolist())
@@ -105,7 +105,7 @@ class Exposure(Attack):
         model, prefix = target.model, target.prefix(target.task)
         asked, others = [], suffixes[len(inserted) :]
         for start, own in zip(inserted, suffixes, strict=False):
-            before = prefix + shown_start(target.task, start)
+            before = prefix + show_start(target.task, start)
             tokens = model.encode(before)
             asked.append((tokens, [model.encode(f"{before} {suffix}")[len(tokens) :] for suffix in (own, *others)]))
         rows = np.array(model.score(asked), dtype=np.float64)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from scipy.special import log_softmax
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.membership import cannot_answer, membership_finding
+from dpicl.attacks.membership import explain_no_answer, membership_finding
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import first_words
 from dpicl.data.task import Record, Task
@@ -51,7 +51,7 @@ class Likelihood(Attack):
             return "it releases answers, and no probability of a label"
         if not task.chooses:
             return f"the answers of {task.name} are no labels that have a probability"
-        return cannot_answer(mechanism, task)
+        return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         return membership_finding(setup, self.log_likelihoods, releases=self.generations, shown=self.trials)

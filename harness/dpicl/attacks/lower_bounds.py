@@ -75,7 +75,7 @@ def lower_bound(
         raise UsageError(f"delta must lie in [0, 1) and the confidence in (0, 1), not {delta} and {confidence}.")
     if len({len(side) for side in sides}) > 1:
         raise UsageError("Paired runs need as many runs with the canary as without.")
-    alpha, halved = 1 - confidence, [halves(checked_runs(side), seed) for side in sides]
+    alpha, halved = 1 - confidence, [halves(check_runs(side), seed) for side in sides]
     score = learn(*(choosing for choosing, _ in halved))
     choosing, judging = ([score(side[half]) for side in halved] for half in (0, 1))
     tried = score_thresholds(*choosing)
@@ -95,11 +95,11 @@ def lower_bound(
         trials_out=len(q),
     )
     p, q = (1 - q, 1 - p) if swapped else (p, q)
-    epsilon = _refuted(p, q, delta, alpha)
+    epsilon = _find_refuted(p, q, delta, alpha)
     return LowerBound(epsilon=epsilon, delta=delta, confidence=confidence, method="rates", decision=decision)
 
 
-def checked_runs(runs: np.ndarray) -> np.ndarray:
+def check_runs(runs: np.ndarray) -> np.ndarray:
     """n independent runs [n, ...]; raises UsageError for fewer than 4, and for NaN."""
     if runs.ndim < 1 or len(runs) < FEWEST_RUNS:
         raise UsageError(f"At least {FEWEST_RUNS} independent runs on each side are needed.")
@@ -138,12 +138,12 @@ def _shares_above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     return 1 - at_most / scores.shape[1]
 
 
-def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> float:
+def _find_refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> float:
     """The last epsilon of _TESTED before the first that is not refuted; p, q are [n, 1]."""
     refuted = 0
     for start in range(0, len(_TESTED), _BLOCK):
         block = _TESTED[start : start + _BLOCK]
-        kept = _first_kept(_limits(p, q, block, alpha) > delta)
+        kept = _count_refuted(_limits(p, q, block, alpha) > delta)
         refuted += kept
         if kept < len(block):
             break
@@ -161,7 +161,7 @@ def _rule(p: np.ndarray, q: np.ndarray, delta: float) -> tuple[int, bool, bool]:
         for swapped, a, b in ((False, left, right), (True, 1 - right, 1 - left)):
             careful, bold = (_rough_limits(a, b, caution) for caution in (_CAUTION, 1.0))
             for at in range(len(careful)):
-                value = (_first_kept(careful[at] > delta), _first_kept(bold[at] > delta), float(careful[at, 0]))
+                value = (_count_refuted(careful[at] > delta), _count_refuted(bold[at] > delta), float(careful[at, 0]))
                 best = max(best, (value, (at, above, swapped)), key=lambda one: one[0])
     return best[1]
 
@@ -179,7 +179,7 @@ def _rough_limits(p: np.ndarray, q: np.ndarray, caution: float) -> np.ndarray:
     return means - np.sqrt(2 * variance * caution / runs) - (1 + a) * caution / (3 * runs)
 
 
-def _first_kept(refuted: np.ndarray) -> int:
+def _count_refuted(refuted: np.ndarray) -> int:
     """How many are refuted before the first that is not."""
     return len(refuted) if refuted.all() else int(np.argmin(refuted))
 

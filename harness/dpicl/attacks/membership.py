@@ -51,12 +51,12 @@ def membership_finding(
     assumes only that the coins are independent.
     Raises ModelError for a NaN, and UsageError where too few members make no release.
     """
-    showing = shows_records(setup.mechanism)
+    showing = can_show_records(setup.mechanism)
     number = (shown or len(setup.members) // max(1, setup.config.shots)) if showing else releases
     targets: list[Target] = []
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     counted = False
-    for own, target, members, others in shown_games(setup, shown) if showing else _games(setup, releases):
+    for own, target, members, others in play_shown_games(setup, shown) if showing else _games(setup, releases):
         known, candidates = {*members}, [*members, *others] if showing else own.candidates
         values = np.array(scores(target, candidates), dtype=np.float64)
         if np.isnan(values).any():
@@ -64,7 +64,7 @@ def membership_finding(
         member = np.array([one in known for one in candidates])
         found.append((values, member, np.array([one in own.canaries for one in candidates])))
         targets.append(target)
-        counted = counted or follows_the_count(own, target)
+        counted = counted or is_calibrated_to_members(own, target)
         if number > 1 or showing:
             setup.report(len(found), number, "releases")
     if not found:
@@ -112,7 +112,7 @@ def ask_and_score(
     return membership_finding(setup, values, notes)
 
 
-def follows_the_count(setup: AttackSetup, target: Target) -> bool:
+def is_calibrated_to_members(setup: AttackSetup, target: Target) -> bool:
     """Whether some release was calibrated to other sizes than the published ones: then one run bounds nothing."""
     if target.mechanism.knob is None:
         return False  # no noise that could follow
@@ -126,11 +126,11 @@ def follows_the_count(setup: AttackSetup, target: Target) -> bool:
 
 def _games(setup: AttackSetup, releases: int) -> Iterator[Game]:
     for number in range(releases):
-        own = setup.resampled(number)
+        own = setup.resample(number)
         yield own, own.target(), own.members, own.others
 
 
-def shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Game]:
+def play_shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Game]:
     """Targets whose private set are as many members as they show, with these members and as many others.
 
     Each group has the labels of the shots, so that all of it is shown. Nobody is in two groups of one setup; more
@@ -138,7 +138,7 @@ def shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Gam
     """
     made = 0
     for number in range(1 if releases is None else releases):
-        own = setup.resampled(number)
+        own = setup.resample(number)
         for members, others in zip(label_groups(own, own.members), label_groups(own, own.others), strict=False):
             if made == releases:
                 return
@@ -146,7 +146,7 @@ def shown_games(setup: AttackSetup, releases: int | None = None) -> Iterator[Gam
             yield own, own.make_target(members), members, others
 
 
-def shows_records(mechanism: Mechanism) -> bool:
+def can_show_records(mechanism: Mechanism) -> bool:
     """Whether a mechanism releases the texts of records as they are: without noise, at an infinite epsilon."""
     return mechanism.releases_texts and fixed_epsilon(mechanism) == math.inf
 
@@ -164,7 +164,7 @@ def label_groups(setup: AttackSetup, records: Sequence[Record]) -> Iterator[tupl
         yield group
 
 
-def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:
+def explain_no_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:
     """Why a mechanism does not do the task, or (where it gives answers) does not answer what is asked in its place."""
     reason = skip_reason(mechanism, task)
     if reason is None and seen is not None and not mechanism.releases_texts:

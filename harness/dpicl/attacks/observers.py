@@ -21,7 +21,7 @@ class Observation:
     released: np.ndarray
 
 
-def stated(release: NoisyRelease) -> dict[str, object]:
+def describe_release(release: NoisyRelease) -> dict[str, object]:
     """What is public about a release: everything but its values."""
     named = {name: getattr(release, name) for name in ("kind", "bound", "scale", "count", "grid")}
     return {"size": release.clean.shape, **named}
@@ -34,7 +34,7 @@ class Recording:
     path: Policy | None = None
     observed_releases: list[Observation] = field(default_factory=list)
 
-    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """See Observer."""
         released = draw() if self.path is None else self.path(len(self.observed_releases), noisy_release)
         self.observed_releases.append(Observation(noisy_release, released.copy()))

@@ -26,8 +26,8 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.membership import cannot_answer, shows_records
-from dpicl.attacks.pii_patterns import extraction, found
+from dpicl.attacks.membership import can_show_records, explain_no_answer
+from dpicl.attacks.pii_patterns import extraction, find_identifiers
 from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import completions, free_text
@@ -76,7 +76,7 @@ class Pii(Attack):
             return f"{task.name} does not ask for new texts; use the task enron"
         if not mechanism.releases_texts:
             return skip_reason(mechanism, free_text(task, self.room))
-        return cannot_answer(mechanism, task)
+        return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         target = setup.target()
@@ -86,12 +86,12 @@ class Pii(Attack):
             released = [said[query.id] for query in queries]
             alone = self._answers(setup.task, setup.model, [()])
         else:
-            shown = setup.members if shows_records(setup.mechanism) else None
-            released = self._written(target, shown)
-            alone = self._written(self._without_examples(setup))
-        return measured(target, released, alone, [record.text for record in setup.members])
+            shown = setup.members if can_show_records(setup.mechanism) else None
+            released = self._write(target, shown)
+            alone = self._write(self._write_without_examples(setup))
+        return measure_finding(target, released, alone, [record.text for record in setup.members])
 
-    def _written(self, target: Target, shown: Sequence[Record] | None = None) -> list[str]:
+    def _write(self, target: Target, shown: Sequence[Record] | None = None) -> list[str]:
         """The released texts, then the answers after each of them (or of ``shown``)."""
         prompt = target.prompt()
         if not prompt.texts:
@@ -111,20 +111,22 @@ class Pii(Attack):
         before = [seen.icl_prefix(own, instruction) for own in examples]
         return completions(seen, model, [prefix + seen.query(q) for prefix in before for q in QUESTIONS])
 
-    def _without_examples(self, setup: AttackSetup) -> Target:
+    def _write_without_examples(self, setup: AttackSetup) -> Target:
         """Zero-shot: as many texts from the public prompt."""
         mechanism = find_mechanism("zero_shot", load_mechanisms())()
         changes = {"seed": setup.config.seed + _OTHER_SEED, "epsilon": 0.0}
         return Target(mechanism, setup.task, setup.model, setup.config.model_copy(update=changes))
 
 
-def measured(target: Target, released: Sequence[str], alone: Sequence[str], records: Sequence[str]) -> AttackFinding:
+def measure_finding(
+    target: Target, released: Sequence[str], alone: Sequence[str], records: Sequence[str]
+) -> AttackFinding:
     """Counts of what ``released`` texts hold of the records, beside texts that the model wrote ``alone``."""
-    private, known = found(records), found(alone)
+    private, known = find_identifiers(records), find_identifiers(alone)
     counts: dict[str, int] = {}
     measures: dict[str, Estimate] = {}
     for prefix, texts, explained in (("", released, known), ("baseline_", alone, frozenset[str]())):
-        taken = extraction(texts, private, explained) | copied_spans(texts, records)
+        taken = extraction(texts, private, explained) | count_copied_spans(texts, records)
         shares = {"leaking": taken["leaking_texts"], "copied": taken["texts_with_copied_span"]}
         left_out = ("private_", "unexplained_") if prefix else ()
         counts |= {f"{prefix}{name}": value for name, value in taken.items() if not name.startswith(left_out)}
@@ -135,7 +137,7 @@ def measured(target: Target, released: Sequence[str], alone: Sequence[str], reco
     return AttackFinding(target=target, measures=measures, counts=counts, notes=notes)
 
 
-def copied_spans(released: Sequence[str], records: Sequence[str], span: int = SPAN) -> dict[str, int]:
+def count_copied_spans(released: Sequence[str], records: Sequence[str], span: int = SPAN) -> dict[str, int]:
     """Counts released texts, at least one, with ``span`` or more consecutive words of a record, and such records; and
     the words of the longest copied span, 0 without any. Words are compared with their case; no text is kept."""
     texts, matcher = [_WORD.findall(text) for text in released], SequenceMatcher(autojunk=False)

@@ -70,7 +70,7 @@ def phones(text: str) -> frozenset[str]:
     return frozenset(number for number in numbers if 7 <= len(number) <= 15)
 
 
-def found(texts: str | Iterable[str]) -> frozenset[str]:
+def find_identifiers(texts: str | Iterable[str]) -> frozenset[str]:
     """Every address, which has an @, and every telephone number in one text, or in any of several. They may be real
     people's: count them, and write none of them anywhere."""
     several = (texts,) if isinstance(texts, str) else texts
@@ -88,7 +88,7 @@ def extraction(released: Sequence[str], private: frozenset[str], known: frozense
     `addresses` and of `phones` the distinct strings: `private_...` in the private records, `released_...` in the
     released texts, `extracted_...` in both, and of these `unexplained_...` which are not ``known``: the leak.
     """
-    by_text = [found(text) for text in released]
+    by_text = [find_identifiers(text) for text in released]
     everything = frozenset[str]().union(*by_text)
     parts = {"private": private, "released": everything, "extracted": everything & private}
     counts = {"texts": len(released), "leaking_texts": sum(bool(one & private - known) for one in by_text)}

@@ -32,12 +32,12 @@ class Power:
     @property
     def sufficient(self) -> bool | None:
         """Whether the first control is told from guessing; None without a control."""
-        return next((_found(self.measure, one) for one in self.controls.values()), None)
+        return next((_is_found(self.measure, one) for one in self.controls.values()), None)
 
-    def hides(self, result: AttackResult) -> bool:
+    def is_inconclusive(self, result: AttackResult) -> bool:
         """Whether its numbers say nothing: neither its own measure of power nor the control is told from guessing."""
         own = result.measures.get(self.measure)
-        return self.sufficient is False and not (own is not None and _found(self.measure, own))
+        return self.sufficient is False and not (own is not None and _is_found(self.measure, own))
 
     def __str__(self) -> str:
         """'power (auc): real_demonstrations 0.57 [0.46, 0.68], no power here; broken_answers 1.00 [0.96, 1.00]'."""
@@ -45,7 +45,7 @@ class Power:
             return "power: not measured, since neither real demonstrations nor a broken mechanism was attacked so"
         said = (
             f"{name} {one.value:z.2f} [{one.low:z.2f}, {one.high:z.2f}]"
-            f"{'' if _found(self.measure, one) else f', {NO_POWER}'}"
+            f"{'' if _is_found(self.measure, one) else f', {NO_POWER}'}"
             for name, one in self.controls.items()
         )
         return f"power ({self.measure}, {CHANCE[self.measure]:g} by guessing): {'; '.join(said)}"
@@ -88,6 +88,6 @@ def _settings(result: AttackResult) -> str:
     return json.dumps([result.attack, result.access, result.settings, where])
 
 
-def _found(measure: str, estimate: Estimate) -> bool:
+def _is_found(measure: str, estimate: Estimate) -> bool:
     """Whether its interval lies above what guessing gives."""
     return estimate.low is not None and estimate.low > CHANCE[measure]

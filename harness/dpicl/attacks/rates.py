@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 from scipy.stats import binomtest, rankdata
 
-from dpicl.attacks.lower_bounds import CONFIDENCE, checked_runs, halves, score_thresholds
+from dpicl.attacks.lower_bounds import CONFIDENCE, check_runs, halves, score_thresholds
 from dpicl.attacks.results import Estimate
 from dpicl.core.errors import UsageError
 from dpicl.evaluation.intervals import wilson_interval
@@ -101,7 +101,7 @@ def advantage(members: ArrayLike, non_members: ArrayLike, seed: int = 0) -> Esti
 
 def _scores(candidates: ArrayLike) -> np.ndarray:
     """float64[n]; raises UsageError for fewer than 4, for NaN and for more than one score a candidate."""
-    scores = checked_runs(np.asarray(candidates, dtype=np.float64))
+    scores = check_runs(np.asarray(candidates, dtype=np.float64))
     if scores.ndim > 1:
         raise UsageError("Each candidate has one score.")
     return scores

@@ -11,7 +11,7 @@ from typing import Any
 from dpicl.attacks.base import Attack
 from dpicl.core.errors import PluginError
 from dpicl.core.plugins import Registered, classes_of, registered
-from dpicl.mechanism.options import option_types, validated
+from dpicl.mechanism.options import option_types, validate
 from dpicl.mechanism.registry import classes_in
 
 
@@ -23,7 +23,7 @@ def load_attacks(plugins: Iterable[Path] = ()) -> dict[str, Registered[Attack]]:
 
 def attack_of(cls: type[Attack], given: Mapping[str, Any]) -> Attack:
     """The attack with these options. Raises UsageError for an unknown option and for a value that does not fit."""
-    return cls(**validated(cls.name, option_types(cls), given))
+    return cls(**validate(cls.name, option_types(cls), given))
 
 
 def attacks_of(module: ModuleType) -> list[type[Attack]]:

@@ -121,7 +121,7 @@ class LowerBound(Part):
     decision: Decision | None = None
 
     @model_validator(mode="after")
-    def _certain_where_exact(self) -> LowerBound:
+    def _require_certainty_where_exact(self) -> LowerBound:
         if (self.confidence == 1) != (self.method == "exact"):
             raise ValueError("confidence is 1 of an exact bound, and of no other")
         return self
@@ -157,7 +157,7 @@ class AttackResult(Part):
         return None if self.bound is None else self.bound.epsilon
 
     @model_validator(mode="after")
-    def _consistent(self) -> AttackResult:
+    def _require_consistent(self) -> AttackResult:
         if self.id != Attempt(self.attack, self.access, self.settings, self.subject).id:
             raise ValueError("id does not fit the settings; the file was edited")
         return self

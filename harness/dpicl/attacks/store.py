@@ -11,7 +11,7 @@ from dpicl.core.files import write_whole
 from dpicl.core.paths import slug
 from dpicl.data.task import Task
 from dpicl.results.schema import to_text
-from dpicl.results.store import QUARANTINE, Damaged, Store, read_file, readable
+from dpicl.results.store import QUARANTINE, Damaged, Store, read_file, require_readable
 
 ATTACKS = "attacks"
 
@@ -23,7 +23,9 @@ def path_of(results: Path, made: Attempt | AttackResult) -> Path:
     return folder / f"{made.id}.json"
 
 
-def stored(results: Path, wanted: Attempt, say: Callable[[str], None], task: Task | None = None) -> AttackResult | None:
+def find_stored(
+    results: Path, wanted: Attempt, say: Callable[[str], None], task: Task | None = None
+) -> AttackResult | None:
     """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells.
 
     Raises UsageError for a result of other records than those of ``task``.
@@ -44,7 +46,7 @@ def stored(results: Path, wanted: Attempt, say: Callable[[str], None], task: Tas
 def write(results: Path, result: AttackResult) -> Path:
     """Writes one result, whole or not at all. Raises ResultError when the disk does not take it."""
     path = path_of(results, result)
-    write_whole(path, readable(to_text, attack_from_text, result), results)
+    write_whole(path, require_readable(to_text, attack_from_text, result), results)
     return path
 
 

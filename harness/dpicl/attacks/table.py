@@ -73,11 +73,11 @@ def _confidence(one: Attacked) -> str | None:
     return None if bound is None else confidence_text(bound.confidence)
 
 
-def _measured(one: Attacked) -> str | None:
+def _describe_measures(one: Attacked) -> str | None:
     """Copies of a canary; every measure, or that there is no power where neither the attack nor its control is told
     from guessing; then counts."""
     shown = {name: estimate_text(estimate) for name, estimate in one.attack.measures.items()}
-    if one.power is not None and one.power.hides(one.attack):
+    if one.power is not None and one.power.is_inconclusive(one.attack):
         shown = {name: NO_POWER for name in shown if name == one.power.measure}
     parts = [f"copies {copies}"] if (copies := one.attack.settings.get("copies")) else []
     parts += [f"{measure_name(name)} {text}" for name, text in shown.items()]
@@ -121,7 +121,7 @@ _COLUMNS = (
     Column("trials", "trials", lambda one: trials_text(one.attack), wide=True),
     Column("share_of_bound", "of the bound", _share_of_bound, "{:.3f}".format, _OF_THE_BOUND, optional=True),
     Column("label_only", "label only", _label_only, bound_text, _LABEL_ONLY, optional=True),
-    Column("measured", "measured", _measured, wide=True, optional=True),
+    Column("measured", "measured", _describe_measures, wide=True, optional=True),
     Column("on", "made on", lambda one: one.on or None, wide=True, optional=True),
     Column("records", "records", attrgetter("attack.subject.source"), optional=True, page=True),
     Column("model", "model", _model, wide=True, page=True),
@@ -129,7 +129,7 @@ _COLUMNS = (
 )
 
 
-def of_results(results: Sequence[AttackResult], known: Mapping[str, Power]) -> list[Attacked]:
+def pair_with_settings(results: Sequence[AttackResult], known: Mapping[str, Power]) -> list[Attacked]:
     """With what they were made on. known: id of a result -> the power of its attack."""
     found = []
     for one in results:

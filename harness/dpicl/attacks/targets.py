@@ -16,12 +16,12 @@ from dpicl.attacks.views import completions
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
-from dpicl.core.vocabulary import Query, ReleasedPrompt, Report, silent
+from dpicl.core.vocabulary import Query, ReleasedPrompt, Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.generation import label_endings
 from dpicl.mechanism.outputs import skip_reason
-from dpicl.models.base import LanguageModel, common_prefix_length, not_finite
+from dpicl.models.base import LanguageModel, common_prefix_length, not_finite_error
 from dpicl.releasing.release import Answering, Release, release
 
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).
@@ -42,7 +42,7 @@ class Target:
         model: LanguageModel,
         config: ReleaseConfig,
         outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
-        report: Report = silent,
+        report: Report = report_nothing,
     ) -> None:
         self.mechanism, self.task, self.model, self.config = mechanism, task, model, config
         self.releases: list[Release] = []
@@ -112,5 +112,5 @@ class Target:
         read = model.prefix(prompts[0][: common_prefix_length(prompts)])
         rows = np.array(model.score([(own, endings) for own in prompts], read), dtype=np.float64)
         if not np.isfinite(rows).all():
-            raise not_finite(model.identity.name)
+            raise not_finite_error(model.identity.name)
         return rows

@@ -34,7 +34,7 @@ def view(task: AnyTask, question: str, *, kind: str, labels: Sequence[str] = (),
     return replace(task, config=config, kind=kind, labels=tuple(labels), partitioned=False, shown_by=task.public_view())
 
 
-def yes_or_no(task: AnyTask) -> AnyTask:
+def ask_yes_or_no(task: AnyTask) -> AnyTask:
     """Is this text one of the examples? The direct question of Xia et al. 2025 (prompt 1), for candidates Yes and No.
 
     The words are ours: theirs are made for chat models.
@@ -54,7 +54,7 @@ def free_text(task: AnyTask, room: int = 24) -> AnyTask:
     return view(task, "{{text}}", kind="generation", target_delimiter=" ", generation_kwargs=until)
 
 
-def with_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Task:
+def replace_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Task:
     """The same task with these private records, and their fingerprint. sizes: n_y as declared (None: counted).
 
     An attacker's private set has a random size. Noise that followed it would tell the size, and no epsilon covers that.
@@ -63,7 +63,7 @@ def with_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, 
     return replace(task, train=tuple(train), fingerprint=digest, declared=sizes)
 
 
-def shown_start(task: PublicTask, text: str) -> str:
+def show_start(task: PublicTask, text: str) -> str:
     """What a prompt shows of a record up to the end of this beginning of its text."""
     if task.kind == "json":
         return task.query("") + task.config.target_delimiter + text
@@ -82,7 +82,7 @@ def first_words(text: str, words: int | None) -> str:
     return text if words is None else " ".join(text.split()[:words])
 
 
-def spelled_out(task: PublicTask, text: str, output: str, times: int) -> str:
+def spell_out(task: PublicTask, text: str, output: str, times: int) -> str:
     """A text that, put where the task shows a text, reads like ``times`` examples of ``text`` with that output, and
     then ``text`` again."""
     before, _, after = task.query(_MARK).partition(_MARK)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpicl.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.attacks.membership import ask_and_score, cannot_answer
-from dpicl.attacks.views import YES, first_words, free_text, spelled_out, yes_or_no
+from dpicl.attacks.membership import ask_and_score, explain_no_answer
+from dpicl.attacks.views import YES, ask_yes_or_no, first_words, free_text, spell_out
 from dpicl.core.messages import count
 from dpicl.data.task import Record, Task
 from dpicl.data.task_file import CHOOSING
@@ -45,7 +45,7 @@ class Gap(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind == "json":
             return f"{task.name} asks for new texts, so no record has a right answer"
-        return cannot_answer(mechanism, task)
+        return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         return ask_and_score(
@@ -76,18 +76,20 @@ class Inquiry(Attack):
         self.require_at_least(words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        return cannot_answer(mechanism, task, free_text(task) if _in_words(mechanism, task) else yes_or_no(task))
+        return explain_no_answer(
+            mechanism, task, free_text(task) if _is_in_words(mechanism, task) else ask_yes_or_no(task)
+        )
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        in_words = _in_words(setup.mechanism, setup.task)
+        in_words = _is_in_words(setup.mechanism, setup.task)
         form = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
         return ask_and_score(
             setup,
-            view=free_text if in_words else yes_or_no,
+            view=free_text if in_words else ask_yes_or_no,
             questions=lambda record: [
                 (form if in_words else "{text}").format(text=first_words(record.text, self.words))
             ],
-            score=lambda candidates, answers: [said_yes(answer) for (answer,) in answers],
+            score=lambda candidates, answers: [score_yes(answer) for (answer,) in answers],
         )
 
 
@@ -115,7 +117,7 @@ class Repeat(Attack):
         self.require_at_least(words=1, room=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        return cannot_answer(mechanism, task, free_text(task, self.room))
+        return explain_no_answer(mechanism, task, free_text(task, self.room))
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         form = "Complete the following text as in the examples above.\nText: {start}"
@@ -162,7 +164,7 @@ class Brainwash(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "classification":
             return f"the answers of {task.name} are no labels, so there is no wrong one to repeat"
-        return cannot_answer(mechanism, task)
+        return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         return ask_and_score(
@@ -178,7 +180,7 @@ class Brainwash(Attack):
         """The text of a query that shows the record ``times`` times with the label that follows its own in the task's
         order, and then asks for its label."""
         wrong = task.labels[(task.labels.index(record.label) + 1) % len(task.labels)]
-        return spelled_out(task, first_words(record.text, self.words), wrong, times)
+        return spell_out(task, first_words(record.text, self.words), wrong, times)
 
 
 def rightness(kind: str, answer: str, reference: str) -> float:
@@ -191,12 +193,12 @@ def rightness(kind: str, answer: str, reference: str) -> float:
     return rouge(line, reference)["rougeL"]
 
 
-def said_yes(answer: str) -> float:
+def score_yes(answer: str) -> float:
     """1 for Yes, 0 for No, by the first of these words in an answer; 1/2 where there is none."""
     found = _SAID.search(answer)
     return 0.5 if found is None else float(found.group().lower() == YES.lower())
 
 
-def _in_words(mechanism: Mechanism, task: Task) -> bool:
+def _is_in_words(mechanism: Mechanism, task: Task) -> bool:
     """Whether the answer is a text: of answer mechanisms that aggregate texts."""
     return not mechanism.releases_texts and task.kind == "generation"

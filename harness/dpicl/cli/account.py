@@ -75,13 +75,13 @@ def account(
     """
     setting = {name: value for name, value in locals().items() if value is not None}
     made = Setting(**setting)
-    return {"setting": setting, **accounted(lambda: reaccount(made))}
+    return {"setting": setting, **run_accountants(lambda: reaccount(made))}
 
 
-def accounted(compute: Callable[[], T]) -> T:
+def run_accountants(compute: Callable[[], T]) -> T:
     """``compute()``. Raises UsageError where the accountants have no answer for such numbers, or none in time."""
     try:
-        return time_limit.within(_SECONDS, compute)
+        return time_limit.run_within(_SECONDS, compute)
     except (time_limit.TookTooLong, ArithmeticError, MemoryError) as error:
         raise UsageError(
             f"The accountants cannot answer for these numbers ({one_line(error, 100) or 'out of memory'}); ask for"

@@ -28,7 +28,7 @@ _LONGEST = 1 << 16
 _pipe: Connection | None = None
 
 
-def alive() -> None:
+def report_alive() -> None:
     """Tells the parent, where there is one that waits, that the work goes on."""
     if _pipe is not None:
         _pipe.send_bytes(b"null")

@@ -15,7 +15,7 @@ from dpicl.attacks.driver import BASELINES, MEMBERS, AttackJob, jobs_of, run_att
 from dpicl.attacks.power import powers
 from dpicl.attacks.registry import attack_of, load_attacks
 from dpicl.attacks.results import AttackResult
-from dpicl.attacks.table import ENDS, attacks_table, estimate_text, measure_name, of_results
+from dpicl.attacks.table import ENDS, attacks_table, estimate_text, measure_name, pair_with_settings
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count, duration, message
@@ -23,7 +23,7 @@ from dpicl.core.paths import DEFAULT_RESULTS
 from dpicl.core.plugins import Registered
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
-from dpicl.mechanism.options import option_types, shared_out
+from dpicl.mechanism.options import option_types, share_out
 from dpicl.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.run.workbench import Workbench
 from dpicl.tables.document import Block, notes
@@ -73,11 +73,11 @@ def attack(
         raise UsageError(f"The attack {name} compares no members with others; leave --others out.")
     known = load_mechanisms(plugins) | broken_mechanisms()
     loaded = Task.load(task, source)
-    given = shared_out({each: option_types(find_mechanism(each, known)) for each in names}, p.option_changes(options))
+    given = share_out({each: option_types(find_mechanism(each, known)) for each in names}, p.option_changes(options))
     rest: dict[str, Any] = {"model": model, "delta": delta, "seed": seed, "shots": shots, "members": members}
     rest |= {"others": others or MEMBERS, "plugin": registered.plugin_hash}
     jobs, skipped = list[AttackJob](), Skipped()
-    for each in names if no_ends else _with_ends(names, made_of, loaded):
+    for each in names if no_ends else _add_ends(names, made_of, loaded):
         made = jobs_of(made_of, loaded, known[each], epsilons, given.get(each, {}), **rest)
         if reason := made_of.skip(made[0].mechanism, loaded):
             skipped[each] = reason
@@ -90,13 +90,13 @@ def attack(
         raise UsageError(f"The attack {name} cannot be made on any of these mechanisms: {reasons}.")
     for left_out, reason in skipped.items():
         message(f"{left_out} is left out: {reason}.")
-    done, new, failed = _made(jobs, known, folder)
+    done, new, failed = _make_all(jobs, known, folder)
     if not done:
         raise UsageError(failed[0])
     return _answer(name, folder, done, skipped, new, 2 if failed else 0)
 
 
-def _with_ends(names: Sequence[str], made_of: Attack, task: Task) -> list[str]:
+def _add_ends(names: Sequence[str], made_of: Attack, task: Task) -> list[str]:
     """The mechanisms in the order of the table: with the reference baselines first and last, and then the first
     mechanism broken on purpose that the attack says something about."""
     fitting = (name for name, each in broken_mechanisms().items() if not made_of.skip(each.cls(), task))
@@ -104,7 +104,7 @@ def _with_ends(names: Sequence[str], made_of: Attack, task: Task) -> list[str]:
     return [first, *(name for name in names if name not in BASELINES), last, *itertools.islice(fitting, 1)]
 
 
-def _made(
+def _make_all(
     jobs: Sequence[AttackJob], mechanisms: dict[str, Registered], folder: Path
 ) -> tuple[list[AttackResult], int, list[str]]:
     """(every result, how many of them were made now, what could not be made and why). A result is written as soon as it
@@ -113,7 +113,7 @@ def _made(
     results: list[AttackResult] = []
     failed: list[str] = []
     for number, job in enumerate(jobs, 1):
-        found = store.stored(folder, job, message)
+        found = store.find_stored(folder, job, message)
         if found is not None:
             results.append(found)
             message(f"[{number}/{len(jobs)}] {job}: already there")
@@ -151,5 +151,5 @@ def _answer(
         if result.bound and result.bound.epsilon > result.privacy.epsilon_proved
     ]
     where = f"{count(len(results), 'result')} in {folder / store.ATTACKS}"
-    shown: list[Block | str] = [attacks_table(name, of_results(results, known)), *notes(refuted, "flag"), where]
+    shown: list[Block | str] = [attacks_table(name, pair_with_settings(results, known)), *notes(refuted, "flag"), where]
     return Answer({"attack": name, "made": made, "skipped": skipped, "results": rows}, shown, code)

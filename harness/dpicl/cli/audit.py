@@ -16,7 +16,7 @@ from dpicl.attacks import store
 from dpicl.attacks.audit_runs import DEMONSTRATION_SIZES, SIZES, AuditJob, AuditRuns, Question
 from dpicl.attacks.exact_audit import Asked, Deal, ExactJob, exact_audit, reason_against
 from dpicl.attacks.results import AttackResult, Attempt
-from dpicl.attacks.table import attacks_table, of_results
+from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.cell import Cell
@@ -24,7 +24,7 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.field_types import Number
 from dpicl.core.messages import count, epsilon_text, message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite
-from dpicl.core.vocabulary import Report, silent
+from dpicl.core.vocabulary import Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.engines.progress import count_progress
 from dpicl.mechanism.given import GivenMechanism, given_mechanism
@@ -44,7 +44,7 @@ def _answer(found: Audits, given: Mapping[str, Any]) -> Answer:
         for own, reason in ((result.subject, failure(result)) for result in found)
         if reason
     ]
-    table = attacks_table("exact audit" if given.get("exact") else "sampled audit", of_results(found.items, {}))
+    table = attacks_table("exact audit" if given.get("exact") else "sampled audit", pair_with_settings(found.items, {}))
     return Answer(documents, [table, *notes(found.notes), *notes(refuted, "flag")], found.code)
 
 
@@ -111,7 +111,7 @@ def audit(
         said = "Rows of a suite are audited with their own settings; leave {} out, or --suite."
         _refuse({**of_row, "limit": test_records}, said)
         rows = [] if mechanism is None else [str(mechanism)]
-        return _exact(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, kept)
+        return _audit_exactly(_rows_of(str(suite), rows, task, epsilons, folder, files), adversary, kept)
     owner = None if mechanism is None else given_mechanism(mechanism, files)
     wanted = {"MECHANISM": owner, "--task T": task, "--epsilon E": epsilons}
     if missing := [name for name, value in wanted.items() if not value]:
@@ -131,12 +131,12 @@ def audit(
             mechanisms=[{"name": owner.name, "options": own}],
         )
         files += [owner.plugin] if owner.plugin is not None and owner.plugin not in files else []
-        return _exact(selection_of(row, folder, files), adversary, kept)
+        return _audit_exactly(selection_of(row, folder, files), adversary, kept)
     every = sized_options(owner.cls, task, DEMONSTRATION_SIZES, SIZES, own)
     sampled = {name: value for name, value in sampled.items() if value is not None} | {"delta": delta, "seed": seed}
     whole = Task.load(task, source, limit_test=1)
     job = AuditJob(build(owner.cls, every), whole, model, every, owner.registered.plugin_hash, **sampled)
-    return _sampled(job, epsilons, Workbench({owner.name: owner.registered}), kept)
+    return _audit_by_sampling(job, epsilons, Workbench({owner.name: owner.registered}), kept)
 
 
 def _rows_of(
@@ -170,7 +170,7 @@ class _Kept:
     def find(self, wanted: Attempt, task: Task, title: str, make: Callable[[Report], AttackResult]) -> AttackResult:
         """The audit that is there; else it is made, and written as soon as it is. Raises UsageError for one of other
         records."""
-        counted = count_progress() if self.progress else silent
+        counted = count_progress() if self.progress else report_nothing
 
         def report(done: int, total: int, unit: str) -> None:
             if done:
@@ -178,7 +178,7 @@ class _Kept:
             else:  # before the first run
                 self.say(f"{title}: {total:,} {unit}")
 
-        found = None if self.folder is None else store.stored(self.folder, wanted, self.say, task)
+        found = None if self.folder is None else store.find_stored(self.folder, wanted, self.say, task)
         if found is None:
             found = make(report)
             if self.folder is not None:
@@ -186,7 +186,7 @@ class _Kept:
         return found
 
 
-def _sampled(job: AuditJob, epsilons: list[float], bench: Workbench, kept: _Kept) -> Audits:
+def _audit_by_sampling(job: AuditJob, epsilons: list[float], bench: Workbench, kept: _Kept) -> Audits:
     """With one canary for all target epsilons; the model is read where an audit is not there."""
     job.check()
 
@@ -194,16 +194,16 @@ def _sampled(job: AuditJob, epsilons: list[float], bench: Workbench, kept: _Kept
     def runs() -> AuditRuns:
         return AuditRuns(job, bench.model(job.model), bench.outputs())
 
-    def found(epsilon: float) -> AttackResult:
-        return kept.find(job.at(epsilon), job.task, "audit", lambda report: runs().audit(epsilon, report))
+    def find_audit(epsilon: float) -> AttackResult:
+        return kept.find(job.attempt_at(epsilon), job.task, "audit", lambda report: runs().audit(epsilon, report))
 
-    return Audits([found(epsilon) for epsilon in epsilons])
+    return Audits([find_audit(epsilon) for epsilon in epsilons])
 
 
-def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:
+def _audit_exactly(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept) -> Audits:
     """Of the first cell of every row. Raises UsageError where no row can be audited."""
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
-    cells, skipped = _auditable(selection, bench, adversary[1])
+    cells, skipped = _find_auditable(selection, bench, adversary[1])
     kept.say(f"{count(len(cells), 'exact audit')} to make.")
     for cell in cells:
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
@@ -222,11 +222,11 @@ def _exact(selection: Selection, adversary: tuple[Deal, Asked, int], kept: _Kept
     return Audits(made, (*(f"failed: {each}" for each in failed), *left_out))
 
 
-def _auditable(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
+def _find_auditable(selection: Selection, bench: Workbench, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
     """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
     first, skipped = dict[tuple[object, ...], Cell](), dict[str, str]()
     for cell in selection.cells:
-        reason = reason_against(bench.mechanism(cell), Task.without_records(cell.task), cell.epsilon, asked)
+        reason = reason_against(bench.mechanism(cell), Task.read_public(cell.task), cell.epsilon, asked)
         if reason is not None:
             skipped[f"{cell.label} on {cell.task}" if cell.epsilon else cell.label] = reason
             continue

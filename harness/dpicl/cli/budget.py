@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from dpicl.api.parameters import Delta, Epsilon, Flag, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.messages import rounded_up
+from dpicl.core.messages import show_rounded_up
 from dpicl.own.budget import read_sets, set_limit
 from dpicl.tables.document import Block, notes, text_table
 
@@ -25,17 +25,17 @@ def _row(each: dict[str, Any]) -> list[str]:
     return [
         each["private_set"],
         str(each["releases"]),
-        rounded_up(each["sum_epsilon"]),
+        show_rounded_up(each["sum_epsilon"]),
         f"{each['sum_delta']:g}",
         "none" if each["total_epsilon"] is None else f"{each['total_epsilon']:g}",
-        rounded_up(each["epsilon"]),
+        show_rounded_up(each["epsilon"]),
         f"{each['delta']:g}",
     ]
 
 
 def _release(entry: dict[str, Any]) -> list[str]:
     made = [str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")]
-    return [entry["when"], *made, rounded_up(entry["epsilon"]), f"{entry['delta']:g}"]
+    return [entry["when"], *made, show_rounded_up(entry["epsilon"]), f"{entry['delta']:g}"]
 
 
 def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:

@@ -8,21 +8,21 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from dpicl.api import parameters as p
-from dpicl.cli.account import accounted
+from dpicl.cli.account import run_accountants
 from dpicl.cli.output import Answer
 from dpicl.core.cell import large_delta
 from dpicl.core.errors import UsageError, require_known
-from dpicl.core.messages import rounded_down, rounded_up
+from dpicl.core.messages import round_down, show_rounded_up
 from dpicl.core.seeds import accounted_delta
 from dpicl.core.vocabulary import NEIGHBOURS, NEIGHBOURS_TEXT
 from dpicl.data.task import Task, list_tasks, load_config
 from dpicl.mechanism.bases import Mechanism, Sizes
 from dpicl.mechanism.given import GivenMechanism, given_mechanism
 from dpicl.mechanism.options import build, resolve_options
-from dpicl.mechanism.outputs import named_failure, skip_reason
+from dpicl.mechanism.outputs import name_failure, skip_reason
 from dpicl.privacy.calibration import Calibration, slack_of
 from dpicl.privacy.events import to_json
-from dpicl.privacy.slack import loose
+from dpicl.privacy.slack import explain_looseness
 from dpicl.releasing.release import calibrate_mechanism, per_query_epsilon
 from dpicl.tables.document import notes, text_table
 
@@ -30,12 +30,13 @@ from dpicl.tables.document import notes, text_table
 def _answer(found: dict[str, Any], given: Mapping[str, Any]) -> Answer:
     proved = "proved" if found["mode"] == "proved" else "by the authors' accounting"
     if found["knob"] is None:
-        cost = rounded_up(found["epsilon_upper"])
+        cost = show_rounded_up(found["epsilon_upper"])
         return Answer(found, [f"{found['mechanism']} has no knob: epsilon = {cost} whatever the target."])
     by_label, smallest = found["noise_by_label"], min(found["sizes"].values())
+    upper = show_rounded_up(found["epsilon_upper"], 5)
     facts = {
         found["knob"]: f"{found['noise']:.6g}",
-        "ε": f"{found['epsilon']:g} at δ = {found['delta']:.3g} ({proved}: {rounded_up(found['epsilon_upper'], 5)})",
+        "ε": f"{found['epsilon']:g} at δ = {found['delta']:.3g} ({proved}: {upper})",
         "neighbours": NEIGHBOURS_TEXT,
         "of each label": ", ".join(f"{label} {value:.6g}" for label, value in by_label.items()),
         "options": " ".join(f"{name}={value}" for name, value in found["options"].items()),
@@ -44,12 +45,12 @@ def _answer(found: dict[str, Any], given: Mapping[str, Any]) -> Answer:
         del facts["of each label"]
     if found["epsilon_per_query"] is not None:
         facts |= {"records": str(smallest), "queries": str(found["queries"])}
-        facts["one query alone"] = f"proved to cost epsilon = {rounded_up(found['epsilon_per_query'])}"
+        facts["one query alone"] = f"proved to cost epsilon = {show_rounded_up(found['epsilon_per_query'])}"
     else:
         facts["records"] = f"{len(found['sizes'])} groups, the smallest of {smallest}"
         facts["shots"] = str(sum(found["shots"].values()))
     if found["slack"] is not None:
-        lower = rounded_down(found["epsilon_upper"] / found["slack"])
+        lower = round_down(found["epsilon_upper"] / found["slack"])
         facts["slack"] = f"{found['slack']:.3f} (some mechanism with these events costs epsilon = {lower})"
     facts |= {f"  {name}": str(value) for name, value in found["accountants"].items()}
     table = text_table([found["mechanism"], f"on {found['task']}"], facts.items())
@@ -89,7 +90,7 @@ def calibrate(
     built = build(cls, resolved)
     if queries and cls.query_budget(queries) is None:
         raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
-    if reason := skip_reason(built, Task.without_records(task)):
+    if reason := skip_reason(built, Task.read_public(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
     if noise == "secure" and size is None:
         raise UsageError(
@@ -98,10 +99,10 @@ def calibrate(
     sizes = _sizes(built, task, size, shots, queries, source)
 
     def solve() -> Calibration:
-        with named_failure(built):
+        with name_failure(built):
             return calibrate_mechanism(built, sizes, epsilon, accounted_delta(delta, noise), mode)
 
-    found = accounted(solve)
+    found = run_accountants(solve)
     slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
     return {
         "mechanism": cls.name,
@@ -125,7 +126,7 @@ def calibrate(
         "accountants": found.bounds.accountants,
         "notes": [
             *found.bounds.notes,
-            *filter(None, [loose(slack), large_delta(delta, sum(sizes.records.values()))]),
+            *filter(None, [explain_looseness(slack), large_delta(delta, sum(sizes.records.values()))]),
         ],
     }
 
@@ -137,6 +138,6 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     else:
         config = load_config(task)
         groups = config.classes if mechanism.by_label else ()
-        loaded = Task.of_records(config, (), dict.fromkeys(groups or [""], size))
+        loaded = Task.from_records(config, (), dict.fromkeys(groups or [""], size))
     planned = mechanism.plan_shots(loaded.public_view(), shots, np.random.default_rng(0))
-    return mechanism.public_sizes(loaded.sized(), planned, queries or 1)
+    return mechanism.public_sizes(loaded.keep_sizes(), planned, queries or 1)

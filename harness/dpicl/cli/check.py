@@ -17,7 +17,7 @@ from dpicl.core.errors import ResultError
 from dpicl.core.messages import count, message
 from dpicl.mechanism import checked
 from dpicl.mechanism.given import Given, GivenMechanism, given_mechanism
-from dpicl.mechanism.options import option_types, shared_out
+from dpicl.mechanism.options import option_types, share_out
 from dpicl.mechanism.registry import load_plugin
 from dpicl.tables.document import Block, text_table
 
@@ -57,13 +57,13 @@ def check(
     task: check on this task only (default: one of every kind that it does).
     """
     own = dict[str, tuple[list[str], list[CheckFinding]]]()
-    every = _given(mechanism, p.as_list(plugins))
-    given = shared_out({each.name: option_types(each.cls) for each in every}, p.option_changes(options))
+    every = _find_given(mechanism, p.as_list(plugins))
+    given = share_out({each.name: option_types(each.cls) for each in every}, p.option_changes(options))
     for each in every:
         seen: list[str] = []
 
         def report(task: str, check: str, name: str = each.name, seen: list[str] = seen) -> None:
-            apart.alive()
+            apart.report_alive()
             if task not in seen:
                 seen.append(task)
                 if progress:
@@ -79,7 +79,7 @@ def check(
     return found
 
 
-def _given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:
+def _find_given(mechanism: GivenMechanism, plugins: list[Path]) -> list[Given]:
     """The mechanisms of a file, or the one that was given. Raises UsageError or PluginError where there is none."""
     if isinstance(mechanism, str | Path) and (str(mechanism).endswith(".py") or os.path.isfile(mechanism)):
         return [Given(each) for each in load_plugin(Path(mechanism))]  # isfile: False for a name that is too long

@@ -18,7 +18,7 @@ import typer.core
 
 from dpicl.cli import output
 from dpicl.cli.apart import run_apart
-from dpicl.core.errors import UsageError, unknown
+from dpicl.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from dpicl.api.verbs import Parameter, Verb
@@ -88,7 +88,7 @@ def build(verbs: Verbs, wanted: Collection[str], description: str, epilog: str, 
         if name in wanted:
             _add(app, name, load(place), help)
         else:
-            app.command(name, help=help)(_not_loaded)
+            app.command(name, help=help)(_refuse_unloaded)
     return typer.main.get_command(app)
 
 
@@ -100,7 +100,7 @@ class _Program(typer.core.TyperGroup):
             formatter.write_dl([(name, each.help or "") for name, each in self.commands.items()])
 
 
-def _not_loaded() -> None:
+def _refuse_unloaded() -> None:
     """A command whose code nobody asked for."""
 
 
@@ -114,13 +114,13 @@ def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -
         as_json = texts.pop("json")
         written = _config(texts.pop("config"), name, known)
         written |= {key: text for key, text in texts.items() if text not in (None, False, [], ())}
-        given = {key: _checked(known[key], text, name) for key, text in written.items()}
+        given = {key: _check(known[key], text, name) for key, text in written.items()}
         for each in known.values():
             if (each.required or each.name in verb.needs) and each.name not in given:
                 raise UsageError(f"{each.written} is missing; see `dpicl {name} --help`.")
         return Call(name, function, given, as_json)
 
-    flags = [_typed(each, verb) for each in known.values() if not each.flag.hidden]
+    flags = [_to_typer(each, verb) for each in known.values() if not each.flag.hidden]
     own = {"config": (str | None, "--config", "FILE", CONFIG, None), "json": (bool, "--json", None, JSON, False)}
     for key, (kind, flag, metavar, said, default) in own.items():
         option = typer.Option(flag, metavar=metavar, help=said)
@@ -134,14 +134,14 @@ def _add(app: typer.Typer, name: str, function: Callable[..., Any], help: str) -
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def _typed(each: Parameter, verb: Verb) -> inspect.Parameter:
+def _to_typer(each: Parameter, verb: Verb) -> inspect.Parameter:
     """A parameter as typer takes it: a switch, a text, or several texts."""
     flag, kind, default = each.flag, str | None, None
     if each.switch:
         kind, default = bool, False  # type: ignore[assignment]
     elif flag.several:
         kind, default = list[str], []  # type: ignore[assignment]
-    offered = None if flag.complete is None else _offering(flag.complete)
+    offered = None if flag.complete is None else _offer(flag.complete)
     if each.positional:
         about = typer.Argument(metavar=each.written, help=flag.help, autocompletion=offered, show_default=False)
     else:
@@ -156,7 +156,7 @@ def _typed(each: Parameter, verb: Verb) -> inspect.Parameter:
     return inspect.Parameter(each.name, _KEYWORD, default=default, annotation=Annotated[kind, about])
 
 
-def _offering(complete: Callable[[], Iterable[str]] | str) -> Callable[[str], list[str]]:
+def _offer(complete: Callable[[], Iterable[str]] | str) -> Callable[[str], list[str]]:
     """What a shell offers for the beginning of a value."""
 
     def offer(incomplete: str) -> list[str]:
@@ -169,9 +169,9 @@ def _offering(complete: Callable[[], Iterable[str]] | str) -> Callable[[str], li
     return offer
 
 
-def _checked(each: Parameter, written: Any, name: str) -> Any:
+def _check(each: Parameter, written: Any, name: str) -> Any:
     try:
-        return each.checked(written)
+        return each.validate(written)
     except ValueError as error:
         raise UsageError(f"Argument {each.written} {error}; see `dpicl {name} --help`.") from None
 
@@ -191,7 +191,7 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
     for key, value in document.data.items():
         word = str(key).replace("_", "-").lower()
         if word not in flags:
-            raise document.error((key,), str(unknown(f"parameter of `dpicl {name}`", word, flags)))
+            raise document.error((key,), str(unknown_name(f"parameter of `dpicl {name}`", word, flags)))
         if flags[word].name in found:
             raise document.error((key,), f"'{word}' is given twice; keep one.")
         found[flags[word].name] = value

@@ -66,7 +66,7 @@ def data(
         counts = count_records(*_readings(spec, found), spec.labels)
     document = {"what": name, "source": found, "ok": not counts.problems, **asdict(counts)}
     message("These are counts of private records: for you, and not for publication.")
-    return Answer(document, _shown(name, found, counts, names), 1 if counts.problems else 0)
+    return Answer(document, _show(name, found, counts, names), 1 if counts.problems else 0)
 
 
 def _is_file(name: str) -> bool:
@@ -86,7 +86,7 @@ def _readings(spec: SourceSpec, source: str) -> tuple[FileRecords, FileRecords |
     return train, test
 
 
-def _shown(name: str, source: str, counts: DataCounts, names: Mapping[str, str]) -> Iterator[Block | str]:
+def _show(name: str, source: str, counts: DataCounts, names: Mapping[str, str]) -> Iterator[Block | str]:
     """names: split -> its file's name, where files were given; those of a task are called train and test."""
     splits = [replace(each, split=names.get(each.split, each.split)) for each in counts.splits]
     columns = ["", "records", "labels", "words (5%, median, 95%, longest)", "repeated", "wrong"]

@@ -81,7 +81,7 @@ def _software() -> Iterator[Check]:
 
 def _models() -> Iterator[Check]:
     needed_by = " (ESA, SGA, similarity and attacks need it)"
-    for kind, entries, why in (("model", models.known(), ""), ("embeddings", embeddings.known(), needed_by)):
+    for kind, entries, why in (("model", models.list_known(), ""), ("embeddings", embeddings.list_known(), needed_by)):
         for entry in entries:
             if (there := entry["available"]) is not None:
                 needed = kind == "model" and not entry["name"].startswith(models.QWEN.name)

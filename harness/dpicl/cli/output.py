@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from dpicl.core.json_text import plain
+from dpicl.core.json_text import to_plain
 from dpicl.core.messages import message
-from dpicl.core.printable import printable
+from dpicl.core.printable import make_printable
 
 if TYPE_CHECKING:
     from dpicl.results.store import Damaged
@@ -33,14 +33,14 @@ def emit(shown: Iterable[Block | str]) -> None:
 
     for is_text, parts in groupby(shown, key=lambda part: isinstance(part, str)):
         if is_text:
-            sys.stdout.writelines(printable(str(part).rstrip("\n")) + "\n" for part in parts)
+            sys.stdout.writelines(make_printable(str(part).rstrip("\n")) + "\n" for part in parts)
         else:
             sys.stdout.write(to_text(part for part in parts if not isinstance(part, str)))
 
 
 def emit_json(document: Any) -> None:
     """The answer as one JSON document; infinity and NaN are texts, as in result files."""
-    sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
+    sys.stdout.write(json.dumps(to_plain(document), indent=1) + "\n")
 
 
 def report_damaged(damaged: list[Damaged]) -> None:

@@ -15,11 +15,11 @@ from dpicl import models
 from dpicl.api.parameters import Cells, Flag, SuiteName, verb
 from dpicl.cli import call, output
 from dpicl.cli.output import Answer
-from dpicl.cli.selecting import Shard, selected
+from dpicl.cli.selecting import Shard, select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Number
-from dpicl.core.messages import count, duration, epsilon_text, message, named, names_text, score_text
+from dpicl.core.messages import count, duration, epsilon_text, join_names, message, names_text, score_text
 from dpicl.core.vocabulary import model_name
 from dpicl.data.sources import SOURCES
 from dpicl.evaluation.statistics import LEVEL
@@ -62,7 +62,7 @@ def plan(
     """
     if power is not None and detect is None:
         raise UsageError("--power goes with --detect; add --detect 0.03, or leave it out.")
-    selection = selected(suite, cells, shard)
+    selection = select_cells(suite, cells, shard)
     results, damaged = selection.store.load_all()
     output.report_damaged(damaged)
     if detect is not None:
@@ -85,7 +85,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     for model in dict.fromkeys(cell.model for cell in missing):
         if model.startswith(("hf:/", "hf:.", "hf:~")):  # else what runs may have it, and the hub is not asked
             models.require_there(model)
-    standing, _ = _standing(selection, results)
+    standing, _ = _select_standing(selection, results)
     gains, mde, tuned = headrooms(standing), sizing.find_mde(standing), tuning_of(selection.suite)
     document = {
         "suite": selection.suite.name,
@@ -113,19 +113,19 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         ],
     }
     cells = [cell for cell in selection.cells if cell.id not in left_out]
-    overview, details = _tables(cells, _counted(status, estimates), gains, mde)
+    overview, details = _tables(cells, _count_columns(status, estimates), gains, mde)
     shown: list[Block | str] = [_totals(document, sum(seconds), unmeasured), *overview]
     if others := {one.source for one in gains} - {cell.source for cell in cells}:
         shown += notes([f"Headroom and MDE are of results on {names_text(sorted(others))} records; none are at hand."])
     shown += [*([tuning_table(tuned)] if tuned.tasks else []), *details]
-    for (row, why), own in _grouped(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
-        shown += [f"Skipped: {row} on {', '.join(_grouped(own, _TASK))}: {why}"] * bool(why)
+    for (row, why), own in _group(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
+        shown += [f"Skipped: {row} on {', '.join(_group(own, _TASK))}: {why}"] * bool(why)
     if found.stale:
         shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
         shown.append(f"Next: {stale_advice(suite)}.")
     else:
         run = shlex.join(["dpicl", "run", *call.words(suite)])
-        shown.append(untuned(selection) or f"Next: {run if missing else selection.command('board')}")
+        shown.append(describe_untuned(selection) or f"Next: {run if missing else selection.command('board')}")
     return Answer(document, shown)
 
 
@@ -143,7 +143,7 @@ def _totals(plan: Mapping[str, Any], seconds: float, unmeasured: Sequence[str]) 
     return words(f"{count(len(plan['cells']), 'cell')}: {', '.join(parts)}, {plan['missing']:,} to do{cost}.")
 
 
-def _counted(status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> list[Column]:
+def _count_columns(status: Mapping[str, str], costs: Mapping[str, CostEstimate]) -> list[Column]:
     """How many cells a line has, and what they cost, done or not."""
 
     def time(cells: Sequence[Cell]) -> float | None:
@@ -176,19 +176,19 @@ def _tables(
     label = Column("label", "mechanism", lambda own: own[0].label, wide=True)
     rows = [task, label, Column("epsilon", "ε", lambda own: own[0].epsilon, epsilon_text), *counted]
     overview, details = list[Block](), list[Block]()
-    for model, own in _grouped(cells, attrgetter("model")).items():
-        name, sources = model_name(model), names_text(_grouped(own, attrgetter("source")))
-        overview.append(make_table(f"{name}, {sources} records", whole, _grouped(own, _TASK).values(), heading=True))
+    for model, own in _group(cells, attrgetter("model")).items():
+        name, sources = model_name(model), names_text(_group(own, attrgetter("source")))
+        overview.append(make_table(f"{name}, {sources} records", whole, _group(own, _TASK).values(), heading=True))
         if mine := [one for one in gains if one.model == model]:
             details.append(make_table(f"Headroom by every metric, {name}", every, mine, keep=2, heading=True))
-        details.append(make_table(f"Rows, {name}", rows, _grouped(own, _ROW).values(), keep=3, heading=True))
+        details.append(make_table(f"Rows, {name}", rows, _group(own, _ROW).values(), keep=3, heading=True))
     if gains:
         overview += notes([_MEANING])
-    few = len(_grouped(cells, _TASK)) == 1 or len(_grouped(cells, _ROW)) <= _FEW
+    few = len(_group(cells, _TASK)) == 1 or len(_group(cells, _ROW)) <= _FEW
     return overview, details if few else [words("A line a row, and headroom by every metric: --task TASK.")]
 
 
-def _grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> dict[Any, list[Cell]]:
+def _group(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> dict[Any, list[Cell]]:
     groups = defaultdict[Any, list[Cell]](list)
     for cell in cells:
         groups[key(cell)].append(cell)
@@ -201,12 +201,12 @@ def untuned_rows(selection: Selection) -> list[str]:
     return [row for row in selection.suite.untuned if row in selected]
 
 
-def untuned(selection: Selection) -> str:
+def describe_untuned(selection: Selection) -> str:
     """A sentence about `untuned_rows`; '' where there are none."""
     if not (rows := untuned_rows(selection)):
         return ""
     command = replace(selection, changes=AS_IT_IS).command("tune")
-    return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({named(rows, 3)})."
+    return f"Run `{command}` first: it chooses the options of {count(len(rows), 'row')} ({join_names(rows, 3)})."
 
 
 def stale_advice(suite: str) -> str:
@@ -221,7 +221,7 @@ def cell_json(cell: Cell) -> dict[str, Any]:
     return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
 
 
-def _standing(selection: Selection, results: Iterable[Result]) -> tuple[list[Result], list[str]]:
+def _select_standing(selection: Selection, results: Iterable[Result]) -> tuple[list[Result], list[str]]:
     """The results of its cells as on a board, those from the records of the cells first; notes on others."""
     suite, to_have = selection.suite, {(cell.task, cell.source) for cell in selection.cells}
     sources, wanted = SOURCES if suite.source == "auto" else (suite.source,), set(map(which_of, selection.cells))
@@ -234,7 +234,7 @@ def _standing(selection: Selection, results: Iterable[Result]) -> tuple[list[Res
 def _sizes(selection: Selection, results: Sequence[Result], detect: float, power: float) -> Answer:
     """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
     suite = selection.suite
-    own, left_out = _standing(selection, results)
+    own, left_out = _select_standing(selection, results)
     if results and not own:
         message(f"{count(len(results), 'result')} with other suite settings, model or options left out.")
     for note in left_out:

@@ -21,7 +21,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.field_types import Number
-from dpicl.core.messages import capitalized, count, message, rounded_up
+from dpicl.core.messages import capitalize, count, message, show_rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
 from dpicl.data.tables import as_table
@@ -92,16 +92,16 @@ _WITH_STATE = {"model", "text_field", "options", "plugins", "out"}
 
 def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
     budgets = [each for each in read_sets() if each["private_set"] in made.charged_to]
-    return Answer({"out": given["out"], "card": made.card, "budgets": budgets}, _shown(made, given, budgets))
+    return Answer({"out": given["out"], "card": made.card, "budgets": budgets}, _show(made, given, budgets))
 
 
-def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     privacy = made.card["privacy"]
     if given.get("measure_only"):
         yield Utility.model_validate(made.card["utility"]).sentence
         yield (
             "Nothing was charged or written; the release, without --measure-only, would cost epsilon ="
-            f" {rounded_up(privacy['epsilon_proved'])}."
+            f" {show_rounded_up(privacy['epsilon_proved'])}."
         )
         return
     out = Path(given["out"])
@@ -110,11 +110,11 @@ def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Map
     texts = count(len(made.answers), "answer") if made.queries else count(len(made.prompt.texts), "text")
     what = f"The state of {made.card['mechanism']}" if made.state is not None else texts
     yield (
-        f"{what} in {out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
+        f"{what} in {out}; epsilon = {show_rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
         f" delta = {privacy['delta']:g}; card: {out.with_name(f'{out.stem}.card.md')}"
     )
     if made.card["utility"] is None:
-        yield f"{capitalized(NOT_MEASURED)}."
+        yield f"{capitalize(NOT_MEASURED)}."
     if made.state is not None:
         words = ["dpicl", "answer", str(given["mechanism"]), "--state", str(out), "--queries", "FILE"]
         for name, value in (given.get("options") or {}).items():
@@ -129,7 +129,7 @@ def _shown(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Map
         name, limit = each["private_set"], each["total_epsilon"]
         yield (
             f"Private set '{name}': {count(each['releases'], 'release')}, epsilon in all ="
-            f" {rounded_up(each['sum_epsilon'])}{'' if limit is None else f' of {limit:g}'} (delta ="
+            f" {show_rounded_up(each['sum_epsilon'])}{'' if limit is None else f' of {limit:g}'} (delta ="
             f" {each['sum_delta']:g}). See: dpicl budget --private-set {name}"
         )
         if each["releases"] > 1 and (said := large_delta(each["sum_delta"], declared)):
@@ -169,7 +169,7 @@ def release(
     if job.mechanism.reads_all and format is not None:
         raise UsageError(f"{job.mechanism.name} releases a state, and no texts; leave --format out.")
     check_format(format or "jsonl", job.task)
-    return _saved(job.run(), None if job.measure_only else job.out, format or "jsonl")
+    return _save(job.run(), None if job.measure_only else job.out, format or "jsonl")
 
 
 @p.verb(
@@ -211,7 +211,7 @@ def answer(
     said = "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
     job = _job(mechanism, own, {"demonstrations": said})
     made = replace(job, queries=_asked_queries(queries, job.own)).run()
-    return _saved(made, None if job.measure_only else job.out)
+    return _save(made, None if job.measure_only else job.out)
 
 
 def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own: Own) -> PrivateRelease:
@@ -236,7 +236,7 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
         try_places(Path(out))
     lm = models.load(own.get("model") or "embedded")
     answers = answers_from(found, built, lm, asked)
-    return _saved(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
+    return _save(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
 
 
 def _maker_of(found: SavedState, own: Own) -> type[Mechanism]:
@@ -247,7 +247,7 @@ def _maker_of(found: SavedState, own: Own) -> type[Mechanism]:
     return known[name].cls
 
 
-def _saved(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
+def _save(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -> PrivateRelease:
     """The release, written where ``out`` names a file. Raises UnsavedRelease for one that cannot be written, which a
     command puts on stdout: it was paid for."""
     try:

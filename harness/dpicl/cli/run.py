@@ -9,8 +9,8 @@ from typing import Annotated, Any, Unpack
 
 from dpicl.api.parameters import Cells, Count, Flag, Natural, SuiteName, verb
 from dpicl.cli.output import Answer
-from dpicl.cli.plan import cell_json, stale_advice, untuned
-from dpicl.cli.selecting import Shard, selected
+from dpicl.cli.plan import cell_json, describe_untuned, stale_advice
+from dpicl.cli.selecting import Shard, select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import count, duration, message
@@ -44,9 +44,9 @@ def run(
     cpus: Ray: cores of each worker (default: they share a node's cores).
     gpus: Ray: GPUs of each worker (default: 1 where there are any, else 0).
     """
-    selection = selected(suite, cells, shard)
+    selection = select_cells(suite, cells, shard)
     made = make_engine(engine, workers, address=address, cpus=cpus, gpus=gpus)
-    if said := untuned(selection):
+    if said := describe_untuned(selection):
         raise UsageError(said)
     start = time.perf_counter()
     there, finished = run_missing(selection, made, stale_advice(selection.asked), rerun_stale)
@@ -72,7 +72,7 @@ def _summary(selection: Selection, there: list[Cell], finished: list[Done], seco
         "version": selection.suite.version,
         "results": selection.store.results,
         "counts": {status: counts[status] for status in ("done", "present", "skipped", "failed")},
-        "cells": [_finished_json(done, selection) for done in finished],
+        "cells": [_describe_finished(done, selection) for done in finished],
         "seconds": round(seconds, 2),
     }
     shown = [
@@ -87,7 +87,7 @@ def _summary(selection: Selection, there: list[Cell], finished: list[Done], seco
     return Answer(document, shown, (1 if died else 2) if failed else 0)
 
 
-def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
+def _describe_finished(done: Done, selection: Selection) -> dict[str, Any]:
     return {
         **cell_json(done.cell),
         "status": done.status,

@@ -32,7 +32,7 @@ Shard = Annotated[
 ]
 
 
-def selected(suite: str | Path, cells: Cells, part: Any = None) -> Selection:
+def select_cells(suite: str | Path, cells: Cells, part: Any = None) -> Selection:
     """What the parameters select. part: (I, N), the I-th of N parts. Raises UsageError for what is not known."""
     changes = Changes(
         tasks=as_list(cells.get("task") or ()),

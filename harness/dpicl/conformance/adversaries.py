@@ -41,7 +41,7 @@ CROWDING = (1.0, 0.4)
 TWINS = 3
 
 
-def planted(records: Sequence[Record], labels: bool) -> list[Record]:
+def plant_words(records: Sequence[Record], labels: bool) -> list[Record]:
     """The records, each with a planted word of its own in the text; in the label too where these are free."""
     return [
         Record(f"{PLANTED}{number} {r.text} {PLANTED}{number}", f"{PLANTED}{number}" if labels else r.label)
@@ -49,12 +49,12 @@ def planted(records: Sequence[Record], labels: bool) -> list[Record]:
     ]
 
 
-def holding(records: Sequence[Record], marker: str) -> list[Record]:
+def add_marker(records: Sequence[Record], marker: str) -> list[Record]:
     """The records, each with the marker in front of its text."""
     return [dataclasses.replace(r, text=f"{marker} {r.text}") for r in records]
 
 
-def copying(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
+def copy_texts(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
     """As many records with the same labels, and these texts in turn; as they are if there is no text."""
     said = [text for text in texts if text]
     return [dataclasses.replace(r, text=said[at % len(said)]) if said else r for at, r in enumerate(records)]
@@ -66,26 +66,28 @@ def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dic
     train = task.train
     return {
         "other records": list(other),
-        "records after which the model ends at once": holding(train, ENDING),
-        "records after which the model is certain": holding(train, CERTAIN),
-        "planted words": planted(train, labels=not task.partitioned),
+        "records after which the model ends at once": add_marker(train, ENDING),
+        "records after which the model is certain": add_marker(train, CERTAIN),
+        "planted words": plant_words(train, labels=not task.partitioned),
         "a single record": list(train[:1]),
         "twice as many records": [*train, *other],
         "no record": [],
-        "hostile records": copying(train, HOSTILE),
-        **{f"records of {text[:12]!r}": holding(train, text) for text in HOSTILE},
-        **{f"records that say {word[:40]!r}": copying(train, [word]) for word in words},
+        "hostile records": copy_texts(train, HOSTILE),
+        **{f"records of {text[:12]!r}": add_marker(train, text) for text in HOSTILE},
+        **{f"records that say {word[:40]!r}": copy_texts(train, [word]) for word in words},
     }
 
 
-def echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[str, list[Record]]:
+def make_echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[str, list[Record]]:
     """Private sets of public and of released words, for a run with the same script; name -> records."""
     train = task.train
     return {
-        "records that copy the released texts": copying(train, released),
-        "records that hold the released texts": copying(train, [f"It says {text} and goes on." for text in released]),
-        "records that copy the released texts in capitals": copying(train, [text.upper() for text in released]),
-        "records that copy the queries": copying(train, queries),
+        "records that copy the released texts": copy_texts(train, released),
+        "records that hold the released texts": copy_texts(
+            train, [f"It says {text} and goes on." for text in released]
+        ),
+        "records that copy the released texts in capitals": copy_texts(train, [text.upper() for text in released]),
+        "records that copy the queries": copy_texts(train, queries),
     }
 
 
@@ -113,7 +115,7 @@ def few_texts(records: Sequence[Record]) -> list[Record]:
     """The records with only three different texts, so that each occurs many times; the model is certain after most, so
     that a slot that loses one answers something else entirely."""
     first, *others = (r.text for r in records[:3])
-    return copying(records, [first, *(f"{CERTAIN} {text}" for text in others)])
+    return copy_texts(records, [first, *(f"{CERTAIN} {text}" for text in others)])
 
 
 def scripted(kind: str, seed: int) -> Script:

@@ -18,9 +18,9 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.conformance.dictionary import TRIGGERS, everything, modules_of, triggers_of
-from dpicl.conformance.footprint import observed
+from dpicl.conformance.footprint import observe
 from dpicl.conformance.guard import RUN_SECONDS, attempt
-from dpicl.conformance.hostile_model import HostileModel, marked
+from dpicl.conformance.hostile_model import HostileModel, is_marked
 from dpicl.conformance.state import Checkpoint
 from dpicl.conformance.transcript import (
     INSTRUCTION,
@@ -39,7 +39,7 @@ from dpicl.conformance.transcript import (
 from dpicl.core.errors import PluginError, UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import Streams
-from dpicl.core.together import together
+from dpicl.core.together import run_together
 from dpicl.core.vocabulary import Partition, Query, Record, ReleasedPrompt, Sizes
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
@@ -110,9 +110,9 @@ class Bench:
         self.model = HostileModel(words)
         #: Possible triggers in a text: see `dictionary`.
         found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
-        self.words = [word for word in dict.fromkeys(found) if not marked(word)]
+        self.words = [word for word in dict.fromkeys(found) if not is_marked(word)]
         self.shots = task.plan_shots(shots, np.random.default_rng(seed), mechanism.shot_labels(task.public_view()))
-        self.queries = _odd(list(task.queries()), self.words)
+        self.queries = _append_to_odd(list(task.queries()), self.words)
         self._outputs, self._calibrations = OutputCache(None), dict[float, Calibration]()
         modules = modules_of(type(mechanism))
         self._plugin = frozenset(modules)
@@ -125,7 +125,7 @@ class Bench:
 
     def sizes(self) -> Sizes:
         """Public sizes of a run."""
-        return self.mechanism.public_sizes(self.task.sized(), self.shots, len(self.queries))
+        return self.mechanism.public_sizes(self.task.keep_sizes(), self.shots, len(self.queries))
 
     def calibration(self, epsilon: float = EPSILON) -> Calibration:
         """To epsilon; for a mechanism with a knob."""
@@ -156,23 +156,23 @@ class Bench:
 
     def run(self, how: Run = Run()) -> Transcript:
         """One run. An exception of the mechanism is part of the transcript."""
-        return self._observed([self._prepared(how, self.mechanism)], how.at_once)[0]
+        return self._observe_runs([self._prepare(how, self.mechanism)], how.at_once)[0]
 
     def run_at_once(self, hows: Sequence[Run]) -> list[Transcript]:
         """Several runs that take turns at the model, so that what one keeps outside itself meets the others. Each has
         an instance of the mechanism of its own, and all have one footprint."""
-        return self._observed([self._prepared(how, copy.copy(self.mechanism)) for how in hows], True)
+        return self._observe_runs([self._prepare(how, copy.copy(self.mechanism)) for how in hows], True)
 
-    def _observed(self, runs: Sequence[tuple[Transcript, Callable[[], None]]], at_once: bool) -> list[Transcript]:
+    def _observe_runs(self, runs: Sequence[tuple[Transcript, Callable[[], None]]], at_once: bool) -> list[Transcript]:
         transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]
-        with observed(self._plugin, self.task.config.source.name) as footprint:
-            _, error = attempt(lambda: together(calls) if at_once else [call() for call in calls], RUN_SECONDS)
+        with observe(self._plugin, self.task.config.source.name) as footprint:
+            _, error = attempt(lambda: run_together(calls) if at_once else [call() for call in calls], RUN_SECONDS)
         for transcript in transcripts:
             transcript.footprint, transcript.error = footprint, transcript.error or error
             transcript.observed_releases.sort(key=lambda observed: observed.shot)
         return transcripts
 
-    def _prepared(self, how: Run, mechanism: Mechanism) -> tuple[Transcript, Callable[[], None]]:
+    def _prepare(self, how: Run, mechanism: Mechanism) -> tuple[Transcript, Callable[[], None]]:
         """A run that has not begun, and what makes it."""
         transcript = Transcript(unseeded=how.unseeded)
         records = list(self.task.train if how.records is None else how.records)
@@ -203,7 +203,7 @@ class Bench:
             queries=self.queries,
             outputs=lambda: self._outputs,
             reads=partial(ObservedReader, transcript.asked),
-            checked=partial(_shown, transcript),
+            checked=partial(_show, transcript),
             report=lambda *done: transcript.progress.append(done),
         )
 
@@ -219,7 +219,7 @@ class Bench:
         return transcript, make
 
 
-def _shown(transcript: Transcript, mechanism: Mechanism, given: Any, *asked: Any) -> ReleasedPrompt:
+def _show(transcript: Transcript, mechanism: Mechanism, given: Any, *asked: Any) -> ReleasedPrompt:
     """The prompt as it was returned, with what is wrong with it in the transcript."""
     try:
         check_prompt(mechanism, given, *asked)
@@ -250,11 +250,11 @@ def _items(execution: Execution, transcript: Transcript) -> tuple[Item, ...]:
 def small_options(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options, and `SMALL` ones for the rest."""
     types = option_types(cls)
-    fitting = {name: value for name, value in SMALL.items() if name in types and _of_kind(cls, name, value)}
+    fitting = {name: value for name, value in SMALL.items() if name in types and _is_of_kind(cls, name, value)}
     return resolve_options(cls, task, {**fitting, **given})
 
 
-def _of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
+def _is_of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
     """Whether the class's own default is of the same type, and no smaller."""
     default: Any = getattr(cls, name, None)
     if type(default) is not type(value):
@@ -286,7 +286,7 @@ def set_up(
     raise UsageError(f"{cls.name} does not fit the bench of {task}: {refused}") from refused
 
 
-def _odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
+def _append_to_odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
     """The queries, every other one with some of the words appended; the last one asks what the first one did."""
     short = [word for word in words if len(word) <= _ASIDE and word.isprintable()]
     half = len(queries) // 2
@@ -306,8 +306,8 @@ def other_corpus(bench: Bench) -> tuple[Record, ...]:
 
 def _small_task(name: str, group: int, seed: int, queries: int) -> Task:
     """Synthetic records, short answers. group: private records a class."""
-    limit = group if Task.without_records(name).partitioned else group * CLASSES
-    task = _corpus(name, limit, queries, seed, Task.without_records(name).version)
+    limit = group if Task.read_public(name).partitioned else group * CLASSES
+    task = _corpus(name, limit, queries, seed, Task.read_public(name).version)
     config, writing = task.config, task.config.generation_kwargs
     if writing.max_gen_toks:
         short = writing.model_copy(update={"max_gen_toks": ANSWER_TOKENS})

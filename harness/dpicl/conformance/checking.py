@@ -15,8 +15,8 @@ from dpicl.conformance.adversaries import (
     CROWDING,
     SCRIPTS,
     additions,
-    echoes,
     few_texts,
+    make_echoes,
     other_sets,
     scripted,
 )
@@ -77,7 +77,7 @@ class Pair:
         both = zip(self.without.observed_releases, self.with_it.observed_releases, strict=False)
         return [(a, b) for a, b in both if a.release.clean.shape == b.release.clean.shape]
 
-    def holds(self, observed: ObservedRelease) -> bool:
+    def is_record_sampled(self, observed: ObservedRelease) -> bool:
         """Whether the sample that this release (of the run with the record) was charged to holds the record."""
         sample = self.with_it.sample_of(observed)
         return sample is not None and self.added in self.with_it.samples[sample].members
@@ -144,10 +144,10 @@ class CheckEvidence:
             found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(times)]
         queries = [query.text for query in bench.queries]
         for kind in SCRIPTS[: self.effort.scripts]:
-            repeated = echoes(bench.task, queries, _texts(expected[kind]))
+            repeated = make_echoes(bench.task, queries, _texts(expected[kind]))
             found += [(name, kind, records) for name, records in repeated.items()]
         return [
-            (name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_dealt(10 + at))))
+            (name, kind, expected[kind], bench.run(replace(hows[kind], records=records, **_deal(10 + at))))
             for at, (name, kind, records) in enumerate(found)
         ]
 
@@ -184,7 +184,7 @@ class CheckEvidence:
         bench = self.bench
         base = list(bench.task.train)
         base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
-        how = replace(self._conditions(number), records=base, **_dealt(number))
+        how = replace(self._conditions(number), records=base, **_deal(number))
         more = bench.task.labels if bench.answers or not bench.task.partitioned else ()
         labels = list(dict.fromkeys((*bench.shots, *more)))
         label = labels[number % len(labels)] if labels else ""
@@ -207,7 +207,7 @@ class CheckEvidence:
         return Run(script=script, knob=knob, unseeded=number % 8 > 3, at_once=number % 3 == 0)
 
 
-def _dealt(number: int) -> dict[str, Any]:
+def _deal(number: int) -> dict[str, Any]:
     """Sampling randomness of a run: every third one crowds records into few slots."""
     return {"sampling": 1000 + number, "crowding": CROWDING[number % 3 == 1]}
 
@@ -247,6 +247,6 @@ def printable_line(text: str) -> str:
     return "".join(c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
-def raised(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """'ValueError: what it says', shortened; also of an error that cannot be written out."""
     return f"{type(error).__name__}: {printable_line(one_line(error, 200))}".rstrip(": ")

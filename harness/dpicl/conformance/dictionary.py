@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, ModuleType
 
-from dpicl.conformance.patterns import matching
+from dpicl.conformance.patterns import make_matches
 from dpicl.core.plugins import is_harness
 from dpicl.mechanism.bases import Mechanism
 
@@ -93,7 +93,7 @@ def everything(cls: type[Mechanism]) -> str:
 
 
 def _short_strings(cls: type[Mechanism]) -> dict[str, None]:
-    found = (text for text in _found(cls) if isinstance(text, str))
+    found = (text for text in _find_constants(cls) if isinstance(text, str))
     short = (text for text in found if text.strip() and len(text) <= _LONGEST and "<" not in text)  # <locals>, <lambda>
     return dict.fromkeys(short)
 
@@ -101,9 +101,9 @@ def _short_strings(cls: type[Mechanism]) -> dict[str, None]:
 def triggers_of(cls: type[Mechanism]) -> list[str]:
     """Texts that the mechanism's own code may look for: strings that it holds, what its patterns match, and texts of as
     many characters, or words, digits, commas and so on, as its numbers say, and of one more."""
-    found = list(_found(cls))
+    found = list(_find_constants(cls))
     patterns = list(dict.fromkeys(pattern for value in found if (pattern := _pattern(value)) is not None))[:_PATTERNS]
-    matched = [text for pattern in patterns for text in matching(pattern)]
+    matched = [text for pattern in patterns for text in make_matches(pattern)]
     numbers = dict.fromkeys(value for value in found if type(value) is int and value in _LENGTH)
     lengths = [length for number in list(numbers)[:_LENGTHS] for length in (number, number + 1)]
     long = [text for length in lengths for text in (_WORDS[:length], " ".join([_COUNTED] * length))]
@@ -115,7 +115,7 @@ def levels_of(cls: type[Mechanism], known: Sequence[float]) -> list[float]:
     the numbers of the mechanism's own code divide it, and in which no known one is. Code that compares its knob with
     them does one thing inside each."""
     low, high = min(known), max(known)
-    numbers = {float(value) for value in _found(cls) if isinstance(value, int | float) and low < value < high}
+    numbers = {float(value) for value in _find_constants(cls) if isinstance(value, int | float) and low < value < high}
     ranges = itertools.pairwise([low, *sorted(numbers)[:_LEVELS], high])
     return [math.sqrt(a * b) for a, b in ranges if not any(a <= each <= b for each in known)]
 
@@ -131,16 +131,16 @@ def _pattern(value: object) -> re.Pattern[str] | None:
     return value if isinstance(value, re.Pattern) and isinstance(value.pattern, str) else None
 
 
-def _own(holder: ModuleType | type) -> list[object]:
+def _list_own(holder: ModuleType | type) -> list[object]:
     """What a module or a class defines, without what Python adds."""
     parts = list(vars(holder).items())
     return [value for name, value in parts if isinstance(value, FunctionType) or not name.startswith("__")]
 
 
-def _found(cls: type[Mechanism]) -> Iterator[object]:
+def _find_constants(cls: type[Mechanism]) -> Iterator[object]:
     """Strings, numbers and patterns of the mechanism's modules, in the order of the code."""
     for name, module in modules_of(cls).items():
-        yield from _constants(_own(module), name)
+        yield from _constants(_list_own(module), name)
 
 
 def _constants(value: object, module: str, depth: int = 4) -> Iterator[object]:
@@ -165,7 +165,7 @@ def _parts(value: object, module: str) -> Iterable[object]:
         case classmethod() | staticmethod():
             return [value.__func__]
         case type() if value.__module__ == module:
-            return _own(value)
+            return _list_own(value)
         case Mapping():
             return [part for item in list(value.items()) for part in item]
         case list() | tuple() | set() | frozenset():

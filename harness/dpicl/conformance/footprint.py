@@ -85,7 +85,7 @@ _hooked = threading.local()
 
 
 @contextmanager
-def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
+def observe(plugin: Collection[str], task: str) -> Iterator[Footprint]:
     """Inside this block the process's side effects are recorded. What it prints and logs is shown nowhere.
 
     plugin: names of the modules that hold the mechanism. task: whose records are private.
@@ -167,25 +167,25 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
     footprint = watch.footprint
     if event == "open":
-        _opened(footprint, *arguments)
+        _note_open(footprint, *arguments)
     elif event == RECORDS_READ:
         if arguments[0] == watch.task:  # another task's may be public: `public_records("out")`
             footprint.reaching.append(f"reads the records of {watch.task} from their source")
     elif event in _REACHING or (event == "object.__getattr__" and arguments[1] in _FRAMES):
-        if _by_plugin(watch, event):
+        if _is_by_plugin(watch, event):
             footprint.reaching.append(_REACHING.get(event, _REACHING["sys._getframe"]))
     elif (
         event.startswith(_ACTING)
         and event != "sqlite3.connect/handle"
-        and not _allowed(arguments[0] if arguments else None)
+        and not _is_allowed(arguments[0] if arguments else None)
     ):
         said = next(said for name, said in _ACTS.items() if event.startswith(name))
         footprint.acts.append(f"{said} ({event})")
 
 
-def _opened(footprint: Footprint, path: object, mode: object = None, flags: object = 0) -> None:
+def _note_open(footprint: Footprint, path: object, mode: object = None, flags: object = 0) -> None:
     if isinstance(flags, int) and flags & _WRITING:
-        if path != os.devnull and not _allowed(path):
+        if path != os.devnull and not _is_allowed(path):
             footprint.acts.append(f"opens a file for writing ({_name(path)})")
     elif _is_data(path) and not is_harness(_caller()):
         footprint.reaching.append(f"reads the data set's own file {_name(path)}")
@@ -200,21 +200,21 @@ def _is_data(path: object) -> bool:
         folder = data_folder()
     except DataError:
         return False
-    return folder is not None and _inside(path, folder)
+    return folder is not None and _is_inside(path, folder)
 
 
-def _inside(path: object, folder: Path) -> bool:
+def _is_inside(path: object, folder: Path) -> bool:
     if not isinstance(path, str | bytes):
         return False
     return os.path.realpath(os.fsdecode(path)).startswith(os.path.realpath(folder) + os.sep)
 
 
-def _allowed(path: object) -> bool:
+def _is_allowed(path: object) -> bool:
     """Whether an import writes, or the harness to its own cache, or it stays in memory."""
     if path == ":memory:":
         return True
     caller = _caller()
-    return caller == "import" or (is_harness(caller) and _inside(path, cache_folder()))
+    return caller == "import" or (is_harness(caller) and _is_inside(path, cache_folder()))
 
 
 def _caller() -> str:
@@ -228,7 +228,7 @@ def _caller() -> str:
     return ""
 
 
-def _by_plugin(watch: _Observe, event: str) -> bool:
+def _is_by_plugin(watch: _Observe, event: str) -> bool:
     """Whether the mechanism's own code caused an event, itself or through `inspect`. The rest of the standard library
     may look into frames."""
     if event.startswith("gc."):

@@ -26,7 +26,7 @@ def attempt(action: Callable[[], _Value], seconds: float | None = None) -> tuple
     KeyboardInterrupt ends the program, whoever raises it: that is no verdict, and so no pass.
     """
     try:
-        with _limited(seconds):
+        with _limit_time(seconds):
             return action(), None
     except KeyboardInterrupt:
         raise
@@ -35,7 +35,7 @@ def attempt(action: Callable[[], _Value], seconds: float | None = None) -> tuple
 
 
 @contextmanager
-def _limited(seconds: float | None) -> Iterator[None]:
+def _limit_time(seconds: float | None) -> Iterator[None]:
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -33,7 +33,7 @@ _KEPT, _KEPT_NUMBERS = 4096, 6_000_000
 _NOISE = 2**18
 
 
-def marked(text: str) -> bool:
+def is_marked(text: str) -> bool:
     """Whether the text holds a marker that changes how the model answers."""
     return any(marker in text for marker in (NAN, INFINITE, CERTAIN, ENDING))
 
@@ -81,7 +81,7 @@ class HostileModel(SimulatedLM):
         take_turns()
         texts = []
         for at, prompt in enumerate(prompts):
-            if temperature == 0 and not self._marked(_bytes(prompt)):
+            if temperature == 0 and not self._find_markers(_bytes(prompt)):
                 texts.append(self._words(prompt, max_tokens, stop))
                 continue
             own = None if seeds is None else seeds[at : at + 1]
@@ -99,7 +99,7 @@ class HostileModel(SimulatedLM):
         text = " ".join(said)
         return text[: min([at for at in map(text.find, filter(None, stop)) if at >= 0], default=len(text))]
 
-    def _marked(self, key: bytes) -> set[str]:
+    def _find_markers(self, key: bytes) -> set[str]:
         return {marker for marker, tokens in self._markers.items() if tokens in key}
 
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
@@ -107,7 +107,7 @@ class HostileModel(SimulatedLM):
         return self._answers(_bytes(prompt)).copy()
 
     def _answer(self, key: bytes) -> np.ndarray:
-        said, prompt = self._marked(key), array("H", key)
+        said, prompt = self._find_markers(key), array("H", key)
         if NAN in said:
             return np.full(self.vocab_size, np.nan)
         logits = super().log_probs_after(prompt)

@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from dpicl.attacks.observers import stated
+from dpicl.attacks.observers import describe_release
 from dpicl.conformance.bench import Bench, set_up
 from dpicl.conformance.checking import (
     FULL,
@@ -23,16 +23,16 @@ from dpicl.conformance.checking import (
     CheckEvidence,
     Status,
     Verdict,
+    describe_error,
     failed,
     not_applicable,
-    raised,
 )
 from dpicl.conformance.checks.accounting import budget, ledger
 from dpicl.conformance.checks.effects import side_effects
 from dpicl.conformance.checks.neighbours import audit, private_reads, sensitivity
 from dpicl.conformance.checks.noise import noise
-from dpicl.conformance.checks.replay import no_crash, post_processing, public_labels
-from dpicl.conformance.checks.reproducible import non_private, seeds
+from dpicl.conformance.checks.replay import check_no_crash, post_processing, public_labels
+from dpicl.conformance.checks.reproducible import check_non_private, seeds
 from dpicl.conformance.checks.sampling import sampling
 from dpicl.conformance.guard import RUN_SECONDS, attempt
 from dpicl.conformance.transcript import Transcript
@@ -55,10 +55,10 @@ CHECKS: Final[Mapping[str, Check]] = {
     "noise": noise,
     "post-processing": post_processing,
     "public-labels": public_labels,
-    "no-crash": no_crash,
+    "no-crash": check_no_crash,
     "side-effects": side_effects,
     "seeds": seeds,
-    "non-private": non_private,
+    "non-private": check_non_private,
     "audit": audit,
 }
 #: Checks that are repeated for every other setting of the mechanism: all but the one that needs many runs.
@@ -82,7 +82,7 @@ class CheckFinding:
 def tasks_of(cls: type[Mechanism], task: str | None, options: Mapping[str, Any]) -> list[str]:
     """The tasks that a mechanism is checked on. Raises UsageError where it can do none, or not the given one."""
     mechanism = build(cls, resolve_options(cls, task or "", dict(options)))
-    reasons = {name: skip_reason(mechanism, Task.without_records(name)) for name in ((task,) if task else TASKS)}
+    reasons = {name: skip_reason(mechanism, Task.read_public(name)) for name in ((task,) if task else TASKS)}
     done = [name for name, reason in reasons.items() if reason is None]
     if not done:
         name, reason = next(iter(reasons.items()))
@@ -107,12 +107,12 @@ def check_mechanism(
     if isinstance(error, DpiclError):
         raise error
     if names is None:
-        return [CheckFinding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
+        return [CheckFinding(check, v.status, "", v.why) for check, v in _refuse_broken("before a run", error).items()]
     verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
     seen: set[tuple[object, ...]] = set()
     for number, name in enumerate(names):
         place = _Place(cls, name, options, seed, first=number == 0)
-        for check, verdict in _on_one_task(place, seen, partial(report, name)):
+        for check, verdict in _check_on_one_task(place, seen, partial(report, name)):
             verdicts[check].append((name, verdict))
     return [_worst(check, found) for check, found in verdicts.items()]
 
@@ -136,7 +136,7 @@ class _Place:
         return bench
 
 
-def _on_one_task(
+def _check_on_one_task(
     place: _Place, seen: set[tuple[object, ...]], report: Callable[[str], None]
 ) -> Iterator[tuple[str, Verdict]]:
     """seen: settings that need not be checked again, since they made a difference on an earlier task."""
@@ -144,23 +144,23 @@ def _on_one_task(
     if isinstance(error, DpiclError):
         raise error
     if bench is None:
-        yield from _broken("before a run", error).items()
+        yield from _refuse_broken("before a run", error).items()
         return
     evidence = CheckEvidence(bench, FULL if place.first else OTHER_TASKS)
-    verdicts = on_one_bench(evidence, CHECKS, report)
+    verdicts = check_on_one_bench(evidence, CHECKS, report)
     yield from verdicts.items()
     plain, _ = attempt(lambda: evidence.plain)
     if plain is not None and all(verdict.status != "failed" for verdict in verdicts.values()):
-        yield from _with_other_settings(place, plain, seen, report)
+        yield from _check_other_settings(place, plain, seen, report)
 
 
-def _with_other_settings(
+def _check_other_settings(
     place: _Place, plain: Transcript, seen: set[tuple[object, ...]], report: Callable[[str], None]
 ) -> Iterator[tuple[str, Verdict]]:
     """The failures. plain: an ordinary run at the ordinary setting."""
     settings, error = attempt(lambda: variants(place.cls, place.task, place.options))
     if error is not None:
-        yield "no-crash", failed(f"Its options cannot be listed: it raises {raised(error)}.")
+        yield "no-crash", failed(f"Its options cannot be listed: it raises {describe_error(error)}.")
     for setting in settings or ():
         bench, error = attempt(lambda setting=setting: None if setting.key in seen else place.bench(setting))  # type: ignore[misc]
         if bench is None:
@@ -170,47 +170,52 @@ def _with_other_settings(
         error = error or (run.error if run else None)
         if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):
             continue
-        differs = run is None or not _alike(run, plain)
+        differs = run is None or not _is_alike(run, plain)
         if differs:
             seen.add(setting.key)
         elif not (setting.sure and place.first):
             continue
         report(str(setting))
-        for check, verdict in on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
+        for check, verdict in check_on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
             if verdict.status == "failed":
                 yield check, failed(f"W{str(setting)[1:]}: {verdict.why}")
 
 
-def _alike(other: Transcript, plain: Transcript) -> bool:
+def _is_alike(other: Transcript, plain: Transcript) -> bool:
     """Whether a run equals the ordinary one, as far as it goes."""
     first, second = other.released or (), plain.released or ()
     return first == second[: len(first)] and all(
-        stated(a.release) == stated(b.release) and a.release.clean.tobytes() == b.release.clean.tobytes()
+        describe_release(a.release) == describe_release(b.release)
+        and a.release.clean.tobytes() == b.release.clean.tobytes()
         for a, b in zip(other.observed_releases, plain.observed_releases, strict=False)
     )
 
 
-def on_one_bench(evidence: CheckEvidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
+def check_on_one_bench(
+    evidence: CheckEvidence, checks: Iterable[str], report: Callable[[str], None]
+) -> dict[str, Verdict]:
     """Verdicts of these checks; of all checks where the mechanism does not run at all."""
     plain, error = attempt(lambda: evidence.plain)
     error = error or (plain.error if plain else None)
     if error is not None:
-        return _broken("on ordinary records", error)
+        return _refuse_broken("on ordinary records", error)
     verdicts = {}
     for name in checks:
         report(name)
         verdict, error = attempt(lambda name=name: CHECKS[name](evidence))  # type: ignore[misc]
-        verdicts[name] = verdict or failed(f"While this is checked it raises {raised(error or AssertionError())}.")
+        verdicts[name] = verdict or failed(
+            f"While this is checked it raises {describe_error(error or AssertionError())}."
+        )
     attempt(evidence.bench.checkpoint.restore)  # the next task and setting begin as this one did
     return verdicts
 
 
-def _broken(when: str, error: BaseException | None) -> dict[str, Verdict]:
+def _refuse_broken(when: str, error: BaseException | None) -> dict[str, Verdict]:
     """Verdicts on a mechanism that does not run at all."""
     assert error is not None
     culprit = "budget" if isinstance(error, BudgetExceeded) else "no-crash"
     verdicts = {name: not_applicable("it does not run on ordinary records") for name in CHECKS}
-    verdicts[culprit] = failed(f"{when.capitalize()} it raises {raised(error)}")
+    verdicts[culprit] = failed(f"{when.capitalize()} it raises {describe_error(error)}")
     return verdicts
 
 

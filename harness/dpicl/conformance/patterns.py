@@ -14,14 +14,14 @@ _LETTERS = "aZ5 .-_\n" + "".join(map(chr, range(33, 127))) + "é中🙂"
 _MORE, _MOST, _TRIES = 3, 200, 6
 
 
-def matching(pattern: re.Pattern[str], count: int = 2) -> list[str]:
+def make_matches(pattern: re.Pattern[str], count: int = 2) -> list[str]:
     """Up to so many different strings that hold a match, always the same ones; none for a pattern that only text around
     it decides, or that matches nothing but the empty string."""
     parsed = _parser.parse(pattern.pattern, pattern.flags)
     found: dict[str, None] = {}
     for seed in range(_TRIES):
         writer = _Writer(random.Random(seed), parsed.state)
-        written = writer.written(parsed)
+        written = writer.write(parsed)
         for text in (written, written + "".join(writer.ahead)):
             if text and pattern.search(text) and len(found) < count:
                 found.setdefault(text)
@@ -34,7 +34,7 @@ class _Writer:
     def __init__(self, randomness: random.Random, state: Any) -> None:
         self._random, self._state, self._groups, self.ahead = randomness, state, dict[int, str](), list[str]()
 
-    def written(self, parsed: Any) -> str:
+    def write(self, parsed: Any) -> str:
         """parsed: a sequence of (operation, argument) as `re` parses it."""
         return "".join(self._one(operation, argument) for operation, argument in parsed)
 
@@ -45,24 +45,24 @@ class _Writer:
             case op.NOT_LITERAL | op.ANY | op.IN:
                 return self._character(operation, argument)
             case op.BRANCH:
-                return self.written(self._random.choice(argument[1]))
+                return self.write(self._random.choice(argument[1]))
             case op.MAX_REPEAT | op.MIN_REPEAT | op.POSSESSIVE_REPEAT:
                 least, most, repeated = argument
                 times = self._random.randint(least, min(most, least + _MORE))
-                return "".join(self.written(repeated) for _ in range(min(times, _MOST)))
+                return "".join(self.write(repeated) for _ in range(min(times, _MOST)))
             case op.SUBPATTERN:
-                self._groups[argument[0]] = text = self.written(argument[-1])
+                self._groups[argument[0]] = text = self.write(argument[-1])
                 return text
             case op.ATOMIC_GROUP:
-                return self.written(argument)
+                return self.write(argument)
             case op.ASSERT if argument[0] < 0:  # it looks behind
-                return self.written(argument[1])
+                return self.write(argument[1])
             case op.ASSERT:
-                self.ahead.append(self.written(argument[1]))
+                self.ahead.append(self.write(argument[1]))
             case op.GROUPREF:
                 return self._groups.get(argument, "")
             case op.GROUPREF_EXISTS:
-                return self.written(argument[1 if argument[0] in self._groups else 2] or ())
+                return self.write(argument[1 if argument[0] in self._groups else 2] or ())
         return ""  # AT and ASSERT_NOT: they match no character
 
     def _character(self, operation: Any, argument: Any) -> str:

@@ -50,7 +50,7 @@ class Checkpoint:
         for _, value in self._places():
             reader.digest(value)
         namespaces = [*map(vars, modules.values()), getattr(mechanism, "__dict__", {})]
-        self._containers = [(value, _copied(value)) for value in (*namespaces, *reader.containers)]
+        self._containers = [(value, _copy(value)) for value in (*namespaces, *reader.containers)]
 
     def restore(self) -> None:
         """Containers hold again what they held, caches nothing, names their values."""
@@ -64,7 +64,7 @@ class Checkpoint:
         reader = _Reader(self._modules)
         return {place: reader.digest(value) for place, value in self._places()}
 
-    def replaced(self) -> str | None:
+    def find_replaced(self) -> str | None:
         """Which name of other code is new, or does not mean what it meant, or something of the mechanism's own; None
         without one. (What was imported since may be new.)"""
         for place, value in _other_code().items():
@@ -106,7 +106,7 @@ class _Reader:
             return self._seen[id(value)]
         self._seen[id(value)] = _hash("again")
         self._alive.append(value)
-        name, parts, ordered = self._opened(value)
+        name, parts, ordered = self._open(value)
         try:
             digests = [self.digest(part) for part in parts]
         except RecursionError:
@@ -114,7 +114,7 @@ class _Reader:
         self._seen[id(value)] = digest = _hash(name, *(digests if ordered else sorted(digests)))
         return digest
 
-    def _opened(self, value: Any) -> tuple[str, list[object], bool]:
+    def _open(self, value: Any) -> tuple[str, list[object], bool]:
         """(what it is, what it holds, whether in this order)."""
         name = f"{type(value).__module__}.{type(value).__qualname__}"
         if isinstance(value, _CHANGING) or type(value) is _CACHED:
@@ -156,10 +156,10 @@ class _Reader:
                 return name, [value.__func__], True
             case ModuleType():
                 return f"{name} {value.__name__}", [], True
-        return name, _saved(value), True
+        return name, _list_saved(value), True
 
 
-def _saved(value: Any) -> list[object]:
+def _list_saved(value: Any) -> list[object]:
     """What pickle would save of any other object; else its attributes."""
     if type(value).__module__.startswith("dpicl.models"):
         return []
@@ -177,7 +177,7 @@ def _hash(name: str, *parts: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((name.encode("utf-8", "backslashreplace"), *parts))).digest()
 
 
-def _copied(container: Any) -> Any:
+def _copy(container: Any) -> Any:
     """What `_refill` needs."""
     match container:
         case CellType():

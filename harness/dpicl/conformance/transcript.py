@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.attacks.observers import Observation, stated
+from dpicl.attacks.observers import Observation, describe_release
 from dpicl.conformance.footprint import Footprint
 from dpicl.core.seeds import NoiseSource, SecureNoise, current_shot
 from dpicl.core.vocabulary import Partition, Record
@@ -105,7 +105,7 @@ class Transcript:
         """Everything that an outsider sees of a run with scripted releases: their shapes, the outcome, progress, kind
         of failure. What it prints and logs is in ``footprint``."""
         failure = type(self.error).__name__ if self.error else None
-        shapes = [stated(observed.release) for observed in self.observed_releases]
+        shapes = [describe_release(observed.release) for observed in self.observed_releases]
         return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
 
     def paid_delta(self, observed: ObservedRelease) -> float:
@@ -206,10 +206,10 @@ class RunObserver(SampleObserver):
         if number not in self._handed and not self._transcript.revealed:
             self._transcript.strangers.add(number)
 
-    def drawing(self, partition: Partition) -> None:
+    def begin_sample(self, partition: Partition) -> None:
         self._sampling.expect(self._places.get(partition), self._presence(len(self._transcript.samples)))
 
-    def drawn(self, assigned: Assigned) -> None:
+    def end_sample(self, assigned: Assigned) -> None:
         held = [
             (r.number, slot) for slot, rows in enumerate(assigned.slots) for r in rows if isinstance(r, ObservedRecord)
         ]
@@ -219,10 +219,10 @@ class RunObserver(SampleObserver):
         self._transcript.samples.append(drawn)
         self._handed.update(members)
 
-    def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+    def note_spend(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
         self._transcript.spends.append(Spend(sample, event, permit))
 
-    def revealed(self) -> None:
+    def note_reveal(self) -> None:
         self._transcript.revealed = True
 
     @contextmanager
@@ -233,7 +233,7 @@ class RunObserver(SampleObserver):
         finally:
             self.watching = watching
 
-    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         notes, shot = self._transcript, current_shot() or 0
         kept = replace(noisy_release, clean=np.array(noisy_release.clean, dtype=np.float64))
         number = sum(each.shot == shot for each in notes.observed_releases)

@@ -114,7 +114,7 @@ class Cell(BaseModel):
         return copied
 
     @model_serializer(mode="wrap")
-    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _drop_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Later fields are written where they are set, so that what was written before there were any stays as it
         is."""
         data: dict[str, Any] = write(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 
-from dpicl.core.printable import shortened
+from dpicl.core.printable import shorten
 
 #: Characters of a message that is shown.
 _LONGEST = 10_000
@@ -65,13 +65,13 @@ def one_line(error: BaseException, most: int = _LONGEST) -> str:
     """What an error says, in one line of at most so many characters; also of one whose text cannot be had. Long names,
     which come from input, are cut in the middle."""
     try:
-        said = shortened(" ".join(str(error).split()))
+        said = shorten(" ".join(str(error).split()))
     except BaseException:  # its own __str__ fails
         said = "its message cannot be read"
     return said if len(said) <= most else f"{said[:most]} ..."
 
 
-def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
+def unknown_name(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     """A UsageError for an unknown name, with the closest known one and all of them."""
     known = sorted(choices)
     begun = sorted((choice for choice in known if choice.startswith(name)), key=len)
@@ -83,7 +83,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raises `unknown` for the first of the names that is not known."""
+    """Raises `unknown_name` for the first of the names that is not known."""
     for name in names:
         if name not in known:
-            raise unknown(kind, name, known)
+            raise unknown_name(kind, name, known)

@@ -66,7 +66,7 @@ def gaussian(scale: float, size: int, words: Words) -> np.ndarray:
         coin, place = words(2 * left.size).reshape(2, left.size)
         cell, inside = cells[left], (place >> np.uint64(64 - CELL_BITS)).astype(np.int64)
         sign = np.where(place & np.uint64(1), 1.0, -1.0)
-        kept = _kept(cell, inside, ratio, coin, words)
+        kept = _draw_kept(cell, inside, ratio, coin, words)
         drawn[left[kept]] = ((cell * CELL + inside + 0.5) * sign * step)[kept]
         left = left[~kept]
     return drawn
@@ -103,7 +103,7 @@ def _cells(table: tuple[int, ...], high: np.ndarray, low: np.ndarray) -> np.ndar
     return cells
 
 
-def _kept(cell: np.ndarray, inside: np.ndarray, ratio: float, coin: np.ndarray, words: Words) -> np.ndarray:
+def _draw_kept(cell: np.ndarray, inside: np.ndarray, ratio: float, coin: np.ndarray, words: Words) -> np.ndarray:
     """bool: whether coin / 2^64, with further bits where they matter, is below exp(-a).
 
     a = ((n + 1/2)^2 - (m + 1/2)^2) / (2 ratio^2) = j (j + 2 m + 1) / (2 ratio^2), of the value n = m + j in a cell that
@@ -121,7 +121,7 @@ def _kept(cell: np.ndarray, inside: np.ndarray, ratio: float, coin: np.ndarray, 
 
 
 def scaled_chance(cell: int, inside: int, ratio: float) -> int:
-    """2^256 exp(-a), a as in `_kept`, but for 2^6."""
+    """2^256 exp(-a), a as in `_draw_kept`, but for 2^6."""
     top, bottom = ratio.as_integer_ratio()
     doubled = inside * (inside + 2 * CELL * cell + 1) * bottom**2
     loss = (doubled << (CLOSE_BITS + 64)) // (2 * top**2)

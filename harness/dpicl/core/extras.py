@@ -30,7 +30,7 @@ def install(package: str) -> str:
 
 
 @contextmanager
-def required() -> Iterator[None]:
+def require_extras() -> Iterator[None]:
     """Raises UsageError, with the command that installs it, where a package of an extra is missing in the block."""
     try:
         yield

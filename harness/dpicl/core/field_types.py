@@ -61,13 +61,13 @@ def number(value: Any) -> Any:
     return value
 
 
-def _whole(value: Any) -> Any:
+def _require_whole(value: Any) -> Any:
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError("must be a whole number")
     return value
 
 
-def _positive(value: float) -> float:
+def _require_positive(value: float) -> float:
     if not value > 0:
         raise ValueError("must be an epsilon above 0 ('inf' or .inf for no privacy)")
     return value
@@ -75,9 +75,9 @@ def _positive(value: float) -> float:
 
 #: What people write in a suite, on the command line or in a program: texts are numbers too.
 Number = Annotated[float, BeforeValidator(number)]
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(_require_whole)]
 Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
-TargetEpsilon = Annotated[Number, AfterValidator(_positive)]
+TargetEpsilon = Annotated[Number, AfterValidator(_require_positive)]
 TargetDelta = Annotated[Number, Field(gt=0, lt=1)]
 #: Records, shots, queries, runs: no data set and no service has more, and every number made from them stays exact.
 Quantity = Annotated[Whole, Field(ge=1, le=10**9)]

@@ -32,7 +32,7 @@ def write_whole(path: Path, text: str, results: Path) -> None:
     try:
         put_whole(path, text)
     except OSError as error:
-        raise unwritable(results, error) from error
+        raise unwritable_error(results, error) from error
 
 
 def put_whole(path: Path, content: str | bytes, new: bool = False, private: bool = False, synced: bool = True) -> None:
@@ -50,7 +50,7 @@ def put_whole(path: Path, content: str | bytes, new: bool = False, private: bool
     temporary = path.with_name(f".{path.name[:_KEPT_OF_NAME]}.{secrets.token_hex(8)}.tmp")
     try:
         make_folder(path.parent)
-        with open(temporary, "xb", opener=partial(_made, mode=0o600 if private else 0o666)) as file:
+        with open(temporary, "xb", opener=partial(_make, mode=0o600 if private else 0o666)) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             if synced:
@@ -68,12 +68,12 @@ def put_whole(path: Path, content: str | bytes, new: bool = False, private: bool
         raise
 
 
-def _made(path: str, flags: int, mode: int) -> int:
+def _make(path: str, flags: int, mode: int) -> int:
     """An opener that follows no link; with the mode "x" there is no file yet either."""
     return os.open(path, flags | os.O_NOFOLLOW, mode)
 
 
-def regular(path: str, flags: int) -> int:
+def open_regular(path: str, flags: int) -> int:
     """An opener for `open`: of regular files, so that no pipe or device is waited for. Raises NotRegular, OSError."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -84,13 +84,13 @@ def regular(path: str, flags: int) -> int:
 
 def content_of(path: Path, largest: int = -1) -> bytes:
     """The content of a regular file, at most so many bytes of it. Raises OSError."""
-    with open(path, "rb", opener=regular) as file:
+    with open(path, "rb", opener=open_regular) as file:
         return file.read(largest)
 
 
 def file_sha256(path: Path) -> str:
     """Hexadecimal sha256 of a regular file. Raises OSError."""
-    with open(path, "rb", opener=regular) as file:
+    with open(path, "rb", opener=open_regular) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -107,13 +107,13 @@ def link(whole: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        with open(path, "xb", opener=partial(_made, mode=whole.stat().st_mode & 0o777)) as file:
+        with open(path, "xb", opener=partial(_make, mode=whole.stat().st_mode & 0o777)) as file:
             file.write(whole.read_bytes())
             file.flush()
             os.fsync(file.fileno())
 
 
-def unwritable(folder: Path, error: OSError) -> ResultError:
+def unwritable_error(folder: Path, error: OSError) -> ResultError:
     """The error of a results folder that cannot be written."""
     return ResultError(
         f"Cannot write results under {folder}: {error.strerror}; fix that, or choose another folder with --results."
@@ -146,7 +146,7 @@ def own_folder() -> Path:
 
 
 @contextmanager
-def held(path: Path, wait: bool = False, private: bool = False) -> Iterator[bool]:
+def hold_lock(path: Path, wait: bool = False, private: bool = False) -> Iterator[bool]:
     """Holds a lock file, which the operating system frees when its holder dies, however it dies (filelock, by flock).
 
     Yields False, without it, when another process has it and ``wait`` is off. The holder may remove the file before it

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def ignore_interrupts() -> Iterator[None]:
     """Neither is heard meanwhile: workers are being ended, and a second one would leave some."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -23,7 +23,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def stopped_by_term() -> Iterator[None]:
+def stop_on_term() -> Iterator[None]:
     """What ends a job (Slurm, Kubernetes, `kill`) stops the work as Ctrl-C does, where nobody else handles it: claims
     are given back at once."""
     in_main = threading.current_thread() is threading.main_thread()

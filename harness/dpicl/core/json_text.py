@@ -31,9 +31,11 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
     if len(text) > largest:
         raise ValueError(f"it has {len(text):,} bytes, {largest:,} is the most")
     if isinstance(text, bytes):
-        text = _decoded(text)
+        text = _decode(text)
     try:
-        value = json.loads(text, object_pairs_hook=no_key_twice, parse_constant=no_constant if plain else None)
+        value = json.loads(
+            text, object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant if plain else None
+        )
         _require_plain([value], plain)
     except _Refused as error:
         raise ValueError(str(error)) from None
@@ -67,23 +69,23 @@ def text_of(path: Path, largest: int = LARGEST) -> str:
         raise ValueError(error.strerror) from None
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
-    return _decoded(content)
+    return _decode(content)
 
 
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """The value as JSON can hold it: infinity and NaN as texts, since JSON has no numbers for them, and whatever else
     JSON does not know as its text."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value if isinstance(value, str | int | float | None) else str(value)
@@ -107,7 +109,7 @@ class _Refused(ValueError):
     """Raised while a text is read; the parser turns no exception of its own into this one."""
 
 
-def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; readers differ in which of two equal keys they take."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -115,6 +117,6 @@ def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def no_constant(name: str) -> Any:
+def refuse_constant(name: str) -> Any:
     """NaN and the infinite ones, which are no JSON."""
     raise _Refused(f"{name} is no JSON")

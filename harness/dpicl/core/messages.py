@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from dpicl.core.printable import printable, shortened
+from dpicl.core.printable import make_printable, shorten
 
 #: Above it the third decimal of an epsilon is not shown.
 _LARGE = 1e9
@@ -17,11 +17,11 @@ MOST_NAMED = 6
 
 def message(text: str) -> None:
     """Anything that is not the answer."""
-    sys.stderr.write(printable(shortened(text.rstrip("\n"))) + "\n")
+    sys.stderr.write(make_printable(shorten(text.rstrip("\n"))) + "\n")
     sys.stderr.flush()
 
 
-def capitalized(text: str) -> str:
+def capitalize(text: str) -> str:
     """The text as the beginning of a sentence. A Greek letter is a symbol and stays: ε is not Ε."""
     return text if "α" <= text[:1] <= "ω" else text[:1].upper() + text[1:]
 
@@ -35,17 +35,17 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def rounded_up(bound: float, digits: int = 4) -> str:
+def show_rounded_up(bound: float, digits: int = 4) -> str:
     """An upper bound that holds as it is shown: rounded up at that digit."""
-    return _rounded(bound, digits, ROUND_CEILING)
+    return _round(bound, digits, ROUND_CEILING)
 
 
-def rounded_down(bound: float) -> str:
+def round_down(bound: float) -> str:
     """A lower bound that holds as it is shown: rounded down at the fourth digit."""
-    return _rounded(bound, 4, ROUND_FLOOR)
+    return _round(bound, 4, ROUND_FLOOR)
 
 
-def _rounded(bound: float, digits: int, way: str) -> str:
+def _round(bound: float, digits: int, way: str) -> str:
     if not 0 < bound < math.inf:
         return "infinity" if bound > 0 else f"{bound:g}"
     exact = Decimal(repr(float(bound)))
@@ -63,7 +63,7 @@ def names_text(names: Iterable[str], last: str = "and") -> str:
     return f" {last} ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
 
 
-def named(things: Iterable[str], most: int = MOST_NAMED) -> str:
+def join_names(things: Iterable[str], most: int = MOST_NAMED) -> str:
     """'a', 'a and b', 'a, b, c, d, e, f and 3 more'."""
     listed = list(dict.fromkeys(things))
     more = len(listed) - most

@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dpicl.core.files import regular
+from dpicl.core.files import open_regular
 from dpicl.core.paths import cache_folder
 
 _log = logging.getLogger(__name__)
@@ -48,12 +48,12 @@ class OutputCache:
         self._folder, self._logs = folder, dict[tuple[str, str], _Log]()
         self._warned: set[str] = set()
         if folder is not None:
-            self._tried(lambda: _make_private(folder))  # what is wrong is said before the work begins
+            self._try(lambda: _make_private(folder))  # what is wrong is said before the work begins
 
     def get(self, model: str, task: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
         """The values of those keys that are there and sound."""
         log = self._log_of(model, task)
-        if self._folder is not None and self._tried(log.refresh):
+        if self._folder is not None and self._try(log.refresh):
             self._warn("damaged", f"{self._folder} holds damaged values, which are worked out again")
         return {key: json.loads(log.values[key.hex()]) for key in keys if key.hex() in log.values}
 
@@ -61,7 +61,7 @@ class OutputCache:
         """Stores JSON values; a key that is there already keeps its value."""
         log, new = self._log_of(model, task), {key.hex(): json.dumps(value) for key, value in values.items()}
         if self._folder is not None and new:
-            self._tried(lambda: log.append(_Batch(values=new)))
+            self._try(lambda: log.append(_Batch(values=new)))
         log.keep(new)
 
     def _log_of(self, model: str, task: str) -> _Log:
@@ -70,7 +70,7 @@ class OutputCache:
             self._logs[model, task] = _Log((self._folder or Path()) / f"{name}.log")
         return self._logs[model, task]
 
-    def _tried(self, action: Callable[[], Any]) -> Any:
+    def _try(self, action: Callable[[], Any]) -> Any:
         """What ``action`` gives; None, with a warning, where the folder cannot be used."""
         try:
             return action()
@@ -98,7 +98,7 @@ class _Log:
     def refresh(self) -> int:
         """Reads what is new, also of other processes. Returns how many lines are damaged. Raises OSError."""
         try:
-            with open(self.path, "rb", opener=regular) as file:
+            with open(self.path, "rb", opener=open_regular) as file:
                 number = os.fstat(file.fileno()).st_ino
                 begin = self._place[1] if number == self._place[0] else 0
                 file.seek(begin)
@@ -120,7 +120,7 @@ class _Log:
         """Raises OSError."""
         _make_private(self.path.parent)
         content = batch.model_dump_json().encode()
-        with open(self.path, "ab", opener=_private) as file:
+        with open(self.path, "ab", opener=_open_private) as file:
             file.write(b"\n%s %s\n" % (_checksum(content), content))  # what another process left of a line ends before
 
 
@@ -150,5 +150,5 @@ def _make_private(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from dpicl.core.errors import UsageError, unknown
+from dpicl.core.errors import UsageError, unknown_name
 
 #: The package.
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -43,7 +43,7 @@ def find_suite(name: str) -> Path:
         raise UsageError(
             f"There is no suite file {name}; give the path of a YAML file, or one of: {', '.join(shipped)}."
         )
-    raise unknown("suite", name, shipped)
+    raise unknown_name("suite", name, shipped)
 
 
 def real_path(path: Path) -> Path:
@@ -84,7 +84,7 @@ def private_folder() -> Path:
     """
     if own := os.environ.get("DPICL_CACHE"):
         return Path(own).expanduser() / "private"
-    found = [folder for folder in _home_private_folders() if (folder / "key").exists() or _budgets_in(folder)]
+    found = [folder for folder in _home_private_folders() if (folder / "key").exists() or _has_budgets(folder)]
     if len(found) > 1:
         raise UsageError(
             f"Both {found[0]} and {found[1]} hold budgets of private sets, and only one folder can count; move away the"
@@ -95,10 +95,10 @@ def private_folder() -> Path:
 
 def uncounted_budgets() -> list[Path]:
     """Folders in the home folder with budgets that are not counted, since DPICL_CACHE names another folder."""
-    return [folder for folder in _home_private_folders() if folder != private_folder() and _budgets_in(folder)]
+    return [folder for folder in _home_private_folders() if folder != private_folder() and _has_budgets(folder)]
 
 
-def _budgets_in(folder: Path) -> bool:
+def _has_budgets(folder: Path) -> bool:
     return any(folder.glob("budget-*.jsonl"))
 
 

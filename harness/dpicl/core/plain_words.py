@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from dpicl.core.errors import unknown
+from dpicl.core.errors import unknown_name
 from dpicl.core.strict_yaml import Place
 
 #: What is taken from pydantic's sentences: the subject, which is the place, and names of classes.
@@ -26,7 +26,7 @@ def explanation(error: ValidationError, schema: type[BaseModel]) -> tuple[Place,
     problem = min(problems, key=lambda each: each["type"] != "extra_forbidden")
     kind, place = problem["type"], tuple(problem["loc"])
     if kind == "extra_forbidden":
-        return place, str(unknown("key", str(place[-1]), _keys_at(schema, place[:-1])))
+        return place, str(unknown_name("key", str(place[-1]), _keys_at(schema, place[:-1])))
     alike = [tuple(each["loc"]) for each in problems if (each["type"], each["msg"]) == (kind, problem["msg"])]
     if kind == "missing":
         names = [f"'{each[-1]}'" for each in alike if each[:-1] == place[:-1]]

@@ -16,7 +16,7 @@ _LONG_NAME = re.compile(r"(?<=[\s(])'[^']{300,}'|\S{300,}")
 _BEGINNING, _END = 120, 60
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """The text with long names, which come from input, cut in the middle."""
 
     def cut(name: re.Match[str]) -> str:
@@ -26,12 +26,12 @@ def shortened(text: str) -> str:
     return _LONG_NAME.sub(cut, text)
 
 
-def shown(character: str) -> str:
+def show(character: str) -> str:
     """The character, or ⟨U+202E⟩ for one that does something."""
     return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _UNSAFE else character
 
 
-def printable(text: str, styled: bool = False) -> str:
+def make_printable(text: str, styled: bool = False) -> str:
     """The text with its line breaks and tabs, and nothing else that a terminal acts upon.
 
     styled: whether colours stay as well. The names in such a text must have been made safe before.
@@ -39,17 +39,17 @@ def printable(text: str, styled: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     if styled:
-        return "".join(part if i % 2 else printable(part) for i, part in enumerate(_STYLE.split(text)))
-    return "".join(character if character in "\n\t" else shown(character) for character in text)
+        return "".join(part if i % 2 else make_printable(part) for i, part in enumerate(_STYLE.split(text)))
+    return "".join(character if character in "\n\t" else show(character) for character in text)
 
 
-def visible(text: str, longest: int = LONGEST_TEXT) -> str:
+def make_visible(text: str, longest: int = LONGEST_TEXT) -> str:
     """The text with control, format and direction characters written out as ⟨U+202E⟩, and cut when it is too long.
 
     Names and released texts are untrusted: nothing in them may move a terminal's cursor or change the reading
     direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
     """
     start = text[:longest]
-    if not start.isprintable():  # else none of its characters is of a category that `shown` writes out
-        start = "".join(" " if character in "\n\r\t" else shown(character) for character in start)
+    if not start.isprintable():  # else none of its characters is of a category that `show` writes out
+        start = "".join(" " if character in "\n\r\t" else show(character) for character in start)
     return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"

@@ -143,7 +143,7 @@ class PublicStreams:
         """
         return self._stream(name)
 
-    def of_shot(self, name: str) -> np.random.Generator:
+    def stream_of_shot(self, name: str) -> np.random.Generator:
         """As `stream`, of the shot that is being written alone: two texts of one label do not share randomness."""
         return self._stream(f"{name}:{_SHOT.get()}")
 

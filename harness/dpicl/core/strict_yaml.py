@@ -91,7 +91,7 @@ def parse(text: str, path: Path, functions: bool = False) -> Document:
         _require_plain(text, path, kind)
         loader = kind(text)
         node = loader.get_single_node()
-        data = None if node is None else _plain(loader, node, path, (), lines)
+        data = None if node is None else _to_plain(loader, node, path, (), lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}" if mark else ""
@@ -115,7 +115,7 @@ def _require_plain(text: str, path: Path, kind: type[SafeLoader]) -> None:
             raise UsageError(f"{path}, line {line}: nested deeper than {_DEEPEST} levels.")
 
 
-def _plain(loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
+def _to_plain(loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
     lines.setdefault(place, node.start_mark.line + 1)
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
         raise UsageError(f"{path}, line {node.start_mark.line + 1}: there are no tags such as {node.tag[:60]} here.")
@@ -125,10 +125,10 @@ def _plain(loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lines:
             if key in mapping:
                 raise UsageError(f"{path}, line {line}: the key '{key}' is given twice; keep one.")
             lines[(*place, key)] = line
-            mapping[key] = _plain(loader, value_node, path, (*place, key), lines)
+            mapping[key] = _to_plain(loader, value_node, path, (*place, key), lines)
         return mapping
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(loader, item, path, (*place, i), lines) for i, item in enumerate(node.value)]
+        return [_to_plain(loader, item, path, (*place, i), lines) for i, item in enumerate(node.value)]
     return _value(loader, node, path)
 
 

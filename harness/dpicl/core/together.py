@@ -1,8 +1,8 @@
 """Jobs that run at the same time in one thread, so that what they wait for can be done for all of them at once.
 
 A job runs until it waits: for a service (`wait_for`, such as a language model that reads the rows of many jobs in one
-pass), for what another thread does (`result_of`), or for other jobs (`together`). Only then another job goes on. So no
-two jobs ever run Python code at the same moment, and no lock is needed for what they share. Which job goes on first
+pass), for what another thread does (`result_of`), or for other jobs (`run_together`). Only then another job goes on. So
+no two jobs ever run Python code at the same moment, and no lock is needed for what they share. Which job goes on first
 must not matter to what a job computes.
 """
 
@@ -132,36 +132,36 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _running() -> tuple[_Scheduler, _Job[Any]] | None:
+def _find_running() -> tuple[_Scheduler, _Job[Any]] | None:
     scheduler = _local.scheduler
     return None if scheduler is None or scheduler.running is None else (scheduler, scheduler.running)
 
 
-def active() -> bool:
+def is_job() -> bool:
     """Whether this is called by a job."""
-    return _running() is not None
+    return _find_running() is not None
 
 
-def together(calls: Sequence[Callable[[], T]]) -> list[T]:
+def run_together(calls: Sequence[Callable[[], T]]) -> list[T]:
     """What the calls return, in their order, run at the same time.
 
     The first error ends the others where they wait, and is raised. Each call has a copy of the caller's context
     variables.
     """
-    running, outer = _running(), _local.scheduler
+    running, outer = _find_running(), _local.scheduler
     scheduler, parent = running or (_Scheduler(), None)
     jobs = [_Job(call, scheduler) for call in calls]
     scheduler.jobs += jobs
 
-    def over() -> bool:
+    def is_over() -> bool:
         return any(job.error is not None for job in jobs) or all(job.ended for job in jobs)
 
     try:
         if parent is not None:
-            scheduler.pause(parent, over)
+            scheduler.pause(parent, is_over)
         else:
             _local.scheduler = scheduler
-            scheduler.run(over)
+            scheduler.run(is_over)
         for job in jobs:
             if job.error is not None:
                 raise job.error
@@ -177,7 +177,7 @@ def wait_for(service: Service, request: ServiceRequest) -> None:
     """Returns when the service has done the request. Raises its error. A request that nobody waits for any longer is
     done."""
     service.submit(request)
-    running = _running()
+    running = _find_running()
     try:
         if running:
             scheduler, job = running
@@ -194,7 +194,7 @@ def wait_for(service: Service, request: ServiceRequest) -> None:
 
 def result_of(future: Future[T]) -> T:
     """What a future gives, which another thread works on. One that nobody waits for any longer is cancelled."""
-    running = _running()
+    running = _find_running()
     try:
         if running:
             scheduler, job = running
@@ -209,7 +209,7 @@ def result_of(future: Future[T]) -> T:
 
 def take_turns() -> None:
     """Lets every other job go on once, where this is called by a job."""
-    if running := _running():
+    if running := _find_running():
         scheduler, job = running
         answers = iter((False, True))
         scheduler.pause(job, lambda: next(answers, True))

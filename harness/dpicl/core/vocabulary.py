@@ -36,7 +36,7 @@ def is_simulated(model: str) -> bool:
     return model.partition(":")[0] == "sim"
 
 
-def silent(done: int, total: int, unit: str) -> None:
+def report_nothing(done: int, total: int, unit: str) -> None:
     """Reports nothing."""
 
 
@@ -86,11 +86,11 @@ class Sizes:
     queries: int | None = None
 
     @classmethod
-    def of_queries(cls, records: int, queries: int) -> Sizes:
+    def from_queries(cls, records: int, queries: int) -> Sizes:
         """The sizes of an answer mechanism: n records in one group, Q queries, no demonstration."""
         return cls(records={None: records}, shots={}, queries=queries)
 
-    def only(self, group: Partition) -> Sizes:
+    def select_group(self, group: Partition) -> Sizes:
         """The sizes of one group of the records, as if there were no other."""
         return Sizes({group: self.records[group]}, {group: self.shots[group]}, self.queries)
 

@@ -31,7 +31,7 @@ def code_map(labels: Sequence[str], codewords: Sequence[str], seed: int) -> Mapp
     return {label: codewords[at] for label, at in zip(labels, order.tolist(), strict=True)}
 
 
-def coded(records: Sequence[Record], codes: Mapping[str, str]) -> list[Record]:
+def encode_labels(records: Sequence[Record], codes: Mapping[str, str]) -> list[Record]:
     """The records, in their order, with codewords."""
     return [Record(record.text, codes[record.label]) for record in records]
 

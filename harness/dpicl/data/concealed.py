@@ -22,7 +22,7 @@ _RELEASE = (
 )
 
 
-def concealed(secure: bool, sentence: str = _RELEASE) -> AbstractContextManager[None]:
+def conceal(secure: bool, sentence: str = _RELEASE) -> AbstractContextManager[None]:
     """With ``secure`` the block is silent, and any error of it becomes a `Concealed` with a fixed sentence: without its
     message, type and traceback."""
     return _Concealment(sentence) if secure else nullcontext()

@@ -80,12 +80,12 @@ def list_tasks() -> list[str]:
 def load_config(name: str) -> TaskFile:
     """task.yaml of a task. The version of one that is not built in ends in the first 12 digits of the hash of its
     files. Raises UsageError for an unknown task."""
-    config = _as_written(name)
+    config = _read_task_file(name)
     base = config.metadata.codes
-    return config.placed(config.path, base=_base_of(config, base)) if base else config
+    return config.place(config.path, base=_base_of(config, base)) if base else config
 
 
-def _as_written(name: str) -> TaskFile:
+def _read_task_file(name: str) -> TaskFile:
     folder = folder_of(name)
     return _read(folder.path, "" if folder.built_in else folder.file_hash)
 
@@ -93,7 +93,7 @@ def _as_written(name: str) -> TaskFile:
 def _base_of(config: TaskFile, base: str) -> TaskFile:
     """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
     DataError for one whose records cannot carry the codewords."""
-    found, codewords = _as_written(base), config.classes
+    found, codewords = _read_task_file(base), config.classes
     fits = not found.metadata.codes and len(found.classes) == len(codewords) and not found.data.public
     if not fits or {*found.classes, *found.data.local.labels} & {*codewords}:
         raise DataError(
@@ -110,8 +110,8 @@ def _read(folder: Path, file_hash: str) -> TaskFile:
     place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
     path = folder / "task.yaml"
     config = read_task_file(_text(path, place), place, folder.name, built_in=not file_hash)
-    config = config.placed(path, _keywords(folder) if config.metadata.kind == "extraction" else ())
-    return config.changed(version=f"{config.metadata.version}+{file_hash[:12]}") if file_hash else config
+    config = config.place(path, _keywords(folder) if config.metadata.kind == "extraction" else ())
+    return config.change(version=f"{config.metadata.version}+{file_hash[:12]}") if file_hash else config
 
 
 def _keywords(folder: Path) -> tuple[str, ...]:

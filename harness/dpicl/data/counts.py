@@ -15,7 +15,7 @@ import numpy as np
 from dpicl.core.errors import DataError
 from dpicl.core.messages import count
 from dpicl.data.reading import FileRecords
-from dpicl.data.splits import normalised
+from dpicl.data.splits import normalise
 
 #: Distinct values, characters and words that no set of labels has.
 _MOST_LABELS, _LONGEST_LABEL, _MOST_WORDS = 1000, 60, 8
@@ -54,8 +54,8 @@ def count_records(train: FileRecords, test: FileRecords | None, labels: Sequence
     """Counts of one file, or of two. labels: the public label words; () where labels are not public words."""
     readings = {"train": train} | ({"test": test} if test is not None else {})
     splits = [_counts(split, reading, labels) for split, reading in readings.items()]
-    keys = {normalised(record.text) for record in test.records} if test is not None else set()
-    leaks = [n for n, each in zip(train.numbers, train.records, strict=True) if normalised(each.text) in keys]
+    keys = {normalise(record.text) for record in test.records} if test is not None else set()
+    leaks = [n for n, each in zip(train.numbers, train.records, strict=True) if normalise(each.text) in keys]
     problems = []
     for reading in readings.values():
         if wrong := sum(map(len, reading.faults.values())):
@@ -74,7 +74,7 @@ def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCou
     keys: set[str] = set()
     repeated = []
     for number, record in zip(reading.numbers, reading.records, strict=True):
-        if (key := normalised(record.text)) in keys:
+        if (key := normalise(record.text)) in keys:
             repeated.append(number)
         keys.add(key)
     found = Counter(record.label for record in reading.records)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpicl.core.errors import DataError
 from dpicl.core.vocabulary import Record
-from dpicl.data.tables import Table, lacks, open_table, unreadable
+from dpicl.data.tables import Table, missing_column_error, open_table, unreadable_error
 from dpicl.data.task_file import SourceSpec
 
 
@@ -34,7 +34,7 @@ class FileRecords:
     numbers: list[int] = field(repr=False)
     faults: dict[str, list[int]]
 
-    def checked(self) -> list[Record]:
+    def check(self) -> list[Record]:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
         if not self.faults:
             return self.records
@@ -84,14 +84,19 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
             except RowFault as fault:
                 found.faults.setdefault(str(fault), []).append(row.number)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     for name in fields:
-        if keys and not found.records and set(found.faults) <= {_absent(each) for each in fields} and name not in keys:
-            raise lacks(path, [name], keys)
+        if (
+            keys
+            and not found.records
+            and set(found.faults) <= {_name_missing(each) for each in fields}
+            and name not in keys
+        ):
+            raise missing_column_error(path, [name], keys)
     return found
 
 
-def _absent(name: str) -> str:
+def _name_missing(name: str) -> str:
     return f"lacks the field '{name}'"
 
 
@@ -101,7 +106,7 @@ def _text_and_label(
     """The text and the label word of a row. names: column -> the class names that numbers stand for in this file."""
     for name in fields:
         if name not in values:
-            raise RowFault(_absent(name))
+            raise RowFault(_name_missing(name))
         if values[name] is None:
             raise RowFault(f"has nothing as its '{name}'")
     text, label = (values[name] for name in fields)
@@ -121,13 +126,13 @@ def _text_and_label(
     classes = names.get(fields[1], ())
     if written not in words and isinstance(label, int) and 0 <= label < len(classes):
         written = classes[label]
-    return text, words.get(written, words.get(_plain(written), written))
+    return text, words.get(written, words.get(_normalise(written), written))
 
 
 def _label_words(spec: SourceSpec) -> dict[str, str]:
     """A label as written in the file -> label word."""
     given = spec.local.labels
-    return {_plain(key): word for key, word in given.items()} | {word: word for word in spec.labels} | given
+    return {_normalise(key): word for key, word in given.items()} | {word: word for word in spec.labels} | given
 
 
 def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) -> str:
@@ -143,7 +148,7 @@ def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) ->
     return text
 
 
-def _plain(label: str) -> str:
+def _normalise(label: str) -> str:
     """A label as texts of numbers and truth values are compared: '1.0' is 1, 'True' is true."""
     said = re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip())
     return said.lower() if said.lower() in ("true", "false") else said

@@ -17,7 +17,7 @@ from typing import Any
 from dpicl.core.errors import DataError, UsageError
 from dpicl.core.vocabulary import Record
 from dpicl.data.reading import FileRecords, RowFault, function_of, normal_record, read_records
-from dpicl.data.splits import Split, normalised
+from dpicl.data.splits import Split, normalise
 from dpicl.data.tables import SUFFIXES, Rows
 from dpicl.data.task_file import LocalKeys, SourceSpec
 
@@ -146,7 +146,7 @@ def _require_right_level(folder: Path, name: str) -> None:
 
 def read_local(spec: SourceSpec) -> tuple[Split, Split]:
     """The local records. Raises DataError with the file and line, never with the text."""
-    train, test = (reading_of(spec, split).checked() for split in SPLITS)
+    train, test = (reading_of(spec, split).check() for split in SPLITS)
     return train, test
 
 
@@ -208,7 +208,7 @@ def _hub_split(spec: SourceSpec, rows: Sequence[Mapping[str, Any]]) -> Split:
     """Where the hub stores class ids, `hub.labels` lists our word for each id, in the hub's order."""
     columns = LocalKeys(text=spec.hub.text, label=spec.hub.label)
     table = Rows(spec.hub.path, rows, {spec.hub.label: spec.hub.labels})
-    return read_records(table, spec.model_copy(update={"local": columns})).checked()
+    return read_records(table, spec.model_copy(update={"local": columns})).check()
 
 
 # --- synthetic corpora -----------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
         splits[split] = [
             _record(spec, text, label, f"The synthetic corpus of {spec.name}")
             for group in groups
-            for text, label in _distinct(spec.name, records(group, split, seed), size, seen)
+            for text, label in _read_distinct(spec.name, records(group, split, seed), size, seen)
         ]
     return splits["train"], splits["test"]
 
@@ -250,7 +250,9 @@ def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
         raise DataError(f"{place} {fault}; leave it out, or correct the task file.") from None
 
 
-def _distinct(name: str, stream: Iterator[tuple[str, str]], size: int, seen: set[str]) -> Iterator[tuple[str, str]]:
+def _read_distinct(
+    name: str, stream: Iterator[tuple[str, str]], size: int, seen: set[str]
+) -> Iterator[tuple[str, str]]:
     """The first `size` records of the stream whose keys are new, or all of a corpus that ends before; adds their keys
     to `seen`."""
     found = misses = 0
@@ -258,7 +260,7 @@ def _distinct(name: str, stream: Iterator[tuple[str, str]], size: int, seen: set
         if (record := next(stream, None)) is None:
             return
         text, label = record
-        key = normalised(text)
+        key = normalise(text)
         if key not in seen:
             seen.add(key)
             found, misses = found + 1, 0

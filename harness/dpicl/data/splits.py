@@ -24,16 +24,16 @@ _UNSEEN = re.compile(
 )
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """A text without case, invisible characters and Unicode forms: NFC and NFD, widths and ligatures are one."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold())
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
-    seen = folded(text)
+    seen = fold(text)
     return "".join(filter(str.isalnum, seen)) or "".join(seen.split()) or text
 
 
@@ -52,7 +52,7 @@ def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split,
     kept_test = [record for record in test if _is_new(record, test_keys)]
     train_keys: set[str] = set()
     unique = [record for record in train if _is_new(record, train_keys)]
-    kept_train = [record for record in unique if normalised(record.text) not in test_keys]
+    kept_train = [record for record in unique if normalise(record.text) not in test_keys]
     dropped = {
         "duplicates": len(train) - len(unique),
         "train_in_test": len(unique) - len(kept_train),
@@ -62,7 +62,7 @@ def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split,
 
 
 def _is_new(record: Record, keys: set[str]) -> bool:
-    key = normalised(record.text)
+    key = normalise(record.text)
     if key in keys:
         return False
     keys.add(key)
@@ -118,18 +118,18 @@ def subsample(
     return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
 
 
-def drawn(train: Sequence[Record], share: float, seed: int) -> Split:
+def draw_records(train: Sequence[Record], share: float, seed: int) -> Split:
     """The private records of one seed: each is kept by a coin of its own with probability ``share``, in their order.
 
     A coin is a hash of (seed, key of the text), the key by which duplicates are one record, so it depends on no other
     record. The map is therefore stable: for every seed, known or not, data sets that differ by one record r are mapped
     to two that are equal (the coin leaves r out) or differ by r alone. Hence what is (epsilon, delta)-DP in the drawn
     records is (epsilon, delta)-DP in all of them (transformations of stability 1: McSherry, PINQ, SIGMOD 2009, section
-    3), provided that sizes are constants, here those of the whole set times ``share`` (`Task.drawn`). Nothing is gained
+    3), provided that sizes are constants, here those of the whole set times ``share`` (`Task.draw`). Nothing is gained
     by amplification: the seed is published. Mechanisms with one seed get the same records, so they can be paired.
     """
     limit = round(share * 2**64)
-    digests = (hashlib.sha256(f"private_share:{seed}:{normalised(record.text)}".encode()).digest() for record in train)
+    digests = (hashlib.sha256(f"private_share:{seed}:{normalise(record.text)}".encode()).digest() for record in train)
     coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
     return [record for record, kept in zip(train, coins, strict=True) if kept]
 

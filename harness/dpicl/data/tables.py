@@ -95,7 +95,7 @@ def open_table(path: Table, columns: Sequence[str] = ()) -> FileTable:
             return _excel(path, columns)
         text = _text(path)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     if text.startswith(("version https://git-lfs", "<!DOCTYPE", "<html")):
         raise DataError(f"{path} is a Git LFS pointer or a web page and holds no record; fetch the file itself.")
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
@@ -153,16 +153,16 @@ def fields_of(path: Table, text: str | None = None, label: str | None = None) ->
     if None in found or found[0] == found[1]:
         missing = "text" if found[0] is None else "label"
         columns = [name for name in names if name != missing and all(name in row for row in sound)]
-        raise lacks(path, [missing], columns)  # a key of some rows alone is part of these records
+        raise missing_column_error(path, [missing], columns)  # a key of some rows alone is part of these records
     return str(found[0]), str(found[1])
 
 
-def unreadable(path: Table, error: OSError) -> DataError:
+def unreadable_error(path: Table, error: OSError) -> DataError:
     """The error of a file that the system does not let us read."""
     return DataError(f"Cannot read {path}: {error.strerror or type(error).__name__}; fix that.")
 
 
-def lacks(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError:
+def missing_column_error(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError:
     """The error of a table without a column."""
     missing = next(name for name in wanted if name not in found)
     names = [name for name in found if len(name) <= 30 and name.isascii() and name.replace("-", "_").isidentifier()]
@@ -230,7 +230,7 @@ def _csv(path: Path, text: str, columns: Sequence[str]) -> FileTable:
         raise DataError(f"{path}: the first line does not name columns ({error}).") from None
     mark, names = max(heads.items(), key=lambda own: (sum(name in own[1] for name in columns), len(own[1])))
     if head and not set(columns) <= set(names):
-        raise lacks(path, columns, names)
+        raise missing_column_error(path, columns, names)
     if twice := [name for name in columns if names.count(name) > 1]:
         raise DataError(f"{path} has two columns '{twice[0]}'; rename one of them.")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
@@ -265,7 +265,7 @@ def _excel(path: Path, columns: Sequence[str]) -> FileTable:
         raise DataError(f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again.") from None
     names = [str(name).strip() for name in frame.columns]
     if not set(columns) <= set(names):
-        raise lacks(path, columns, names)
+        raise missing_column_error(path, columns, names)
     cells = enumerate(frame.itertuples(index=False, name=None), start=2)
     return FileTable("line", (FileRow(number, dict(zip(names, row, strict=True))) for number, row in cells))
 
@@ -279,7 +279,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
         names, features = file.schema_arrow.names, datasets.Features.from_arrow_schema(file.schema_arrow)
         size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
         if not set(columns) <= set(names):
-            raise lacks(path, columns, names)
+            raise missing_column_error(path, columns, names)
         if size > _LARGEST:
             raise DataError(f"{path} has {size:,} bytes when it is unpacked, {_LARGEST:,} is the most; divide it.")
         classes = {name: each.names for name, each in features.items() if isinstance(each, datasets.ClassLabel)}

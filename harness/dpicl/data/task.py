@@ -25,7 +25,7 @@ from dpicl.core.vocabulary import Demonstration, Partition, Query, Sizes
 from dpicl.core.vocabulary import Record as Record
 from dpicl.data import sources as data_sources
 from dpicl.data import splits as record_sets
-from dpicl.data.codes import code_map, coded, equal_sizes
+from dpicl.data.codes import code_map, encode_labels, equal_sizes
 from dpicl.data.config import TASKS as TASKS
 from dpicl.data.config import list_tasks as list_tasks
 from dpicl.data.config import load_config
@@ -72,10 +72,10 @@ class PublicTask:
     shown_by: PublicTask | None = field(default=None, repr=False)
 
     @staticmethod
-    def without_records(name: str) -> PublicTask:
+    def read_public(name: str) -> PublicTask:
         """What task.yaml says of a task: enough for `Mechanism.skip`, and no data is needed. Raises UsageError."""
         config = load_config(name)
-        return PublicTask(**_told(config), source="none", test=())
+        return PublicTask(**_list_fields(config), source="none", test=())
 
     @property
     def restricted(self) -> bool:
@@ -210,11 +210,11 @@ class PublicTask:
     def _example(self, shown: Demonstration | Record) -> str:
         """An input with its output, as a prompt shows it."""
         if self.kind == "continuation":
-            return self.whole(shown)
+            return self.add_continuation(shown)
         output = shown.text if self.kind == "json" else shown.label
         return self.query(shown.text) + self.config.target_delimiter + output
 
-    def whole(self, shown: Demonstration | Record) -> str:
+    def add_continuation(self, shown: Demonstration | Record) -> str:
         """A text with what follows it (continuation): a released text has that at its end already."""
         released = shown.label == NEUTRAL_LABEL
         return shown.text if released else self.query(shown.text) + self.config.target_delimiter + shown.label
@@ -273,10 +273,10 @@ class Task(PublicTask):
         train, test, dropped = record_sets.deduplicate(train, test)
         if generated:
             scored = {
-                record_sets.normalised(record.text)
+                record_sets.normalise(record.text)
                 for record in data_sources.read(spec, source, limit_train, limit_test, seed)[1]
             }
-            test = [record for record in test if record_sets.normalised(record.text) not in scored]
+            test = [record for record in test if record_sets.normalise(record.text) not in scored]
         public: list[Record] = []
         if spec.public:
             size = spec.public[source]  # type: ignore[index]  # one of its keys by now
@@ -288,9 +288,9 @@ class Task(PublicTask):
         fingerprint = record_sets.fingerprint(train, test, public)
         if config.metadata.codes:
             codes = code_map(spec.labels, config.classes, code_seed)
-            train, test = coded(train, codes), coded(test, codes)
+            train, test = encode_labels(train, codes), encode_labels(test, codes)
         return cls(
-            **_told(config),
+            **_list_fields(config),
             source=source,
             fingerprint=fingerprint,
             dropped=dropped,
@@ -301,7 +301,7 @@ class Task(PublicTask):
         )
 
     @classmethod
-    def of_records(
+    def from_records(
         cls,
         config: TaskFile,
         records: Sequence[Record],
@@ -314,7 +314,7 @@ class Task(PublicTask):
         """
         train, _, dropped = record_sets.deduplicate(records, public)
         return cls(
-            **_told(config),
+            **_list_fields(config),
             source="local",
             fingerprint=record_sets.fingerprint(train, (), public),
             dropped=dropped,
@@ -324,13 +324,13 @@ class Task(PublicTask):
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
 
-    def drawn(self, share: float, seed: int) -> Task:
+    def draw(self, share: float, seed: int) -> Task:
         """The task with the private records that a seed draws: each with probability ``share``, by a public coin of its
-        own (see `dpicl.data.splits.drawn`, also for why epsilon holds). Sizes are public and the same for every
+        own (see `dpicl.data.splits.draw_records`, also for why epsilon holds). Sizes are public and the same for every
         seed: those of the whole set times ``share``, rounded, at least 1. The fingerprint stays that of the whole
         set."""
         sizes = {group: max(1, round(share * n)) for group, n in self.group_sizes.items()}
-        return replace(self, train=tuple(record_sets.drawn(self.train, share, seed)), declared=sizes)
+        return replace(self, train=tuple(record_sets.draw_records(self.train, share, seed)), declared=sizes)
 
     def documents(self) -> list[dict[str, Any]]:
         """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).
@@ -375,7 +375,7 @@ class Task(PublicTask):
         """n, the number of private records: a public constant."""
         return sum(self.group_sizes.values())
 
-    def sized(self) -> Task:
+    def keep_sizes(self) -> Task:
         """The task with its public sizes and without a record: what a mechanism may see of them."""
         return replace(self, train=(), test=(), fingerprint="", dropped={}, declared=dict(self.group_sizes))
 
@@ -395,7 +395,7 @@ class Task(PublicTask):
         return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
 
 
-def _told(config: TaskFile) -> dict[str, Any]:
+def _list_fields(config: TaskFile) -> dict[str, Any]:
     """The fields of a task that its file alone decides."""
     own = {"name": config.metadata.name, "kind": config.metadata.kind, "labels": config.labels, "config": config}
     return {**own, "partitioned": bool(config.classes)}
@@ -431,6 +431,6 @@ def serving(task: Task, documents: Documents | None = None) -> Iterator[None]:
         _SERVED.reset(token)
 
 
-def served() -> tuple[Task, Documents] | None:
+def find_served() -> tuple[Task, Documents] | None:
     """The task that `serving` put up, if any, and the documents."""
     return _SERVED.get()

@@ -15,7 +15,7 @@ import jinja2
 import jinja2.nodes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from dpicl.core.errors import DataError, PluginError, UsageError, unknown
+from dpicl.core.errors import DataError, PluginError, UsageError, unknown_name
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Function, Place, parse
 
@@ -65,17 +65,19 @@ def _a_function(value: Any) -> Any:
     return value
 
 
-def _no_function(value: Any) -> Any:
+def _refuse_function(value: Any) -> Any:
     if isinstance(value, Function):
         raise ValueError("must be written out here; `!function` cannot be")
     return value
 
 
-Text = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function)]
-Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function), AfterValidator(_one_line)]
-Dotted = Annotated[str, BeforeValidator(_no_function), AfterValidator(_dotted)]
+Text = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_refuse_function)]
+Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_refuse_function), AfterValidator(_one_line)]
+Dotted = Annotated[str, BeforeValidator(_refuse_function), AfterValidator(_dotted)]
 FunctionName = Annotated[str, BeforeValidator(_a_function)]
-FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"), BeforeValidator(_no_function)]
+FilePath = Annotated[
+    str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"), BeforeValidator(_refuse_function)
+]
 Number = Annotated[int, Field(ge=1, le=10**9)]
 Stops = list[Annotated[Text, Field(min_length=1)]]
 
@@ -155,7 +157,7 @@ class LocalKeys(_Keys):
     test: FilePath = ""
 
     @model_validator(mode="after")
-    def _whole(self) -> LocalKeys:
+    def _require_whole(self) -> LocalKeys:
         if not self.missing and (not self.label or bool(self.text) is bool(self.reader)):
             raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
         if self.reader:
@@ -177,7 +179,7 @@ class _Source(_Keys):
     needed: ClassVar[tuple[str, ...]]
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _require_whole(self) -> Self:
         if not self.missing and not all(getattr(self, name) for name in self.needed):
             names = [f"`{name}`" for name in self.needed]
             raise ValueError(f"needs {', '.join(names[:-1])} and {names[-1]}, or `missing: REASON`")
@@ -224,7 +226,7 @@ class DataKeys(_Keys):
     out_of_distribution: Other | None = None
 
     @model_validator(mode="after")
-    def _public_everywhere(self) -> DataKeys:
+    def _require_public_everywhere(self) -> DataKeys:
         there = {name for name in ("local", "hub", "synthetic") if not getattr(self, name).missing}
         if self.public and there - set(self.public):
             raise ValueError(f"`public` lacks {', '.join(sorted(there - set(self.public)))}")
@@ -297,13 +299,13 @@ class TaskFile(_Keys):
     _keywords: tuple[str, ...] = ()
     _base: TaskFile | None = None
 
-    def placed(self, path: Path | None, keywords: tuple[str, ...] = (), base: TaskFile | None = None) -> TaskFile:
+    def place(self, path: Path | None, keywords: tuple[str, ...] = (), base: TaskFile | None = None) -> TaskFile:
         """The file at its place. keywords: of keywords.txt there. base: the task whose records a task of codes has."""
         copy = self.model_copy()
         copy._path, copy._keywords, copy._base = path, keywords, base
         return copy
 
-    def changed(self, **metadata: Any) -> TaskFile:
+    def change(self, **metadata: Any) -> TaskFile:
         """The file with these keys of its metadata."""
         return self.model_copy(update={"metadata": self.metadata.model_copy(update=metadata)})
 
@@ -379,7 +381,7 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         said = f"the file in the folder {name} must say `task: dpicl_{name}` and, under `metadata`, `name: {name}`."
         yield ("task",), said
     if kind not in KINDS:
-        yield ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
+        yield ("metadata", "kind"), str(unknown_name("kind of task", kind, KINDS))
     chooses = kind in CHOOSING
     if chooses is not bool(file.doc_to_choice):
         yield ("doc_to_choice",), f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
@@ -401,7 +403,10 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
     if kind == "classification":
         computed = (*computed, *BY_EMBEDDING)
     if metadata.main_metric not in computed:
-        yield ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
+        yield (
+            ("metadata", "main_metric"),
+            str(unknown_name("metric of this task", metadata.main_metric, computed)),
+        )
     for number, metric in enumerate(file.metric_list):
         if metric.metric in metrics[:number] or metric.metric in aggregates:
             yield ("metric_list", number, "metric"), f"the metric '{metric.metric[:40]}' is named twice; keep one."

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError
-from dpicl.core.interrupts import undisturbed
+from dpicl.core.interrupts import ignore_interrupts
 from dpicl.engines.worker import Done, Job, Outcome, Recorder, Report
 
 _log = logging.getLogger(__name__)
@@ -65,14 +65,14 @@ class Dispatcher:
                     with lock:
                         self._collect(job, cell)
         finally:
-            with undisturbed():
+            with ignore_interrupts():
                 self.pool.close()
                 for _, lock in self.running.values():
                     lock.close()
 
     def _submit(self, cell: Cell) -> None:
         with ExitStack() as lock:
-            over = lock.enter_context(self.recorder.taken(cell))
+            over = lock.enter_context(self.recorder.take(cell))
             if over is None:
                 self.running[self.pool.submit(cell)] = cell, lock.pop_all()
             else:

@@ -32,7 +32,7 @@ class Inline:
     def run(self, cells: Sequence[Cell], job: Job, report: Report) -> None:
         worker, recorder = Worker(job), Recorder(job)
         for cell in cells:
-            with recorder.taken(cell) as over:
+            with recorder.take(cell) as over:
                 done = over or recorder.keep(worker.compute(cell, report))
             report(done)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from tqdm.std import tqdm
 
 from dpicl.core.messages import count, duration, message
-from dpicl.core.printable import printable
+from dpicl.core.printable import make_printable
 from dpicl.engines.worker import CellProgress, Done, Report
 
 #: Plain output says at most this often how far the running cells are.
@@ -39,7 +39,7 @@ def show_progress(total: int) -> Iterator[Report]:
                 left = (time.monotonic() - start) / max(1, finished) * (total - finished)
                 say(f"[{finished}/{total}] {describe_outcome(event)}{f'; about {duration(left)} left' if left else ''}")
                 return
-            running = printable(f"{event.cell}: {event.done} of {event.total} {event.unit}")
+            running = make_printable(f"{event.cell}: {event.done} of {event.total} {event.unit}")
             bar.set_postfix_str(running)
             if bar.disable and time.monotonic() - last > _QUIET_SECONDS:
                 say(f"    {running}")
@@ -58,7 +58,7 @@ def describe_outcome(done: Done) -> str:
             said = "another run is at it"
         case _:
             said = "already there"
-    return printable(f"{done.cell}: {said}")
+    return make_printable(f"{done.cell}: {said}")
 
 
 def count_progress() -> Callable[[int, int, str], None]:

@@ -17,8 +17,8 @@ from typing import Any
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, PluginError, UsageError, one_line
-from dpicl.core.extras import required
-from dpicl.core.interrupts import undisturbed
+from dpicl.core.extras import require_extras
+from dpicl.core.interrupts import ignore_interrupts
 from dpicl.core.messages import count
 from dpicl.core.plugins import version_of
 from dpicl.engines.dispatch import POLL_SECONDS, Dispatcher, WorkerLost, make_portable
@@ -45,7 +45,7 @@ class Ray:
     gpus: int | None = None
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report) -> None:
-        with connected(self.address) as ray:
+        with connect(self.address) as ray:
             Dispatcher(_RayTasks(ray, self, job), cells, job, report).run()
 
 
@@ -63,7 +63,7 @@ class _RayTasks:
             asked = count(self.cpus, "CPU") + (f" and {count(self.gpus, 'GPU')}" if self.gpus else "")
             raise UsageError(f"No node of the Ray cluster holds a worker of {asked}; change --cpus or --gpus.")
         self.size = engine.workers or places
-        self.ray, self.payload, self.heard = ray, ray.put(WorkerPayload.packed(job)), time.monotonic()
+        self.ray, self.payload, self.heard = ray, ray.put(WorkerPayload.pack(job)), time.monotonic()
         options = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": 0}
         self.attempt = ray.remote(scheduling_strategy="SPREAD", **options)(_attempt)
         self.tasks: set[Any] = set()
@@ -105,7 +105,7 @@ def _places(resources: Mapping[str, float], cpus: int, gpus: int) -> int:
 
 
 @contextmanager
-def connected(address: str | None) -> Iterator[Any]:
+def connect(address: str | None) -> Iterator[Any]:
     """Ray, connected to a cluster: that of an address, of RAY_ADDRESS, one that runs on this machine, or else one that
     is started here. One that the program is connected to stays connected.
 
@@ -127,14 +127,14 @@ def connected(address: str | None) -> Iterator[Any]:
         try:
             yield ray
         finally:
-            with undisturbed():
+            with ignore_interrupts():
                 ray.shutdown()
 
 
 def import_ray() -> Any:
     """Raises UsageError where Ray is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
-    with required():
+    with require_extras():
         import ray
     return ray
 
@@ -164,7 +164,7 @@ class WorkerPayload:
     code: tuple[str | None, str | None]
 
     @classmethod
-    def packed(cls, job: Job) -> WorkerPayload:
+    def pack(cls, job: Job) -> WorkerPayload:
         """What the workers of a job need of this machine. The results folder is not among it."""
         found = {name: value for name, value in os.environ.items() if name.startswith(_CARRIED) and value}
         found |= {name: str(Path(found[name]).expanduser().absolute()) for name in _FOLDERS if name in found}
@@ -186,13 +186,13 @@ def _attempt(payload: WorkerPayload, cell: Cell, cpus: int, gpus: int) -> tuple[
         if not gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         limit_threads(cpus)
-        return node, _prepared(payload, node).compute(cell, lambda event: None)
+        return node, _prepare(payload, node).compute(cell, lambda event: None)
     except Exception as error:
         raise make_portable(error) from None
 
 
 @lru_cache(maxsize=1)
-def _prepared(payload: WorkerPayload, node: str) -> Worker:
+def _prepare(payload: WorkerPayload, node: str) -> Worker:
     """The worker of this process, with the plug-in files that came with it; it keeps models between tasks.
 
     Folders of tasks must be here already: they may hold records, which are not sent around.

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dpicl import models
 from dpicl.core.cell import Cell
 from dpicl.core.errors import UsageError
-from dpicl.core.interrupts import stopped_by_term
+from dpicl.core.interrupts import stop_on_term
 from dpicl.core.messages import count, message
 from dpicl.engines.local import Engine
 from dpicl.engines.progress import show_progress
@@ -25,7 +25,7 @@ def run_missing(
     selection: Selection, engine: Engine, advice: str, rerun_stale: bool = False, progress: bool = True
 ) -> tuple[list[Cell], list[Done]]:
     """(the cells of a selection that are there, how every other one ended, in the order in which they did);
-    `Costs.in_order` says who begins. Cells that another run has locked are waited for, at the end.
+    `Costs.sort_by_collection` says who begins. Cells that another run has locked are waited for, at the end.
 
     advice: what to do about results that were computed on different data. rerun_stale: whether they are made again; the
     old files are kept in quarantine/. progress: whether it is shown.
@@ -40,14 +40,14 @@ def run_missing(
         message(describe_damaged(damaged, moved=True))
     records = Fingerprints()
     found = find_presence(selection.cells, known, records)
-    missing = _to_do(selection, found, rerun_stale, advice)
+    missing = _list_to_do(selection, found, rerun_stale, advice)
     if not missing:
         return found.there, []
     _require_there(missing, records)
     return found.there, _run(selection, missing, known, engine, progress)
 
 
-def _to_do(selection: Selection, found: Presence, rerun_stale: bool, advice: str) -> list[Cell]:
+def _list_to_do(selection: Selection, found: Presence, rerun_stale: bool, advice: str) -> list[Cell]:
     """The missing cells, and the stale ones, whose files are moved. Raises UsageError for stale ones otherwise."""
     if not found.stale:
         return found.missing
@@ -68,7 +68,7 @@ def _run(
 ) -> list[Done]:
     """known: results that costs are estimated from."""
     job = Job(selection.reference, selection.store.results, selection.plugins)
-    ordered = Costs(known, selection.mechanisms).in_order(missing)
+    ordered = Costs(known, selection.mechanisms).sort_by_collection(missing)
     finished: list[Done] = []
 
     with show_progress(len(ordered)) if progress else nullcontext(lambda event: None) as show:
@@ -78,7 +78,7 @@ def _run(
             if isinstance(event, Done):
                 finished.append(event)
 
-        with stopped_by_term():
+        with stop_on_term():
             engine.run(ordered, job, report)
             while busy := [done.cell for done in finished if done.status == "busy"]:
                 if progress:
@@ -96,4 +96,4 @@ def _require_there(cells: Sequence[Cell], records: Fingerprints) -> None:
     for name in dict.fromkeys(cell.model for cell in cells):
         models.require_there(name)
     for cell in {(c.task, c.source, c.train_records, c.test_records): c for c in cells}.values():
-        records.at_hand(cell)
+        records.find_at_hand(cell)

@@ -107,10 +107,10 @@ class Recorder:
         self.store, self.records = Store(job.results, job.suite.name), Fingerprints()
 
     @contextmanager
-    def taken(self, cell: Cell) -> Iterator[Done | None]:
+    def take(self, cell: Cell) -> Iterator[Done | None]:
         """Holds a cell that is to be run; yields how it ended where there is nothing to do or another run has it."""
         with self.store.lock(cell.id) as mine:
-            yield self._present(cell) if mine else Done(cell, "busy")
+            yield self._find_present(cell) if mine else Done(cell, "busy")
 
     def keep(self, outcome: Outcome, node: str = "") -> Done:
         """Writes what came out, while the cell is held. node: the other machine that has run it; where it has read
@@ -119,7 +119,7 @@ class Recorder:
         try:
             if result is None:
                 return done
-            if node and self.records.at_hand(done.cell).fingerprint != outcome.fingerprint:
+            if node and self.records.find_at_hand(done.cell).fingerprint != outcome.fingerprint:
                 raise DataError(
                     f"Node {node} has different records of {done.cell.task} than this machine, so its result was"
                     " discarded; give every node the same records under the same DPICL_DATA."
@@ -130,7 +130,7 @@ class Recorder:
         except DpiclError as error:
             return replace(done, status="failed", score=None, message=one_line(error))
 
-    def _present(self, cell: Cell) -> Done | None:
+    def _find_present(self, cell: Cell) -> Done | None:
         """How the cell ended in another run, None where it is to be done."""
         found = self.store.read(cell)
         if found is None:

@@ -92,12 +92,12 @@ def _counts(seeds: int, documents: int, draws: int) -> list[tuple[np.ndarray, np
     kept, since every row of a table draws the same."""
     generator = np.random.default_rng(0)
 
-    def drawn(count: int, some: int) -> np.ndarray:
+    def draw(count: int, some: int) -> np.ndarray:
         cells = generator.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
         return np.bincount(cells.ravel(), minlength=some * count).reshape(some, count).astype(np.float64)
 
     chunks = [min(_CHUNK, draws - start) for start in range(0, draws, _CHUNK)]
-    return [(drawn(seeds, some), drawn(documents, some)) for some in chunks]
+    return [(draw(seeds, some), draw(documents, some)) for some in chunks]
 
 
 def _table(outcomes: Outcomes) -> np.ndarray:

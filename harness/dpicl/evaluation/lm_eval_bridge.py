@@ -56,7 +56,7 @@ class Evaluation:
         """The mean outcome of each metric."""
         return {metric: float(np.mean(own)) for metric, own in self.outcomes.items()}
 
-    def with_metric(self, metric: str, outcomes: Sequence[float]) -> Evaluation:
+    def add_metric(self, metric: str, outcomes: Sequence[float]) -> Evaluation:
         """With one metric more."""
         return replace(self, outcomes={**self.outcomes, metric: outcomes})
 
@@ -87,7 +87,7 @@ def evaluate(
             f" {len(model.encode(prefix))} tokens, and a query does not fit with it into the {model.max_length} that"
             f" {model.identity.name} reads; lower `shots` or the mechanism's `tokens`."
         ) from error
-    aggregates = _aggregates(task, [task.whole(each) for each in demonstrations]) if demonstrations else {}
+    aggregates = _aggregates(task, [task.add_continuation(each) for each in demonstrations]) if demonstrations else {}
     return replace(evaluation, aggregates=aggregates)
 
 
@@ -98,7 +98,7 @@ def evaluate_with(task: Task, lm: LM, prefix: str = "") -> Evaluation:
         return _classification(samples, reported)
     if task.kind == "generation":
         return _generation(task, samples, reported)
-    return _checked(_read(samples, ["exact_match"]), reported)
+    return _check(_read(samples, ["exact_match"]), reported)
 
 
 def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
@@ -108,7 +108,7 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     documents = sample_documents(len(texts), task.labels[0])
     released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
     samples, reported = _run(task, AnswersLM(released), "", documents)
-    found = _checked(_read(samples, [each.metric for each in task.config.metric_list]), reported)
+    found = _check(_read(samples, [each.metric for each in task.config.metric_list]), reported)
     return replace(found, aggregates=_aggregates(task, texts))
 
 
@@ -134,7 +134,7 @@ def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
 
 def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
     """(samples in the order of the documents, scores) as lm-eval has them."""
-    with serving(task, documents), _quiet():
+    with serving(task, documents), _silence():
         loaded = _as_lm_eval_task(task, prefix)
         output = lm_eval.simple_evaluate(
             model=lm,
@@ -161,12 +161,12 @@ def _read(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> Evalu
 def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
     wanted = [each.metric for each in task.config.metric_list]
-    skipped = {metric: why for metric, why in text_metrics.unavailable().items() if metric in wanted}
+    skipped = {metric: why for metric, why in text_metrics.list_unavailable().items() if metric in wanted}
     found = _read(samples, [metric for metric in samples[0]["metrics"] if metric != "similarity"])
     if "similarity" in samples[0]["metrics"]:
         near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
-        found = found.with_metric("similarity", near)
-    return replace(_checked(found, reported), skipped=skipped)
+        found = found.add_metric("similarity", near)
+    return replace(_check(found, reported), skipped=skipped)
 
 
 def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
@@ -179,13 +179,13 @@ def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str,
     said = {"acc": calibration.predictions(log_probs), "acc_calibrated": calibration.predictions(log_probs, p_cf)}
     outcomes = {metric: (labels == gold).astype(float).tolist() for metric, labels in said.items()}
     ids = [str(sample["doc"]["id"]) for sample in real]
-    found = _checked(Evaluation(ids, outcomes), reported)
+    found = _check(Evaluation(ids, outcomes), reported)
     if (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution
         return found
-    return found.with_metric(LOG_LOSS, calibration.log_losses(log_probs, gold).tolist())
+    return found.add_metric(LOG_LOSS, calibration.log_losses(log_probs, gold).tolist())
 
 
-def _checked(found: Evaluation, reported: Mapping[str, Any]) -> Evaluation:
+def _check(found: Evaluation, reported: Mapping[str, Any]) -> Evaluation:
     """Raises ResultError when lm-eval's own aggregation says something else than the mean outcome."""
     for metric, score in found.scores.items():
         theirs = float(reported[f"{metric},none"])
@@ -202,7 +202,7 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
     file = task.config.path
     try:
         if file is None:
-            loaded = lm_eval.api.task.ConfigurableTask(config=_unwritten(task))
+            loaded = lm_eval.api.task.ConfigurableTask(config=_make_config(task))
         else:
             loaded = _task_manager().load([str(file)])["tasks"][task.config.task]
         loaded.set_config("description", _literal(prefix))
@@ -217,7 +217,7 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
     return loaded
 
 
-def _unwritten(task: Task) -> dict[str, Any]:
+def _make_config(task: Task) -> dict[str, Any]:
     """lm-eval's configuration of a classification that has no file (`dpicl release --labels`)."""
     found = task.config.model_dump(exclude_unset=True)
     for place in (found, *found["metric_list"]):
@@ -237,7 +237,7 @@ def _task_manager() -> TaskManager:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence() -> Iterator[None]:
     """Without lm-eval's progress bars, notes, and its survey of the machine (a second per call, nowhere used) and of
     the current folder's repository (git complains on stderr where there is none); a template is compiled once."""
     logger = logging.getLogger("lm_eval")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lm_eval.api.model import LM, TemplateLM
 
 from dpicl.core.errors import UsageError
-from dpicl.models.base import LanguageModel, Tokens, common_prefix_length, not_finite
+from dpicl.models.base import LanguageModel, Tokens, common_prefix_length, not_finite_error
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -51,11 +51,11 @@ class LanguageModelLM(TemplateLM):
         endings = defaultdict[tuple[int, ...], list[Tokens]](list)
         for _, context, ending in requests:
             endings[tuple(context)].append(ending)
-        scored = self.reader.score_endings(list(endings.items()), self._shared(list(endings)))
+        scored = self.reader.score_endings(list(endings.items()), self._read_shared(list(endings)))
         found = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
         result = [next(found[tuple(context)]) for _, context, _ in requests]
         if not all(math.isfinite(ending.log_prob) for ending in result):
-            raise not_finite(self.reader.identity.name)
+            raise not_finite_error(self.reader.identity.name)
         return [(ending.log_prob, ending.greedy) for ending in result]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
@@ -64,13 +64,13 @@ class LanguageModelLM(TemplateLM):
         if options.get("do_sample") or options.get("temperature") or options.get("num_beams", 1) != 1:
             raise UsageError("Shared-prefix evaluation is greedy; set do_sample: false and temperature: 0 in the task.")
         stop, most = tuple(options.get("until", ())), options["max_gen_toks"]
-        return self.reader.generate(contexts, most, stop, self._shared(contexts))
+        return self.reader.generate(contexts, most, stop, self._read_shared(contexts))
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> NoReturn:
         """Not possible: what is released stands before a query."""
         raise UsageError("Log-likelihoods of whole texts have no query; use lm-eval's own model `hf` for such a task.")
 
-    def _shared(self, contexts: Sequence[Tokens]) -> Any:
+    def _read_shared(self, contexts: Sequence[Tokens]) -> Any:
         """What all contexts begin with, read once."""
         return self.reader.prefix(contexts[0][: common_prefix_length(contexts)]) if contexts else None
 

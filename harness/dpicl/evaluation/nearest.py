@@ -24,7 +24,7 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 Classifier = Callable[[np.ndarray, np.ndarray, Sequence[str]], list[str]]
 
 
-def nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
+def predict_nearest(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> list[str]:
     """The label of the demonstration with the largest cosine similarity; of equal ones that of the first."""
     return [labels[at] for at in (queries @ shown.T).argmax(axis=1).tolist()]
 
@@ -41,10 +41,10 @@ def logistic(queries: np.ndarray, shown: np.ndarray, labels: Sequence[str]) -> l
 
 
 #: Metric -> whose accuracy it is.
-CLASSIFIERS: Mapping[str, Classifier] = {NEAREST: nearest, LOGISTIC: logistic}
+CLASSIFIERS: Mapping[str, Classifier] = {NEAREST: predict_nearest, LOGISTIC: logistic}
 
 
-def classified(task: Task, demonstrations: Sequence[Demonstration], embed: Embed) -> dict[str, dict[str, str]]:
+def classify(task: Task, demonstrations: Sequence[Demonstration], embed: Embed) -> dict[str, dict[str, str]]:
     """Metric -> query id -> label, by every classifier that is made of the demonstrations.
 
     A demonstration without text counts for nothing. Where there is none with text, the answer is the first label.
@@ -60,16 +60,16 @@ def classified(task: Task, demonstrations: Sequence[Demonstration], embed: Embed
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
     """Scores of one answer a query, as it is, also by the main metric where that reads texts by embedding."""
     found = evaluate_with(task, AnswersLM(answers))
-    return with_accuracy(found, task.main_metric, found) if task.main_metric in BY_EMBEDDING else found
+    return add_accuracy(found, task.main_metric, found) if task.main_metric in BY_EMBEDDING else found
 
 
-def without_model(task: Task, why: str) -> Evaluation:
+def skip_model(task: Task, why: str) -> Evaluation:
     """An evaluation without a metric of the language model, and why."""
     ids = [query.id for query in task.queries()]
     return Evaluation(ids, {}, skipped=dict.fromkeys(COMPUTED[task.kind], why))
 
 
-def with_accuracy(evaluation: Evaluation, metric: str, other: Evaluation) -> Evaluation:
+def add_accuracy(evaluation: Evaluation, metric: str, other: Evaluation) -> Evaluation:
     """The evaluation with the accuracy of another one under this name."""
     said = dict(zip(other.ids, other.outcomes["acc"], strict=True))
-    return evaluation.with_metric(metric, [said[each] for each in evaluation.ids])
+    return evaluation.add_metric(metric, [said[each] for each in evaluation.ids])

@@ -83,11 +83,11 @@ class Differences:
     documents: np.ndarray
     unit: np.ndarray
 
-    def at(self, *place: int | slice | np.ndarray) -> Differences:
+    def select(self, *place: int | slice | np.ndarray) -> Differences:
         """Some of the pairs."""
         return Differences(*(np.asarray(getattr(self, each.name))[place] for each in fields(self)))
 
-    def moderated(self, prior: Prior) -> Differences:
+    def moderate(self, prior: Prior) -> Differences:
         """With the spread that many pairs together expect, where it is larger. Two seeds do not trust it."""
         own = np.maximum(self.seeds, 1) - 1
         pooled = prior.degrees * prior.ratio * self.luck + own * self.spread
@@ -111,7 +111,7 @@ class Differences:
         found = [_tails(*part) for part in zip(*blocks, strict=True)]
         return np.concatenate(found).reshape(given[0].shape)
 
-    def unseen(self, p: float) -> np.ndarray:
+    def bound_unseen(self, p: float) -> np.ndarray:
         """The largest difference that documents of a kind which did not occur could make, at the two-sided p-value
         ``p``: a share q of all documents is missing from D of them with probability (1 - q)^D, and moves the mean by up
         to q times ``unit``. So rows at a ceiling, and copies, are not equivalent because of a few documents."""
@@ -130,7 +130,7 @@ class Differences:
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         return np.where(self.error > math.sqrt(TINY), high, 0.0)
 
-    def detectable(self, p: float, power: float = POWER) -> np.ndarray:
+    def compute_detectable(self, p: float, power: float = POWER) -> np.ndarray:
         """The true difference that is found at this p-value with probability ``power``: critical value + z se."""
         return self.half_width(p) + float(stats.norm.ppf(power)) * self.error
 
@@ -171,7 +171,7 @@ def analyse(differences: np.ndarray) -> Differences:
     """The analysis of one pair's differences[S, D]. Raises UsageError for fewer than two documents."""
     if differences.shape[1] < 2:
         raise UsageError("A paired difference needs at least two documents; run more test records.")
-    return _analysed(differences[:, :, None], np.ones((len(differences), 1), dtype=bool)).moderated(NO_PRIOR).at(0)
+    return _analyse(differences[:, :, None], np.ones((len(differences), 1), dtype=bool)).moderate(NO_PRIOR).select(0)
 
 
 def prior_of(tables: Sequence[Differences]) -> Prior:
@@ -182,7 +182,7 @@ def prior_of(tables: Sequence[Differences]) -> Prior:
     change: the variance of the logarithms is taken at its one-sided 95% upper limit, so that few estimates, or ones
     that differ much, give a weak prior.
     """
-    flat = [own.at(*place) for own in tables for place in np.ndindex(np.shape(own.mean))]
+    flat = [own.select(*place) for own in tables for place in np.ndindex(np.shape(own.mean))]
     used = [own for own in flat if own.seeds >= _FEWEST_SEEDS and own.luck > TINY and own.spread > TINY]
     if len(used) < _FEWEST:
         return NO_PRIOR
@@ -199,7 +199,7 @@ def prior_of(tables: Sequence[Differences]) -> Prior:
     return Prior(ratio, degrees)
 
 
-def _analysed(differences: np.ndarray, there: np.ndarray, unit: float = 1.0) -> Differences:
+def _analyse(differences: np.ndarray, there: np.ndarray, unit: float = 1.0) -> Differences:
     """Of q pairs, not moderated. differences[S, D, q]: anything where not ``there``[S, q]."""
     seeds = there.sum(axis=0)
     some = np.maximum(seeds, 1)
@@ -316,18 +316,18 @@ class RankSets:
     @cached_property
     def _halves(self) -> np.ndarray:
         """float64[p, p]: half of every interval; all at once is many times as fast as one by one."""
-        return self._of_pairs(lambda pairs: pairs.half_width(self.alpha))
+        return self._spread_over_pairs(lambda pairs: pairs.half_width(self.alpha))
 
     @cached_property
     def _tails(self) -> np.ndarray:
         """float64[p, p]: the two-sided p-value of every pair, not adjusted."""
-        return self._of_pairs(lambda pairs: pairs.tail(pairs.mean))
+        return self._spread_over_pairs(lambda pairs: pairs.tail(pairs.mean))
 
-    def _of_pairs(self, number: Callable[[Differences], np.ndarray]) -> np.ndarray:
+    def _spread_over_pairs(self, number: Callable[[Differences], np.ndarray]) -> np.ndarray:
         """A number of every pair that can be compared, the same from both sides."""
         found = np.full(self.comparable.shape, np.nan)
         ones, others = np.nonzero(np.triu(self.comparable, 1))
-        found[ones, others] = found[others, ones] = number(self.pairs.at(ones, others))
+        found[ones, others] = found[others, ones] = number(self.pairs.select(ones, others))
         return found
 
     @property
@@ -341,7 +341,7 @@ class RankSets:
         """bool[p, p]: the row is better than the column."""
         found = np.zeros(self.comparable.shape, dtype=bool)
         places = np.nonzero(self.comparable & (self.pairs.mean > np.maximum(self._least, math.sqrt(TINY))))
-        own = self.pairs.at(*places)
+        own = self.pairs.select(*places)
         found[places] = own.tail(own.mean) <= self.alpha
         return found
 
@@ -351,8 +351,8 @@ class RankSets:
         found = np.zeros(self.comparable.shape, dtype=bool)
         room = self.margin - np.abs(self.pairs.mean)
         places = np.nonzero(self.comparable & (room > self._least) & ~self.better & ~self.better.T)
-        own = self.pairs.at(*places)  # at both ends of the margin, each at half of the two-sided level
-        found[places] = (own.tail(room[places]) < self.alpha) & (own.unseen(self.alpha) < room[places])
+        own = self.pairs.select(*places)  # at both ends of the margin, each at half of the two-sided level
+        found[places] = (own.tail(room[places]) < self.alpha) & (own.bound_unseen(self.alpha) < room[places])
         return found
 
     @property
@@ -371,10 +371,10 @@ class RankSets:
     @cached_property
     def detectable(self) -> float:
         """The true difference that this table finds with probability `POWER`, for its median pair; NaN without one."""
-        own = self.pairs.at(*np.nonzero(np.triu(self.comparable, 1)))
+        own = self.pairs.select(*np.nonzero(np.triu(self.comparable, 1)))
         if not own.mean.size:
             return float("nan")
-        return float(own.at(np.argsort(own.error)[(own.mean.size - 1) // 2]).detectable(self.alpha))
+        return float(own.select(np.argsort(own.error)[(own.mean.size - 1) // 2]).compute_detectable(self.alpha))
 
     @cached_property
     def _levels(self) -> dict[int, RankSets]:
@@ -390,9 +390,9 @@ class RankSets:
         i, j = self.places[one], self.places[other]
         if not self.comparable[i, j]:
             return None
-        pair = self.pairs.at(i, j)
+        pair = self.pairs.select(i, j)
         mean, half, p = float(pair.mean), float(self._halves[i, j]), float(self._tails[i, j])
-        excluded = abs(mean) + max(half, float(pair.unseen(self.alpha)))
+        excluded = abs(mean) + max(half, float(pair.bound_unseen(self.alpha)))
         largest = float(stats.studentized_range.sf(float(stats.norm.isf(p / 2)) * math.sqrt(2), self._rows, math.inf))
         adjusted = min(1.0, tables * max(p, largest))  # far out the largest is rounded to 0
         verdict: Verdict = "equivalent" if self.equivalent[i, j] else "inconclusive"
@@ -417,17 +417,17 @@ def rank_sets(
     reach: the largest difference that two mean scores can have. names: of the rows; none: their numbers.
     Raises UsageError without a row, with fewer than two documents, and where a row lacks a part of a seed.
     """
-    there = _checked(outcomes)
+    there = _check(outcomes)
     rows = there.shape[1]
     sign = -1.0 if lower_is_better else 1.0
     own = sign * np.where(there[:, None, :], outcomes, 0.0)
     own = own - own.sum(axis=2, keepdims=True) / np.maximum(there.sum(axis=1), 1)[:, None, None]
-    prior = prior_of([_analysed(own, there).moderated(NO_PRIOR)])
+    prior = prior_of([_analyse(own, there).moderate(NO_PRIOR)])
     unit = float(np.nanmax(outcomes) - np.nanmin(outcomes))
     found = {each.name: np.ones((rows, rows)) for each in fields(Differences)}
     for one in range(rows):
         after = slice(one + 1, rows)
-        pairs = _analysed(own[:, :, [one]] - own[:, :, after], there[:, [one]] & there[:, after], unit).moderated(prior)
+        pairs = _analyse(own[:, :, [one]] - own[:, :, after], there[:, [one]] & there[:, after], unit).moderate(prior)
         for name, whole in found.items():
             whole[one, after] = getattr(pairs, name)
             whole[after, one] = -whole[one, after] if name == "mean" else whole[one, after]
@@ -437,7 +437,7 @@ def rank_sets(
     return RankSets(tuple(names) or tuple(range(rows)), pairs, comparable, margin, reach=reach)
 
 
-def _checked(outcomes: np.ndarray) -> np.ndarray:
+def _check(outcomes: np.ndarray) -> np.ndarray:
     """bool[S, p]: which row has which seed."""
     if outcomes.ndim != 3 or not outcomes.size or outcomes.shape[1] < 2:
         raise UsageError("Rank sets need outcomes [seeds, documents, rows] of at least two documents.")
@@ -478,11 +478,11 @@ def paired_tests(tables: Sequence[np.ndarray], alpha: float = 1 - LEVEL) -> list
     level = alpha / len(tables)
     each = [analyse(table) for table in tables]
     found = Differences(*(np.array([getattr(own, part.name) for own in each]) for part in fields(Differences)))
-    found = found.moderated(prior_of([found]))
+    found = found.moderate(prior_of([found]))
     differing = np.array([(np.abs(table.mean(axis=0)) > math.sqrt(TINY)).sum() for table in tables])
     p = np.maximum(found.tail(found.mean), 2.0 ** -np.maximum(differing - 1.0, 0.0))
     own, among_all = found.half_width(1 - LEVEL), found.half_width(level)
-    excluded = np.abs(found.mean) + np.maximum(among_all, found.unseen(level))
+    excluded = np.abs(found.mean) + np.maximum(among_all, found.bound_unseen(level))
     drop = among_all + float(stats.norm.ppf(POWER)) * found.error
     drop = np.maximum(drop, math.ceil(1 - math.log2(level) - 1e-9) / found.documents)
     low, high = np.maximum(found.mean - own, -1.0), np.minimum(found.mean + own, 1.0)

@@ -2,7 +2,7 @@
 
 The settings are those of the evaluation of SGA (tjdgh3946/PubDP-ICL): ROUGE F1 with stemming, sentence BLEU with weight
 on single words alone, METEOR of nltk. An empty answer scores 0 everywhere. What a machine lacks is skipped with a
-reason (`unavailable`), never replaced.
+reason (`list_unavailable`), never replaced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def scores(answer: str, reference: str) -> dict[str, float]:
     from nltk.translate.meteor_score import single_meteor_score
 
     found = {**rouge(answer, reference), "bleu1": bleu1(answer, reference)}
-    if "meteor" not in unavailable():
+    if "meteor" not in list_unavailable():
         found["meteor"] = float(single_meteor_score(words(reference), words(answer), wordnet=wordnet))
     return found
 
@@ -66,7 +66,7 @@ def words(text: str) -> list[str]:
 def similarities(pairs: Sequence[Pair]) -> list[float]:
     """Cosine of the sentence embeddings of each answer and its reference, 0 where it is negative; all in one batch.
 
-    Raises ModelError when the embedding model is missing; `unavailable` says so beforehand.
+    Raises ModelError when the embedding model is missing; `list_unavailable` says so beforehand.
     """
     return list(_similarities(tuple((answer, reference) for answer, reference in pairs)))
 
@@ -77,7 +77,7 @@ def mean_similarity(pairs: Sequence[Pair]) -> float:
 
 
 @cache
-def unavailable() -> dict[str, str]:
+def list_unavailable() -> dict[str, str]:
     """Metric -> why it cannot be computed here; looked up once a process."""
     from nltk.corpus import wordnet
 

@@ -64,7 +64,7 @@ def view_of(
     """The board of those of these results that may stand on it; None where none may. records: at hand, where they were
     looked at already."""
     suite = selection.suite
-    kept = standing(results, selection)
+    kept = select_standing(results, selection)
     if not kept:
         return None
     kept, current = select_current(kept, records or Fingerprints(download=False))
@@ -84,13 +84,13 @@ def view_of(
     return BoardView(made, selection, evidence)
 
 
-def standing(results: Sequence[Result], selection: Selection) -> list[Result]:
+def select_standing(results: Sequence[Result], selection: Selection) -> list[Result]:
     """Those that may stand on the board of a selection; a sentence about all others.
 
     Results of an earlier version of a task stand there as long as there is none of its present version.
     """
     suite, admission = selection.suite, Admission(selection.suite, selection.cells)
-    admitted = [result for result in results if admission.admits(result)]
+    admitted = [result for result in results if admission.can_admit(result)]
     new = {result.cell.task for result in admitted if admission.is_current(result)}
     kept = [result for result in admitted if admission.is_current(result) or result.cell.task not in new]
     if left_out := len(results) - len(admitted):

@@ -30,7 +30,7 @@ from dpicl.core.cell import Options
 from dpicl.core.errors import PluginError
 from dpicl.core.plugins import Pluggable
 from dpicl.core.seeds import PublicStreams, shot_streams
-from dpicl.core.together import active, together
+from dpicl.core.together import is_job, run_together
 from dpicl.core.vocabulary import (
     Demonstration,
     FinalPrompt,
@@ -83,7 +83,7 @@ class Context:
         """
         done = 0
 
-        def written(number: int, label: str) -> Demonstration:
+        def write_shot(number: int, label: str) -> Demonstration:
             nonlocal done
             with shot_streams(number):
                 demonstration = write(label)
@@ -91,8 +91,8 @@ class Context:
             self.progress(done)
             return demonstration
 
-        calls = [partial(written, number, label) for number, label in enumerate(self.shots)]
-        return together(calls) if active() else [call() for call in calls]
+        calls = [partial(write_shot, number, label) for number, label in enumerate(self.shots)]
+        return run_together(calls) if is_job() else [call() for call in calls]
 
 
 #: What a mechanism releases: demonstrations once, answers one by one, or something once from which all queries are
@@ -154,11 +154,11 @@ class Mechanism(Pluggable):
 
         Raises DataError for a group without records.
         """
-        raise self.no_kind()
+        raise self.no_kind_error()
 
     def tokens_estimate(self, shots: int, queries: int) -> int:
         """About how many tokens the model reads for a release and so many queries of an evaluation."""
-        raise self.no_kind()
+        raise self.no_kind_error()
 
     @classmethod
     def query_budget(cls, queries: int | None) -> int | None:
@@ -182,7 +182,7 @@ class Mechanism(Pluggable):
             " token ids (docs/servers.md)."
         )
 
-    def no_kind(self) -> PluginError:
+    def no_kind_error(self) -> PluginError:
         """The error of a mechanism that is of none of the kinds."""
         kinds = "neither a DemonstrationMechanism nor an AnswerMechanism nor a PreparedMechanism"
         return PluginError(f"Mechanism '{self.name}' is {kinds}.")
@@ -195,7 +195,7 @@ class Mechanism(Pluggable):
         """`events`, with knobs of their own for the labels in ``by_label`` (none: ``knob`` for all)."""
         if not by_label:
             return self.events(knob, sizes)
-        return merge_groups(self.events(by_label[str(label)], sizes.only(label)) for label in sizes.shots)
+        return merge_groups(self.events(by_label[str(label)], sizes.select_group(label)) for label in sizes.shots)
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The epsilon that the authors would have claimed for this knob; None when they state no formula."""
@@ -223,7 +223,7 @@ class DemonstrationMechanism(Mechanism):
     needs: ClassVar[Needs] = "candidates"
 
     def plan_shots(self, task: PublicTask, shots: int, generator: np.random.Generator) -> tuple[str, ...]:
-        count: object = self.released(shots, task)
+        count: object = self.count_released(shots, task)
         if not isinstance(count, int) or isinstance(count, bool) or count < shots:
             raise PluginError(f"Mechanism '{self.name}' wants to release {count!r:.40} texts for {shots} shots.")
         labels = self.shot_labels(task)
@@ -245,7 +245,7 @@ class DemonstrationMechanism(Mechanism):
                 total += readings * records * (RECORD_TOKENS + drawn - 1)
         return queries * RECORD_TOKENS + round(total)
 
-    def released(self, shots: int, task: PublicTask) -> int:
+    def count_released(self, shots: int, task: PublicTask) -> int:
         """How many demonstrations are released where a prompt has ``shots``: these, unless more of them serve a
         classifier. The first ones stand in the prompt. A public number: `context.shots` has a label for each."""
         return shots
@@ -344,7 +344,7 @@ class AnswerMechanism(Mechanism):
         self.scheme  # noqa: B018  refuses an unknown partition
 
     def public_sizes(self, task: Task, shots: Sequence[str], queries: int) -> Sizes:
-        return Sizes.of_queries(task.size, queries)
+        return Sizes.from_queries(task.size, queries)
 
     def tokens_estimate(self, shots: int, queries: int) -> int:
         """What the slots read: their examples once where all queries share them, and every query."""

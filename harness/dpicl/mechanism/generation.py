@@ -66,7 +66,7 @@ def cut_record(record: PrivateRecord, model: LanguageModel, tokens: int | None) 
     return Record(text=text, label=record.label)
 
 
-def drawn_in_public(scores: np.ndarray, randomness: np.random.Generator) -> int:
+def draw_in_public(scores: np.ndarray, randomness: np.random.Generator) -> int:
     """A token drawn from softmax(scores), both public: scores are float64[V]."""
     return int((scores + randomness.gumbel(size=len(scores))).argmax())
 
@@ -85,14 +85,14 @@ class ReleasedText:
     def append(self, token: int) -> None:
         self.tokens.append(token)
         text = self._model.decode(self.tokens).lstrip()
-        self.ended = token == self._model.eos_token_id or self._before_stop(text) != text
+        self.ended = token == self._model.eos_token_id or self._cut_at_stop(text) != text
 
     def demonstration(self, label: str) -> Demonstration:
         """The text before the first stop string, without the quotation marks around it (Tang's post-processing)."""
-        text = self._before_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
+        text = self._cut_at_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
         return Demonstration(text=text, label=label, tokens=len(self.tokens))
 
-    def _before_stop(self, text: str) -> str:
+    def _cut_at_stop(self, text: str) -> str:
         ends = [at for stop in self._task.stop_strings if (at := text.find(stop)) >= 0]
         return text[: min(ends)] if ends else text
 

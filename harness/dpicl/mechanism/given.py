@@ -14,7 +14,7 @@ from typing import Any
 
 from dpicl.core.errors import UsageError
 from dpicl.mechanism.bases import Mechanism
-from dpicl.mechanism.options import option_types, shared_out
+from dpicl.mechanism.options import option_types, share_out
 from dpicl.mechanism.registry import HERE, Registered, find_mechanism, load_mechanisms, load_plugin, register
 
 #: What a caller may give as one mechanism.
@@ -69,7 +69,7 @@ def entries_of(given: Sequence[Given], options: Mapping[str, Any]) -> list[dict[
     Raises UsageError for an option that none of them has, and for two that do not differ.
     """
     types = {each.name: option_types(each.cls) for each in given}
-    chosen = shared_out(types, [(None, *item) for item in options.items()])
+    chosen = share_out(types, [(None, *item) for item in options.items()])
     entries: list[dict[str, Any]] = [
         {"name": each.name, "options": {**each.options, **chosen[each.name]}} for each in given
     ]

@@ -65,7 +65,7 @@ class LabelTexts(DemonstrationMechanism):
         return "a demonstration is an input with its output here, and the paper releases one text for a public label"
 
 
-def per_label(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) -> dp.DpEvent:
+def compose_labels(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) -> dp.DpEvent:
     """The event of all shots: each one draws ``times`` Poisson samples of ``expected`` records of its label, and makes
     ``release`` from each sample. Labels are disjoint and compose in parallel."""
     events = {}
@@ -98,7 +98,7 @@ class OneSampleTexts(LabelTexts):
         """How the tokens of one text are released, in order."""
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        return per_label(sizes, self.prompts, self.text_event(knob), 1)
+        return compose_labels(sizes, self.prompts, self.text_event(knob), 1)
 
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model, next_token = context.model, self.next_token(context)
@@ -180,7 +180,7 @@ class NoisyTokens(LabelTexts):
         return GaussianSum(knob, self.own_slots).choose(rows, sample, allowed)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        return per_label(sizes, self.slots * self.examples_per_slot, self.token_event(knob), self.tokens)
+        return compose_labels(sizes, self.slots * self.examples_per_slot, self.token_event(knob), self.tokens)
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
@@ -198,7 +198,7 @@ class NoisyTokens(LabelTexts):
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
-        text, randomness = ReleasedText(context.task, model), context.streams.of_shot(self.name)
+        text, randomness = ReleasedText(context.task, model), context.streams.stream_of_shot(self.name)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])
@@ -218,7 +218,7 @@ class NoisyTokens(LabelTexts):
         return text.demonstration(label)
 
 
-def normalised(logits: np.ndarray) -> np.ndarray:
+def normalise(logits: np.ndarray) -> np.ndarray:
     """Probabilities of float64 rows of logits, each row on its own; a row that is not finite stays so, and counts as 0
     in the primitive."""
     logits = np.ascontiguousarray(logits)  # the order of a sum must not depend on how many rows there are

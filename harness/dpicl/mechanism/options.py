@@ -15,7 +15,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from dpicl.core import json_text
 from dpicl.core.cell import Options
-from dpicl.core.errors import PluginError, UsageError, one_line, unknown
+from dpicl.core.errors import PluginError, UsageError, one_line, unknown_name
 from dpicl.core.json_text import WHOLE
 from dpicl.core.plain_words import problem_words
 from dpicl.core.plugins import Pluggable
@@ -54,7 +54,7 @@ def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
     """
     types = option_types(cls)
     later = {each.name for each in dataclasses.fields(cls) if LATER in each.metadata} if types else set()  # type: ignore[arg-type]
-    values = validated(cls.name, types, {**cls.published.get(task, {}), **given})
+    values = validate(cls.name, types, {**cls.published.get(task, {}), **given})
     instance = build(cls, values)
     try:
         said = {name: getattr(instance, name) for name in types}
@@ -74,7 +74,7 @@ def sized_options(
     return resolve_options(cls, task, {**fitting, **given})
 
 
-def shared_out(
+def share_out(
     types: Mapping[str, Mapping[str, Any]], given: Iterable[tuple[str | None, str, Any]]
 ) -> dict[str, Options]:
     """Mechanism -> what it gets of options (owner, name, value); without an owner they are for all that have them.
@@ -84,21 +84,21 @@ def shared_out(
     found: dict[str, Options] = {mechanism: {} for mechanism in types}
     for owner, name, value in given:
         if owner is not None and owner not in types:
-            raise unknown("mechanism", owner, types)
+            raise unknown_name("mechanism", owner, types)
         takers = [each for each in ([owner] if owner else types) if name in types[each]]
         if not takers:
-            raise unknown("option", name, {known for own in types.values() for known in own})
+            raise unknown_name("option", name, {known for own in types.values() for known in own})
         for each in takers:
             found[each][name] = value
     return found
 
 
-def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
+def validate(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
     """The given options as their types have them. Raises UsageError for a name or value that does not fit."""
     values = {}
     for name, value in given.items():
         if name not in types:
-            raise unknown(f"option of {owner}", name, types)
+            raise unknown_name(f"option of {owner}", name, types)
         try:
             values[name] = _adapter(types[name]).validate_python(value)
         except ValidationError as error:

@@ -31,14 +31,14 @@ def check_prompt(mechanism: Mechanism, given: object, shots: Sequence[str], mode
     said: object = given.instruction if isinstance(given, ReleasedPrompt) else None
     shown: object = given.demonstrations if isinstance(given, ReleasedPrompt) else given
     if not isinstance(shown, list | tuple) or not all(isinstance(each, Demonstration) for each in shown):
-        raise _wrong(
+        raise _fault(
             mechanism, f"returns {type(shown).__name__}", "return a list of Demonstration, or a ReleasedPrompt with one"
         )
     instruction = None if said is None else plain_text(said, mechanism)
     texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
     alone = instruction is not None and not texts
     if mechanism.knob is not None and not alone and [label for _, label in texts] != list(shots):
-        raise _wrong(
+        raise _fault(
             mechanism,
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",
             "return one for each entry of `context.shots`, in that order",
@@ -52,7 +52,7 @@ def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
     reason: object = mechanism.skip(task)
     if reason is None or (isinstance(reason, str) and reason.strip()):
         return reason
-    raise _wrong(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
+    raise _fault(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
 
 
 def check_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
@@ -65,7 +65,7 @@ def check_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
 def check_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
     """What answers after a preparation. Raises PluginError for what cannot."""
     if not callable(getattr(given, "answer", None)):
-        raise _wrong(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
+        raise _fault(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
     return given
 
 
@@ -78,11 +78,11 @@ def check_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] |
         return None
     given: object = state()
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise _wrong(mechanism, f"says {type(given).__name__} for its state", "return names and arrays")
+        raise _fault(mechanism, f"says {type(given).__name__} for its state", "return names and arrays")
     found = {}
     for name, array in given.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-            raise _wrong(mechanism, f"has a state '{name:.40}' that is no array of finite numbers", "return arrays")
+            raise _fault(mechanism, f"has a state '{name:.40}' that is no array of finite numbers", "return arrays")
         found[name] = array.astype(np.float64)
     return found
 
@@ -90,7 +90,7 @@ def check_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] |
 def plain_text(given: object, mechanism: Mechanism) -> str:
     """The text as a str of Unicode that can be written to a file. Raises PluginError for anything but a str."""
     if not isinstance(given, str):
-        raise _wrong(mechanism, f"returns {type(given).__name__}", "return a str (an answer may be a FinalPrompt)")
+        raise _fault(mechanism, f"returns {type(given).__name__}", "return a str (an answer may be a FinalPrompt)")
     return str.encode(given, "utf-8", "replace").decode()
 
 
@@ -99,7 +99,7 @@ def check_claim(mechanism: Mechanism, given: object) -> float | None:
     if given is None:
         return None
     if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given) or given < 0:
-        raise _wrong(
+        raise _fault(
             mechanism, f"claims epsilon = {given!r}", "return a number of at least 0, or None, in paper_epsilon"
         )
     return float(given)
@@ -108,7 +108,7 @@ def check_claim(mechanism: Mechanism, given: object) -> float | None:
 def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> None:
     """Raises PluginError where something was released at a finite epsilon though no noise was drawn for any of it."""
     if mechanism.knob is not None and releases == 0 and any(texts):
-        raise _wrong(
+        raise _fault(
             mechanism,
             f"released {sum(map(bool, texts))} texts and drew no noise",
             "release through a primitive such as dpicl.GaussianSum, or with the permit that `sample.spend` gives",
@@ -116,7 +116,7 @@ def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> 
 
 
 @contextmanager
-def named_failure(mechanism: Mechanism) -> Iterator[None]:
+def name_failure(mechanism: Mechanism) -> Iterator[None]:
     """Raises PluginError, with the place in the code, for an error of the mechanism's that is not our own; also where
     it would end the program. Ctrl-C alone passes."""
     try:
@@ -130,5 +130,5 @@ def named_failure(mechanism: Mechanism) -> Iterator[None]:
         raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {said}") from error
 
 
-def _wrong(mechanism: Mechanism, what: str, instead: str) -> PluginError:
+def _fault(mechanism: Mechanism, what: str, instead: str) -> PluginError:
     return PluginError(f"Mechanism '{mechanism.name}' {what}; {instead}.")

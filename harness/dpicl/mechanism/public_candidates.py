@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpicl.core.errors import unknown
+from dpicl.core.errors import unknown_name
 from dpicl.data.task import Record
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Query
 from dpicl.mechanism.generation import check_positive
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KINDS = ("in", "out")
 
 
-def asking(task: PublicTask, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:
+def write_request(task: PublicTask, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:
     """The task's prompt for a query, with a request of one or more lines ahead of its last line, the cue.
 
     examples: public records that are shown first.
@@ -74,7 +74,7 @@ class PublicChoice(AnswerMechanism):
         check_positive(public_slots=self.public_slots, top=self.top)
         self.require_at_most(public_slots=10_000)
         if self.public not in KINDS:
-            raise unknown("kind of public records", self.public, KINDS)
+            raise unknown_name("kind of public records", self.public, KINDS)
 
     @abstractmethod
     def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
@@ -97,7 +97,7 @@ class PublicChoice(AnswerMechanism):
         public = reader.embed(candidates, self.embedding)
         private = reader.embed(reader.texts(query, sample.slots), self.embedding)
         ranked = self.rank(private, public, context.knob, sample)
-        return self._choosing(context.task, query, [candidates[at] for at in ranked[: self.top]])
+        return self._write_choice(context.task, query, [candidates[at] for at in ranked[: self.top]])
 
     def candidates(self, query: Query, context: AnswerContext) -> list[str]:
         """What the model answers from slots of public records: different texts, none empty, maybe none at all.
@@ -106,25 +106,25 @@ class PublicChoice(AnswerMechanism):
         Where the private slots are the same for all queries, the public ones are too: their examples are read once.
         """
         records = context.task.public_records(self.public)
-        slots = _drawn(records, "" if self.scheme.single else query.id, self.public_slots, self.examples_per_slot)
+        slots = _draw_slots(records, "" if self.scheme.single else query.id, self.public_slots, self.examples_per_slot)
         return list(dict.fromkeys(text for text in context.reader.public_texts(query, slots) if text))
 
-    def _choosing(self, task: PublicTask, query: Query, candidates: Sequence[str]) -> FinalPrompt:
+    def _write_choice(self, task: PublicTask, query: Query, candidates: Sequence[str]) -> FinalPrompt:
         """The prompt that asks for the best of the candidates, after one public example."""
         records = task.public_records(self.public)
         example: Record = records[int(_public_randomness(f"example of {query.id}").integers(len(records)))]
         wording = WORDINGS.get(task.name, WORDINGS["chatdoctor"])
-        return asking(task, query, wording.request(candidates), (example,))
+        return write_request(task, query, wording.request(candidates), (example,))
 
 
 def public_slots(mechanism: AnswerMechanism, query: Query, records: Sequence[Record]) -> list[tuple[Record, ...]]:
     """The mechanism's M slots of N public records each, in the place of private ones: by the query's own public
     randomness, or the same for all queries where its slots are."""
     name = "slots" if mechanism.scheme.single else f"slots of {query.id}"
-    return _drawn(records, name, mechanism.slots, mechanism.examples_per_slot)
+    return _draw_slots(records, name, mechanism.slots, mechanism.examples_per_slot)
 
 
-def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+def find_nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     """int64[n]: for each of the n points the candidate with the least Euclidean distance; of equal ones the first.
 
     Points are looked at one by one: their number may be private, and a product of matrices is rounded by it.
@@ -134,7 +134,7 @@ def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-def _drawn(records: Sequence[Record], name: str, slots: int, size: int) -> list[tuple[Record, ...]]:
+def _draw_slots(records: Sequence[Record], name: str, slots: int, size: int) -> list[tuple[Record, ...]]:
     """So many slots of different records (all of them, where there are fewer), by the randomness of that name."""
     randomness, size = _public_randomness(name), min(size, len(records))
     chosen = [randomness.choice(len(records), size, replace=False) for _ in range(slots)]

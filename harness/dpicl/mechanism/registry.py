@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dpicl import models
-from dpicl.core.errors import PluginError, unknown
+from dpicl.core.errors import PluginError, unknown_name
 from dpicl.core.plugins import P, Pluggable, Registered, as_plugin_error, classes_of, module_of, registered, source_hash
 from dpicl.core.vocabulary import Knob
 from dpicl.data import config as task_config
@@ -55,7 +55,7 @@ def forget() -> None:
 def find_mechanism(name: str, mechanisms: Mapping[str, Registered[Mechanism]]) -> type[Mechanism]:
     """The class of a name. Raises UsageError with the closest known name."""
     if name not in mechanisms:
-        raise unknown("mechanism", name, mechanisms)
+        raise unknown_name("mechanism", name, mechanisms)
     return mechanisms[name].cls
 
 
@@ -84,7 +84,7 @@ def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> 
         classes = of_module(module)
         if not classes_of(module, Pluggable) and not models.loaders_of(module):
             raise PluginError(
-                f"Plugin {path} defines no mechanism, attack or model{_why_no_mechanism(module)};"
+                f"Plugin {path} defines no mechanism, attack or model{_explain_no_mechanism(module)};"
                 " see docs/add-a-mechanism.md."
             )
     return [Registered(cls, f"plugin {path}", digest) for cls in classes]
@@ -116,7 +116,7 @@ def _class_problem(cls: type[Mechanism]) -> str:
     return ""
 
 
-def _why_no_mechanism(module: ModuleType) -> str:
+def _explain_no_mechanism(module: ModuleType) -> str:
     """Why a class that looks like a mechanism is none, for the error message."""
     for cls in classes_of(module, Mechanism, abstract=True):  # type: ignore[type-abstract]
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))

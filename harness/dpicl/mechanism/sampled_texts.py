@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpicl.privacy.private_set import PrivateRecord
 
 
-def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str) -> list[Demonstration]:
+def sample_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str) -> list[Demonstration]:
     """One text a shot, sampled at temperature 1 after the completion prompt that shows the records of its slot.
 
     slots: the records of each shot; () for the public prompt. stream: name of the public randomness of the samples.
@@ -25,7 +25,7 @@ def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], st
         PromptWriter(task, model, label, room, None, "completion").private(slot)
         for label, slot in zip(context.shots, slots, strict=True)
     ]
-    return written(context, context.shots, prompts, room, stream)
+    return write_texts(context, context.shots, prompts, room, stream)
 
 
 def public_prompts(context: Context, room: int, style: str = "completion") -> list[list[int]]:
@@ -38,7 +38,7 @@ def seeds_of(context: Context, stream: str, count: int) -> list[int]:
     return [int(seed) for seed in context.streams.stream(stream).integers(2**53, size=count)]
 
 
-def written(
+def write_texts(
     context: Context,
     labels: Sequence[str],
     prompts: Sequence[Sequence[int]],
@@ -51,10 +51,10 @@ def written(
     # Blanks before the first word end no released text, so a stop string that is blank waits for ReleasedText.
     stop = [word for word in context.task.stop_strings if word.strip()]
     texts = context.model.generate(prompts, room, stop, temperature=temperature, seeds=seeds)
-    return [_released(context, label, text) for label, text in zip(labels, texts, strict=True)]
+    return [_release(context, label, text) for label, text in zip(labels, texts, strict=True)]
 
 
-def _released(context: Context, label: str, text: str) -> Demonstration:
+def _release(context: Context, label: str, text: str) -> Demonstration:
     released = ReleasedText(context.task, context.model)
     for token in context.model.encode(text):
         if released.ended:

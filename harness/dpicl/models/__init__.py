@@ -13,12 +13,12 @@ from types import ModuleType
 from typing import Any
 
 from dpicl.core import plugins
-from dpicl.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
+from dpicl.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown_name
 from dpicl.models import hub, server_settings
 from dpicl.models.base import LanguageModel, ModelIdentity
 from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN
 
-__all__ = ["device_of", "incompatibility", "known", "load", "of_task", "require_there"]
+__all__ = ["device_of", "incompatibility", "list_known", "load", "require_there", "select_models"]
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: After the name of a packaged model: in full precision on every machine, another model of a suite.
@@ -93,7 +93,7 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         return load_packaged(PACKAGED[base], device_of(device), _dtype(dtype if name == base else "float32"))
     if kind in _given:
         return _load_plugin(name, _given[kind], rest, device_of(device), _dtype(dtype))
-    raise unknown("model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *_given])
+    raise unknown_name("model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *_given])
 
 
 def require_sound(name: str) -> None:
@@ -111,7 +111,7 @@ def require_there(name: str) -> None:
         hub.require_there(rest)
     if kind == "server":
         server_settings.settings_of(rest).secret()
-    for entry in known():
+    for entry in list_known():
         if entry["name"] == name and entry["available"] is False:
             raise ModelError(f"The model {name} is not installed; run `{entry['get']}`.")
 
@@ -127,7 +127,7 @@ def incompatibility(model: str, task: str) -> str | None:
     return None
 
 
-def of_task(task: str, wanted: Sequence[str]) -> list[str]:
+def select_models(task: str, wanted: Sequence[str]) -> list[str]:
     """Those of the ``wanted`` models that go with a task; where none does, the task's own one.
 
     Raises UsageError where none does and the task has none of its own.
@@ -139,7 +139,7 @@ def of_task(task: str, wanted: Sequence[str]) -> list[str]:
     return fitting
 
 
-def known() -> list[dict[str, Any]]:
+def list_known() -> list[dict[str, Any]]:
     """What `load` understands: name, what it is, whether it is there (None where only a try can tell), and origin."""
     wheel, qwen = (
         {"available": all(map(plugins.version_of, model.wheels)), "get": model.install} for model in (EMBEDDED, QWEN)
@@ -240,5 +240,5 @@ def _dtype(name: str | None) -> Any:
     if name is None:
         return None
     if name not in DTYPES:
-        raise unknown("dtype", name, DTYPES)
+        raise unknown_name("dtype", name, DTYPES)
     return getattr(torch, name)

@@ -95,7 +95,7 @@ def attend(
     else:
         result = value.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
     for begin, end, piece in others:
-        keys, values = piece.seen(layer, key[:, :, begin:end], value[:, :, begin:end])
+        keys, values = piece.join_seen(layer, key[:, :, begin:end], value[:, :, begin:end])
         mask, width = piece.mask(sliding_window, key.device)
         row = _attention(query[:, :, begin:end], keys[:, :, -width:], values[:, :, -width:], mask, scaling, softcap)
         result[:, begin:end] = row.transpose(1, 2)
@@ -122,7 +122,7 @@ def kernels() -> ModuleType | None:
 
 
 @cache
-def _multiplies_bfloat16() -> bool:
+def _can_multiply_bfloat16() -> bool:
     return preferred_dtype("cpu") == torch.bfloat16
 
 
@@ -142,10 +142,10 @@ def _attention(
     heads, count = query.shape[1:3]
     groups, length = keys.shape[1:3]
     if softcap is not None:
-        return _capped(
+        return _attend_capped(
             query, keys, values, causal(count, length, query.device) if mask is None else mask, scaling, softcap
         )
-    if _by_products(query, groups, count, length):
+    if _is_by_products(query, groups, count, length):
         return _products(query, keys, values, mask, scaling)
     if count == 1:
         folded = query.reshape(1, groups, heads // groups, -1)
@@ -164,9 +164,9 @@ def _attention(
     )
 
 
-def _by_products(query: torch.Tensor, groups: int, count: int, width: int) -> bool:
+def _is_by_products(query: torch.Tensor, groups: int, count: int, width: int) -> bool:
     """Whether the attention of a piece of n tokens that see m is by products: by what all rows share, n and m alone."""
-    if query.device.type != "cpu" or query.dtype != torch.bfloat16 or not _multiplies_bfloat16():
+    if query.device.type != "cpu" or query.dtype != torch.bfloat16 or not _can_multiply_bfloat16():
         return False
     return count > 1 and query.shape[1] // groups * count * width <= LARGE
 
@@ -193,7 +193,7 @@ def _products(
     return torch.cat(found).view(1, heads, count, -1)
 
 
-def _capped(
+def _attend_capped(
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,

@@ -212,7 +212,7 @@ def common_prefix_length(prompts: Sequence[Tokens]) -> int:
     return min(len(first), len(last))
 
 
-def not_finite(name: str) -> ModelError:
+def not_finite_error(name: str) -> ModelError:
     """The error for a model whose answer to a public prompt holds NaN or infinity where a number must be."""
     return ModelError(
         f"Model {name} answers with numbers that are not finite; load it in float32 or check its weights."

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from dpicl.core import json_text
 from dpicl.core.errors import ModelError
-from dpicl.core.files import file_sha256, held
+from dpicl.core.files import file_sha256, hold_lock
 from dpicl.core.paths import models_folder
 from dpicl.models.weights import reason
 
@@ -28,13 +28,13 @@ def cached_folder(name: str, format: int, make: Callable[[Path], object]) -> Pat
     replaced. Raises ModelError when the cache cannot be written.
     """
     folder = models_folder() / name
-    if intact(folder, format):
+    if is_intact(folder, format):
         return folder
     fresh = folder.with_name(f".{name}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with held(folder.with_name(f"{name}.lock"), wait=True):
-            if not intact(folder, format):
+        with hold_lock(folder.with_name(f"{name}.lock"), wait=True):
+            if not is_intact(folder, format):
                 for old in (fresh, folder):
                     shutil.rmtree(old, ignore_errors=True)
                 fresh.mkdir(mode=0o700)
@@ -53,7 +53,7 @@ def cached_folder(name: str, format: int, make: Callable[[Path], object]) -> Pat
     return folder
 
 
-def intact(folder: Path, format: int) -> bool:
+def is_intact(folder: Path, format: int) -> bool:
     """Whether the folder holds every file that was written, with the sha256 that it had, and no other."""
     try:
         noted = json_text.read(folder / _COMPLETE)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from dpicl.core.errors import UsageError
-from dpicl.models.base import not_finite
+from dpicl.models.base import not_finite_error
 
 if TYPE_CHECKING:
     from dpicl.models.base import Broken, LanguageModel
@@ -56,12 +56,12 @@ class Writer:
         best, likeliest = logits.max(dim=-1)
         sound = best.isfinite().tolist()
         if not all(sound) and self._broken == "raise":
-            raise not_finite(self._model.identity.name)
-        chosen = likeliest.tolist() if not self._temperature else self._sampled(logits, rows, sound)
+            raise not_finite_error(self._model.identity.name)
+        chosen = likeliest.tolist() if not self._temperature else self._sample(logits, rows, sound)
         going = [place for place, row in enumerate(rows) if sound[place] and self._write(row, chosen[place])]
         return going, torch.tensor([chosen[place] for place in going], dtype=torch.long, device=logits.device)
 
-    def _sampled(self, logits: torch.Tensor, rows: Sequence[int], sound: Sequence[bool]) -> list[int]:
+    def _sample(self, logits: torch.Tensor, rows: Sequence[int], sound: Sequence[bool]) -> list[int]:
         """One token a row; 0 for a row that is not sound, whose noise is not drawn."""
         chosen = [0] * len(rows)
         for place, values in enumerate(logits.cpu().double().numpy()):

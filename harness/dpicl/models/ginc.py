@@ -66,7 +66,7 @@ def load_ginc(device: str, dtype: torch.dtype | None) -> CausalModel:
 
     dtype: float32 unless another is given. Raises ModelError for a cache that cannot be written.
     """
-    folder = prepared()
+    folder = prepare()
     dtype = dtype or torch.float32
     model: Any = GPT2LMHeadModel(GPT2Config.from_pretrained(folder))
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)  # lm_head is tied to the embeddings
@@ -82,7 +82,7 @@ def load_ginc(device: str, dtype: torch.dtype | None) -> CausalModel:
     return reader_of(model, tokenizer(), identity)
 
 
-def prepared() -> Path:
+def prepare() -> Path:
     """The folder of weights and tokenizer, trained where it is missing or damaged: one process trains, and others wait
     for it. Whatever ends a training leaves nothing."""
     return cached_folder(FOLDER, FORMAT, lambda fresh: pretrain(TRAINING, fresh))
@@ -106,7 +106,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def pretrain(training: Training, target: Path) -> float:
     """Trains a model, writes it and its tokenizer into a folder, and returns its validation loss (nats a token)."""
     words = tokenizer()
-    with _deterministic():
+    with _make_deterministic():
         torch.manual_seed(training.seed)
         config = GPT2Config(
             vocab_size=len(words),
@@ -153,18 +153,18 @@ def batches(training: Training) -> Iterator[torch.Tensor]:
     blocks = language().documents(training.documents, training.context - 1, generator)
     order = generator.permutation(len(blocks))
     for at in range(0, len(order) - training.batch + 1, training.batch):
-        yield _opened(blocks[order[at : at + training.batch]])
+        yield _prepend_start(blocks[order[at : at + training.batch]])
 
 
 @torch.no_grad()
 def validation_loss(model: Any, training: Training) -> float:
     """Mean loss, in nats a token, on 100 documents that are in no training."""
     generator = np.random.default_rng([training.seed, 2])
-    blocks = _opened(language().documents(_VALIDATION, training.context - 1, generator))
+    blocks = _prepend_start(language().documents(_VALIDATION, training.context - 1, generator))
     return float(np.mean([float(_loss(model, block)) for block in blocks.split(training.batch)]))
 
 
-def _opened(blocks: np.ndarray) -> torch.Tensor:
+def _prepend_start(blocks: np.ndarray) -> torch.Tensor:
     """The blocks with [endoftext] before each."""
     return torch.from_numpy(np.pad(blocks, ((0, 0), (1, 0)), constant_values=VOCABULARY))
 
@@ -176,7 +176,7 @@ def _loss(model: Any, block: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _deterministic() -> Iterator[None]:
+def _make_deterministic() -> Iterator[None]:
     """Inside this block torch's sums have one order, and its randomness is the block's own."""
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[]):

@@ -7,7 +7,7 @@ from pathlib import Path
 from dpicl.core.errors import ModelError
 
 
-def _asked(source: str, revision: str | None) -> bool:
+def _is_served(source: str, revision: str | None) -> bool:
     """Whether the hub serves a model to this machine; False: it does not answer, and the model is in its cache here.
 
     source: OWNER/NAME. Raises ModelError, in one sentence, for a model that is neither.
@@ -46,7 +46,7 @@ def require_there(reference: str) -> bool:
         return True
     if source.startswith(("/", "./", "../", "~")):
         raise ModelError(f"There is no folder {source}; give one with config.json, weights and tokenizer.")
-    return _asked(source, revision)
+    return _is_served(source, revision)
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:

@@ -84,14 +84,14 @@ def _check_folder(folder: Path) -> None:
             raise ModelError(f"{folder / name} is damaged: {error}; get it again.") from None
         if not isinstance(settings, dict):
             raise ModelError(f"{folder / name} is no object of settings; get it again.")
-        if name == "config.json" and (problem := _too_large(settings)):
+        if name == "config.json" and (problem := _find_too_large(settings)):
             raise ModelError(f"{folder / name} asks for {problem}, which no model has; get it again.")
 
 
-def _too_large(settings: dict[str, Any]) -> str:
+def _find_too_large(settings: dict[str, Any]) -> str:
     """The first size of a config that would fill the memory, or ""; also of the text model inside another one."""
     for key, value in settings.items():
-        if isinstance(value, dict) and (found := _too_large(value)):
+        if isinstance(value, dict) and (found := _find_too_large(value)):
             return found
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue

@@ -20,7 +20,7 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 from dpicl.models.pieces import PIECE
-from dpicl.models.products import by_onednn, linear_layers
+from dpicl.models.products import linear_layers, use_onednn
 from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes, shape_of
 
 #: What a product costs besides its lines, in lines: the weights are fetched, and kernels started. It was 61 to 69 lines
@@ -52,7 +52,7 @@ def choose(model: Any) -> Shapes | None:
     return Shapes(body, output) if body and output else None
 
 
-def single(shapes: Shapes) -> Shapes:
+def choose_single(shapes: Shapes) -> Shapes:
     """One size for passes, and one for the output layer: the cheapest of these."""
     body, output = ([(each,) for each in sizes] for sizes in (shapes.body, shapes.output))
     return Shapes(cheapest(body, SHAPES, PIECE), cheapest(output, OUTPUT_SHAPES))
@@ -134,7 +134,7 @@ def _probe(module: torch.nn.Linear | Conv1D, on_onednn: bool) -> ProductProbe:
     own = [twin] if on_onednn and isinstance(twin, torch.nn.Linear) else []
 
     def product(lines: torch.Tensor) -> torch.Tensor:
-        with by_onednn(own):
+        with use_onednn(own):
             return twin(lines[None])[0]
 
     return ProductProbe(product, line)

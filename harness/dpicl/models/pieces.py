@@ -59,7 +59,7 @@ class KeyValues:
         self._memory.held += size - self._held
         self._held = size
 
-    def needs(self, tokens: int) -> int:
+    def count_bytes(self, tokens: int) -> int:
         """Bytes that so many tokens take beyond what is held."""
         return max(0, max(self.room, tokens) * self._memory.token - self._held)
 
@@ -84,7 +84,7 @@ class KeyValues:
             self.layers[layer] = old = (new[0], new[1])
         return old
 
-    def upto(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def read_up_to(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of the first ``end`` tokens, [1, groups, end, d] each."""
         keys, values = self.layers[layer]
         return keys[:, :, :end], values[:, :, :end]
@@ -128,17 +128,17 @@ class Piece:
         if self.own is None:
             return
         if self.begin and self.past is not None and layer not in self.own.layers:
-            self.own.put(layer, 0, *self.past.upto(layer, self.begin))
+            self.own.put(layer, 0, *self.past.read_up_to(layer, self.begin))
         self.own.reserve(layer, self.end, keys, values, self.begin)
 
-    def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def join_seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n, after `keep`."""
         if self.own is not None:
-            return self.own.upto(layer, self.end)
+            return self.own.read_up_to(layer, self.end)
         if self.begin == 0:
             return keys, values
         assert self.past is not None
-        before = self.past.upto(layer, self.begin)
+        before = self.past.read_up_to(layer, self.begin)
         return torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2)
 
     def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
@@ -157,7 +157,7 @@ class Piece:
             return self.seen_inside, length
         if self.seen_inside is None:
             width = min(length, count + window - 1)
-            return _in_window(count, width, window), width
+            return _mask_window(count, width, window), width
         inside = torch.tensor([*self.before, *self.positions])
         near = torch.tensor(list(self.positions))[:, None] - inside[None] < window
         return self.seen_inside & near, length
@@ -193,7 +193,7 @@ def row_of(
                 past,
                 own,
                 range(begin + start) if not tree or start <= stem else [*range(begin), *positions[:start]],
-                tree.seen(begin, stem, start, end) if tree and end > stem else None,
+                tree.mask_seen(begin, stem, start, end) if tree and end > stem else None,
                 [at - start for at in inside],
                 partial(take, inside),
             )
@@ -202,7 +202,7 @@ def row_of(
 
 
 @lru_cache(maxsize=64)
-def _in_window(count: int, width: int, window: int) -> torch.Tensor:
+def _mask_window(count: int, width: int, window: int) -> torch.Tensor:
     plain = causal(count, width, torch.device("cpu"))
     return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
 

@@ -21,14 +21,14 @@ if "DNNL_PRIMITIVE_CACHE_CAPACITY" not in os.environ:  # its older name, which o
 
 
 def linear_layers(model: Any) -> list[torch.nn.Linear]:
-    """The linear layers that `by_onednn` takes: those of float32 on a CPU, where this torch has oneDNN."""
+    """The linear layers that `use_onednn` takes: those of float32 on a CPU, where this torch has oneDNN."""
     if model.device.type != "cpu" or model.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return []
     return [module for module in model.modules() if type(module) is torch.nn.Linear]
 
 
 @contextmanager
-def by_onednn(layers: Sequence[torch.nn.Linear]) -> Iterator[None]:
+def use_onednn(layers: Sequence[torch.nn.Linear]) -> Iterator[None]:
     """Inside this block these layers are products of oneDNN."""
     for layer in layers:
         layer.__dict__["forward"] = partial(_product, layer)
@@ -44,7 +44,7 @@ def _product(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def in_parts(layer: torch.nn.Module, lines: int, most: int) -> Iterator[None]:
+def split_products(layer: torch.nn.Module, lines: int, most: int) -> Iterator[None]:
     """Inside this block a layer that is given [1, lines, k] multiplies at most so many lines at once."""
     if lines <= most:
         yield

@@ -30,7 +30,7 @@ from dpicl.core.paths import models_folder
 from dpicl.models import attention, pass_shapes
 from dpicl.models.base import READING_VERSION, ModelIdentity, Usage
 from dpicl.models.reading import OUTPUT_SHAPES, SHAPES, Shapes
-from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
+from dpicl.models.transformers import CausalModel, PlainLM, TransformersLM, explain_unsupported
 
 #: Lengths of the rows that are watched: one token, odd ones, and more than a piece.
 WATCHED = (1, 2, 17, 100, 300)
@@ -72,22 +72,22 @@ def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: 
 
     The identity of what is returned says whether rows are read alone, and by which arithmetic.
     """
-    if not unsupported(model):
+    if not explain_unsupported(model):
         packed = TransformersLM(model, tokenizer, identity, start_token)
-        found = measured(packed)
+        found = find_measured(packed)
         if found.agrees:
             packed.read_in(found.shapes)
             packed.identity = replace(identity, batch_invariant=found.alone, arithmetic=found.bits)
             return packed
         _log.warning("%s is read one row a pass: packed rows give other numbers than transformers.", identity.name)
     plain = PlainLM(model, tokenizer, identity, start_token)
-    bits = _digest(plain.next_token_log_probs(_watched(plain)))
+    bits = _digest(plain.next_token_log_probs(_draw_watched(plain)))
     plain.usage = Usage()
     plain.identity = replace(identity, batch_invariant=True, arithmetic=bits)
     return plain
 
 
-def measured(model: TransformersLM) -> Measured:
+def find_measured(model: TransformersLM) -> Measured:
     """What was found on this machine, now or before; nothing is kept for a model without a fingerprint."""
     identity = model.identity
     if not (identity.sha256 or identity.revision):
@@ -107,7 +107,7 @@ def measured(model: TransformersLM) -> Measured:
     key = hashlib.sha256(json.dumps([*matters, *versions, *settings]).encode()).hexdigest()[:32]
     path = models_folder() / "independence" / f"{key}.json"
     with suppress(OSError, ValueError, TypeError):
-        return _sound(Measured(**json_text.read(path)))
+        return _require_sound(Measured(**json_text.read(path)))
     found = measure(model)
     try:
         put_whole(path, json.dumps(asdict(found)))
@@ -116,7 +116,7 @@ def measured(model: TransformersLM) -> Measured:
     return found
 
 
-def _sound(kept: Measured) -> Measured:
+def _require_sound(kept: Measured) -> Measured:
     """Raises ValueError for sizes that no passes have."""
     for own, known in ((kept.body, SHAPES), (kept.output, OUTPUT_SHAPES)):
         if not own or sorted(set(own) & set(known)) != own:
@@ -128,13 +128,15 @@ def measure(model: TransformersLM) -> Measured:
     """Chooses the sizes of passes, and reads the rows in all ways: with one size where several do not hold what their
     products promised. Takes seconds."""
     chosen = pass_shapes.choose(model.model)
-    for shapes in (chosen, pass_shapes.single(chosen)) if chosen else (Shapes(),):
+    for shapes in (chosen, pass_shapes.choose_single(chosen)) if chosen else (Shapes(),):
         model.read_in(shapes)
         alone, bits = _read_alone(model)
         if alone:
             break
     random = np.random.default_rng(1)
-    agrees = _agrees(model, _row(model, random, _length(model)), [_row(model, random, 5), _row(model, random, 23)])
+    agrees = _is_consistent(
+        model, _row(model, random, _length(model)), [_row(model, random, 5), _row(model, random, 23)]
+    )
     model.usage.tokens_read = model.usage.forward_calls = 0
     return Measured(alone and chosen is not None, agrees, bits, [*shapes.body], [*shapes.output])
 
@@ -148,13 +150,13 @@ def _read_alone(model: TransformersLM) -> tuple[bool, str]:
     row or its neighbours matter is one of a kind that is among the first, and there it meets what is worse than any
     values that a later layer could get: copies in all places, NaN, infinities and huge numbers.
     """
-    watched = _watched(model)
-    alone = _each_alone(model, watched)
+    watched = _draw_watched(model)
+    alone = _read_each_alone(model, watched)
     same = torch.equal(_read(model, watched), alone)
-    known = {_NEXT, *model._opened([]), *(token for row in watched for token in row)}
+    known = {_NEXT, *model._tokenize_opening([]), *(token for row in watched for token in row)}
     spoilt = next(token for token in range(model.vocab_size) if token not in known)
     with _first_layers(model.model), _hostile(model.model, spoilt):
-        firsts = _each_alone(model, watched)
+        firsts = _read_each_alone(model, watched)
         for rows in _companies(model, watched, [spoilt]):
             kept = [at for at, row in enumerate(rows) if row in watched]
             expected = firsts[:, [watched.index(rows[at]) for at in kept]]
@@ -169,7 +171,7 @@ def _read(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
     return torch.stack([model.next_token_log_probs(rows), decoder.log_probs])
 
 
-def _each_alone(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
+def _read_each_alone(model: TransformersLM, rows: Sequence[list[int]]) -> torch.Tensor:
     """The same of rows that are read by themselves."""
     return torch.cat([_read(model, [row]) for row in rows], dim=1)
 
@@ -241,7 +243,7 @@ def _longest(model: CausalModel) -> int:
     return model.max_length - model.lead_tokens - 1
 
 
-def _watched(model: CausalModel) -> list[list[int]]:
+def _draw_watched(model: CausalModel) -> list[list[int]]:
     random = np.random.default_rng(0)
     return [_row(model, random, length) for length in WATCHED if length <= _longest(model)]
 
@@ -286,9 +288,9 @@ def _length(model: TransformersLM) -> int:
 
 
 @torch.inference_mode()
-def _agrees(model: TransformersLM, row: list[int], others: list[list[int]]) -> bool:
+def _is_consistent(model: TransformersLM, row: list[int], others: list[list[int]]) -> bool:
     """Among other rows, read as a whole and after a prefix of its own."""
-    whole = torch.tensor([model._opened(row)], device=model.device)
+    whole = torch.tensor([model._tokenize_opening(row)], device=model.device)
     theirs = model.model(whole, use_cache=False).logits[0, -1].float().softmax(-1)
     rows, prefix = [others[0], row, *others[1:]], model.prefix(row[: len(row) // 2])
     most = TOLERANCE.get(model.model.dtype, ROUGH)

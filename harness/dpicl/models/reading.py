@@ -59,9 +59,9 @@ class Reading(ServiceRequest):
     rows: Sequence[Sequence[Piece]] = ()
     left: int = 0
 
-    def needs(self) -> int:
+    def count_bytes(self) -> int:
         """Bytes of keys and values that these rows will take beyond what is held."""
-        return sum(row[-1].own.needs(row[-1].end) for row in self.rows if row[-1].own is not None)
+        return sum(row[-1].own.count_bytes(row[-1].end) for row in self.rows if row[-1].own is not None)
 
 
 class Passes(Service):
@@ -95,7 +95,7 @@ class Passes(Service):
         try:
             self._read([piece for _, piece in pieces])
         except Exception as error:
-            if out_of_memory(error) and self._halve():
+            if is_out_of_memory(error) and self._halve():
                 self._ready.extendleft(reversed(pieces))
                 return
             for request, _ in pieces:
@@ -117,7 +117,7 @@ class Passes(Service):
     def _admit(self) -> None:
         """Lets rows in whose keys and values find a place; when nobody else could go on, the first one anyway."""
         for request in list(self._waiting):
-            needs = request.needs()
+            needs = request.count_bytes()
             if needs and self._ready and self.memory.held + needs > self.memory.limit:
                 continue
             self._waiting.remove(request)
@@ -155,7 +155,7 @@ class Passes(Service):
         with attention.reading(pieces):
             body, output = self.shapes.body, self.shapes.output
             logits = self._forward(
-                self._filled(tokens, body), self._filled(positions, body), self._filled(wanted, output)
+                self._fill_up(tokens, body), self._fill_up(positions, body), self._fill_up(wanted, output)
             )
         logits, words = logits.float(), logits.shape[1]
         if logits.is_cuda:  # it sums a line by fours, beginning where memory is aligned: all lines begin alike
@@ -167,7 +167,7 @@ class Passes(Service):
                 piece.take(log_probs[at : at + len(piece.wanted)])
             at += len(piece.wanted)
 
-    def _filled(self, numbers: list[int], shapes: Sequence[int]) -> torch.Tensor:
+    def _fill_up(self, numbers: list[int], shapes: Sequence[int]) -> torch.Tensor:
         """int64[T]: the numbers, with zeros behind them up to a shape (after some times the last one, where they are so
         many); none where there is none."""
         rest = len(numbers) % shapes[-1]
@@ -192,6 +192,6 @@ def shape_of(count: int, shapes: Sequence[int]) -> int:
     return shapes[bisect_left(shapes, count)]
 
 
-def out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether an allocation failed, on whatever device."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)

@@ -29,7 +29,7 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
-from dpicl.models.server_dialects import Ask, Dialect, LogProbs, Prompt, joined
+from dpicl.models.server_dialects import Ask, Dialect, LogProbs, Prompt, join
 from dpicl.models.server_http import Connection, Refused, Unanswered
 from dpicl.models.server_probe import FIXED, probe
 from dpicl.models.server_settings import ServerRecord, settings_of
@@ -81,14 +81,14 @@ class ServerLM(TokenizedModel, StatelessModel):
     def likeliest_log_probs(self, prompts: Sequence[Tokens], count: int) -> torch.Tensor:
         """As `next_token_log_probs`, of the ``count`` likeliest tokens at least, where the server lists so many."""
         top = self._top if count < 0 or 0 <= self._top < count else min(count, self.vocab_size)
-        return self._rows(self._asked([(self._opened(prompt), ()) for prompt in prompts], top))
+        return self._rows(self._ask([(self._tokenize_opening(prompt), ()) for prompt in prompts], top))
 
     def listed_log_probs(
         self, prompts: Sequence[Tokens], tokens: Sequence[int], prefix: Prefix | None = None
     ) -> torch.Tensor:
         """See LanguageModel."""
         wanted = [int(token) for token in tokens]
-        return self._rows(self._asked([(self._opened(prompt), wanted) for prompt in prompts], self._top))
+        return self._rows(self._ask([(self._tokenize_opening(prompt), wanted) for prompt in prompts], self._top))
 
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
@@ -102,11 +102,11 @@ class ServerLM(TokenizedModel, StatelessModel):
                     wanted = nodes.setdefault((at, tuple(ending[:step])), [])
                     if token not in wanted:
                         wanted.append(int(token))
-        asked = [(self._opened([*queries[at][0], *said]), wanted) for (at, said), wanted in nodes.items()]
-        found = dict(zip(nodes, self._asked(asked, self._top), strict=True))
+        asked = [(self._tokenize_opening([*queries[at][0], *said]), wanted) for (at, said), wanted in nodes.items()]
+        found = dict(zip(nodes, self._ask(asked, self._top), strict=True))
         return [
             [
-                self._scored([(found[at, tuple(ending[:step])], token) for step, token in enumerate(ending)])
+                self._score([(found[at, tuple(ending[:step])], token) for step, token in enumerate(ending)])
                 for ending in each
             ]
             for at, (_, each) in enumerate(queries)
@@ -126,7 +126,7 @@ class ServerLM(TokenizedModel, StatelessModel):
         """Texts that the server writes; see LanguageModel. A sample is the server's own, with the seed modulo 2^31 - 1:
         another server, or version, may draw another one."""
         Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)  # refuses what makes no sense
-        opened = [self._opened(prompt, max_tokens) for prompt in prompts]
+        opened = [self._tokenize_opening(prompt, max_tokens) for prompt in prompts]
         if max_tokens < 1:
             return [""] * len(prompts)
         settings = {"max_tokens": max_tokens, "temperature": temperature, "stop": [word for word in stop if word]}
@@ -136,7 +136,7 @@ class ServerLM(TokenizedModel, StatelessModel):
         ]
         texts = self._answers(works, sum(map(len, opened)))
         if broken == "raise" and None in texts:
-            raise refused(self.identity.name)
+            raise refusal_error(self.identity.name)
         return [text or "" for text in texts]
 
     @contextmanager
@@ -156,7 +156,7 @@ class ServerLM(TokenizedModel, StatelessModel):
         """How many of the likeliest tokens are asked for: as many as there are (-1: all)."""
         return -1 if self._record.vocabulary else self._record.top_tokens
 
-    def _asked(self, prompts: Sequence[tuple[list[int], Sequence[int]]], top: int) -> list[LogProbs | None]:
+    def _ask(self, prompts: Sequence[tuple[list[int], Sequence[int]]], top: int) -> list[LogProbs | None]:
         """What the server says after each prompt (tokens, listed): of the listed tokens at least, where it lists any;
         else of the ``top`` likeliest. None where it refuses the prompt."""
         limit, works, places = self._record.listed_ids, [], []
@@ -171,7 +171,7 @@ class ServerLM(TokenizedModel, StatelessModel):
         found: list[list[LogProbs | None]] = [[] for _ in prompts]
         for at, answer in zip(places, answers, strict=True):
             found[at].append(answer)
-        return [joined(parts) for parts in found]
+        return [join(parts) for parts in found]
 
     def _answers(self, works: Sequence[Work], tokens: int) -> list[Any]:
         """What each work gives; None where a request of it fails for good. tokens: of all prompts."""
@@ -189,7 +189,7 @@ class ServerLM(TokenizedModel, StatelessModel):
                 row[torch.from_numpy(own.tokens)] = torch.from_numpy(own.values).float()
         return rows
 
-    def _scored(self, steps: Sequence[tuple[LogProbs | None, int]]) -> ScoredEnding:
+    def _score(self, steps: Sequence[tuple[LogProbs | None, int]]) -> ScoredEnding:
         total, greedy = 0.0, not self._dialect.lists
         for found, token in steps:
             if found is None:
@@ -206,10 +206,10 @@ class ServerLM(TokenizedModel, StatelessModel):
             try:
                 await self._dialect.log_probs(self._connection.ask, self._public, 1)
             except (Refused, Unanswered) as error:
-                raise self._connection.silent(error) from None
+                raise self._connection.silence_error(error) from None
             return None
 
 
-def refused(name: str) -> ModelError:
+def refusal_error(name: str) -> ModelError:
     """The error of a public prompt that a server does not answer."""
     return ModelError(f"The model server {name} refuses a public prompt that others like it follow; see its log.")

@@ -102,7 +102,7 @@ class LogProbs(NamedTuple):
     values: np.ndarray
 
     @classmethod
-    def sound(cls, found: Iterable[tuple[int, float]], vocab_size: int, listed: Sequence[int] = ()) -> LogProbs:
+    def from_answer(cls, found: Iterable[tuple[int, float]], vocab_size: int, listed: Sequence[int] = ()) -> LogProbs:
         """The (id, value) of an answer. Ids from ``vocab_size`` on (rows that pad the output layer) are left out.
 
         Raises ValueError for tokens that are there twice, together more than likely, or not all that were ``listed``.
@@ -133,7 +133,7 @@ class LogProbs(NamedTuple):
         return int(self.tokens[self.values == self.values.max()].min())
 
 
-def joined(parts: Sequence[LogProbs | None]) -> LogProbs | None:
+def join(parts: Sequence[LogProbs | None]) -> LogProbs | None:
     """Several answers about one prompt as one; None where one is missing."""
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
@@ -229,7 +229,7 @@ class LlamaCpp(Dialect):
         rest = [token for token in listed if token not in first.tokens]
         if not rest:
             return first
-        ratios: LogProbs = await ask(self._raised(prompt, [first.best, *rest]))
+        ratios: LogProbs = await ask(self._ask_raised(prompt, [first.best, *rest]))
         values = ratios.values - ratios.of(first.best, self.vocab_size) + first.values.max()
         other = ratios.tokens != first.best
         return LogProbs(
@@ -246,11 +246,11 @@ class LlamaCpp(Dialect):
         body = {"max_tokens": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[plain, 1e4]]}
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            return LogProbs.sound(((own["id"], own["logprob"]) for own in answer.likely), self.vocab_size)
+            return LogProbs.from_answer(((own["id"], own["logprob"]) for own in answer.likely), self.vocab_size)
 
         return self._call(prompt, body, read)
 
-    def _raised(self, prompt: Prompt, listed: Sequence[int]) -> Call:
+    def _ask_raised(self, prompt: Prompt, listed: Sequence[int]) -> Call:
         """Asks for the tokens' probabilities, up to a factor; as log-probabilities."""
         body = {
             "max_tokens": 1,
@@ -264,7 +264,7 @@ class LlamaCpp(Dialect):
         def read(answer: _LlamaCompletion) -> LogProbs:
             with np.errstate(divide="ignore"):
                 found = [(own["id"], float(np.log(own["prob"]))) for own in answer.shares]
-            return LogProbs.sound(found, self.vocab_size, listed)
+            return LogProbs.from_answer(found, self.vocab_size, listed)
 
         return self._call(prompt, body, read)
 
@@ -291,7 +291,7 @@ class VLLM(Dialect):
 
         def read(answer: _Completion) -> LogProbs:
             found = ((int(name.removeprefix("token_id:")), value) for name, value in answer.likely.items())
-            return LogProbs.sound(found, self.vocab_size, listed)
+            return LogProbs.from_answer(found, self.vocab_size, listed)
 
         said: LogProbs = await ask(self._call(prompt, body, read))
         return said

@@ -76,7 +76,7 @@ class Connection:
 
     def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
-        return result_of(asyncio.run_coroutine_threadsafe(_together(asked), _loop_of(os.getpid())))
+        return result_of(asyncio.run_coroutine_threadsafe(_ask_together(asked), _loop_of(os.getpid())))
 
     async def ask(self, call: Call) -> Any:
         """What ``call.read`` makes of the answer, after as many tries as the settings' patience has room for. Raises
@@ -85,7 +85,7 @@ class Connection:
         pause = FIRST_PAUSE
         while True:
             try:
-                return await self._tried(call)
+                return await self._try(call)
             except _Failed as failure:
                 wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
                 if time.monotonic() + wait >= end:
@@ -93,15 +93,15 @@ class Connection:
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def silent(self, error: Exception) -> ModelError:
+    def silence_error(self, error: Exception) -> ModelError:
         """The error of a server that does not answer; error: why, in our words."""
         return ModelError(f"The model server {self.settings.url} gives no sound answer: {error}; see that it runs.")
 
-    async def _tried(self, call: Call) -> Any:
+    async def _try(self, call: Call) -> Any:
         """One try. Raises _Failed, Refused or ModelError, and never what a library raises."""
         try:
             async with self._window, asyncio.timeout(self.settings.timeout):
-                status, after, content = await self._sent(call)
+                status, after, content = await self._send(call)
         except (TimeoutError, httpx.TimeoutException):
             raise _Failed(f"no answer within {self.settings.timeout:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
@@ -120,7 +120,7 @@ class Connection:
         except (ValueError, RecursionError):
             raise _Failed("its answer is damaged, or is not what was asked for") from None
 
-    async def _sent(self, call: Call) -> tuple[int, float, bytes]:
+    async def _send(self, call: Call) -> tuple[int, float, bytes]:
         """(status, seconds that it asks to wait, body) of one request."""
         content = None if call.body is None else json.dumps(call.body).encode()
         method, url, limit = "GET" if content is None else "POST", self.settings.url + call.path, self.settings.timeout
@@ -135,7 +135,7 @@ class Connection:
             return response.status_code, float(after) if after.isdecimal() and len(after) < 6 else 0.0, bytes(body)
 
 
-async def _together(asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
+async def _ask_together(asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
     """What these give; the first error ends the others."""
     try:
         async with asyncio.TaskGroup() as group:

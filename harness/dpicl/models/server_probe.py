@@ -37,12 +37,12 @@ def probe(settings: ServerSettings, salt: str) -> tuple[Dialect, ServerRecord, i
             " log-probabilities, or wants an API key (?key=NAME_OF_THE_VARIABLE)."
         ) from None
     except Unanswered as error:
-        raise connection.silent(error) from None
+        raise connection.silence_error(error) from None
     return found
 
 
 async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> tuple[Dialect, ServerRecord, int]:
-    served = _served(settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
+    served = _find_served(settings, await ask(Call("/v1/models", ModelList.model_validate_json)))
     if (key := settings.secret()) and key in served.id:
         raise UsageError(f"The server {settings.url} has its API key in the name of its model; give the model another.")
     tokens, context = load_tokenizer(settings.tokenizer), settings.context or served.max_model_len
@@ -57,7 +57,7 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> tuple[Dialect
     cache = settings.cache != "no"
     prompts = [Prompt([*tokens.lead, *tokens.encode(text)], salt if cache else None) for text in FIXED]
 
-    async def shown(top: int, listed: Sequence[int] = ()) -> int:
+    async def count_shown(top: int, listed: Sequence[int] = ()) -> int:
         """How many tokens are given; 0 where that is refused or ignored."""
         with suppress(Refused, Unanswered):
             return len((await dialect.log_probs(ask, prompts[0], top, listed)).tokens)
@@ -65,10 +65,10 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> tuple[Dialect
 
     top_tokens = 0
     for top in dialect.tops_below(settings.top):
-        top_tokens = top_tokens or await shown(top)
+        top_tokens = top_tokens or await count_shown(top)
     if not top_tokens:
         raise Refused("it lists no token")
-    lists = await shown(1, [at * dialect.vocab_size // dialect.lists for at in range(dialect.lists)])
+    lists = await count_shown(1, [at * dialect.vocab_size // dialect.lists for at in range(dialect.lists)])
     said = [(await dialect.log_probs(ask, prompt, 1)).best for prompt in prompts]
     record = ServerRecord(
         kind=dialect.kind,
@@ -84,7 +84,7 @@ async def _probe(settings: ServerSettings, ask: Ask, salt: str) -> tuple[Dialect
     return dialect, record, served.parameters
 
 
-def _served(settings: ServerSettings, listed: ModelList) -> ServedModel:
+def _find_served(settings: ServerSettings, listed: ModelList) -> ServedModel:
     """What the server says of the model that is wanted, or of the only one that it has."""
     fitting = {each.id: each for each in listed.data if settings.model in (None, each.id)}
     if len(fitting) != 1:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from dpicl.core.errors import UsageError, unknown
+from dpicl.core.errors import UsageError, unknown_name
 from dpicl.core.field_types import Count, Positive
 from dpicl.core.plain_words import problem_words
 
@@ -152,7 +152,7 @@ def is_loopback(url: str) -> bool:
 def settings_of(rest: str) -> ServerSettings:
     """What follows ``server:``. Raises UsageError, with what to write, for anything that is not as it should be."""
     if "://" in rest:
-        return _parsed(rest)
+        return _parse(rest)
     if not _NAME.fullmatch(rest):
         raise UsageError(f"A model on a server has an address or a name of letters and digits; write {EXAMPLE}.")
     variable = NAMED + re.sub(r"[^A-Z0-9]", "_", rest.upper())
@@ -161,7 +161,7 @@ def settings_of(rest: str) -> ServerSettings:
             f"No address for server:{rest}; set {variable} (for example {EXAMPLE.removeprefix('server:')}), or write"
             " the address in place of the name."
         )
-    return _parsed(address)
+    return _parse(address)
 
 
 def require_sound(rest: str) -> None:
@@ -170,7 +170,7 @@ def require_sound(rest: str) -> None:
         settings_of(rest)
 
 
-def _parsed(address: str) -> ServerSettings:
+def _parse(address: str) -> ServerSettings:
     base, _, query = address.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
@@ -180,7 +180,7 @@ def _parsed(address: str) -> ServerSettings:
     if len(given) < len(pairs) or "" in given.values():
         raise UsageError("Each setting of a server must stand once, with a value.")
     if strangers := [name for name in given if name == "url" or name not in ServerSettings.model_fields]:
-        raise unknown("setting of a server", strangers[0], [*ServerSettings.model_fields][1:])
+        raise unknown_name("setting of a server", strangers[0], [*ServerSettings.model_fields][1:])
     try:
         return ServerSettings.model_validate({**given, "url": base})
     except ValidationError as error:

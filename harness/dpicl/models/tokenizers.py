@@ -50,7 +50,7 @@ class TokenizedModel(LanguageModel):
         """Text of tokens, special tokens left out."""
         return self._tokens.decode([int(token) for token in tokens])
 
-    def _opened(self, prompt: Tokens, room: int = 0) -> list[int]:
+    def _tokenize_opening(self, prompt: Tokens, room: int = 0) -> list[int]:
         """The tokens that are read for a prompt: with BOS where the model wants one, never empty.
 
         Raises PromptTooLong when they and ``room`` more do not fit.

@@ -31,7 +31,7 @@ from dpicl.models.base import (
 )
 from dpicl.models.decoding import Writer
 from dpicl.models.pieces import PIECE, KeyValues, Memory, Piece, memory_limit, row_of
-from dpicl.models.products import by_onednn, in_parts, linear_layers
+from dpicl.models.products import linear_layers, split_products, use_onednn
 from dpicl.models.reading import Passes, Reading, Shapes
 from dpicl.models.rereading import RereadingModel
 from dpicl.models.tokenizers import TokenizedModel, Tokenizer
@@ -70,14 +70,14 @@ class PlainLM(CausalModel, RereadingModel):
     @torch.inference_mode()
     def log_probs_after(self, prompt: Tokens) -> Any:
         """float32[V]: natural-log probabilities of the token after a prompt."""
-        tokens = torch.tensor([self._opened(prompt)], device=self.device)
+        tokens = torch.tensor([self._tokenize_opening(prompt)], device=self.device)
         logits = self.model(input_ids=tokens, use_cache=False).logits[0, -1]
         return torch.log_softmax(logits.float(), dim=-1).cpu().numpy()
 
 
 class TransformersLM(CausalModel):
-    """A causal model of transformers that is read in packed rows: of an architecture that `unsupported` has nothing to
-    say of (`readers.reader_of` takes any)."""
+    """A causal model of transformers that is read in packed rows: of an architecture that `explain_unsupported` has
+    nothing to say of (`readers.reader_of` takes any)."""
 
     def __init__(self, model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> None:
         super().__init__(model, tokenizer, identity, start_token)
@@ -100,21 +100,21 @@ class TransformersLM(CausalModel):
         result = torch.empty(len(prompts), self.vocab_size)
         rows = []
         for own, prompt in zip(result, prompts, strict=True):
-            tokens = self._opened(prompt)
+            tokens = self._tokenize_opening(prompt)
             rows.append(self._row(tokens, prefix, None, partial(_place, own)))
         self._read(rows)
         return result
 
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; every one of them keeps its keys and values."""
-        return _CachedDecoder(self, [self._opened(prompt) for prompt in prompts], prefix, DECODED)
+        return _CachedDecoder(self, [self._tokenize_opening(prompt) for prompt in prompts], prefix, DECODED)
 
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
         """Reads a sequence once. Raises PromptTooLong when it alone fills the context."""
         if not tokens and not self._tokens.lead:
             return Prefix(())
-        opened = self._opened(tokens)
-        begin, past = self._reused(opened, prefix)
+        opened = self._tokenize_opening(tokens)
+        begin, past = self._reuse(opened, prefix)
         state = KeyValues(self.memory, len(opened))
         self._read([row_of(opened[begin:], begin, past, state, _ignore)])
         return Prefix(tuple(opened), state)
@@ -130,8 +130,8 @@ class TransformersLM(CausalModel):
             if key not in trees:
                 trees[key] = Tree.of(endings)
             tree = trees[key]
-            tokens = self._opened(query, tree.depth)
-            begin, past = self._reused(tokens, prefix)
+            tokens = self._tokenize_opening(query, tree.depth)
+            begin, past = self._reuse(tokens, prefix)
             tail = tokens[begin:]
             scores.append(EndingScores(tree, len(tail) - 1))
             whole = [*tail, *tree.tokens]
@@ -153,7 +153,7 @@ class TransformersLM(CausalModel):
     ) -> list[str]:
         """Continuation of each prompt; see LanguageModel. Rows that have ended are read no further."""
         writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
-        opened = [self._opened(prompt, max_tokens) for prompt in prompts]
+        opened = [self._tokenize_opening(prompt, max_tokens) for prompt in prompts]
         if max_tokens < 1 or not prompts:
             return writer.texts
         active = list(range(len(prompts)))
@@ -172,13 +172,13 @@ class TransformersLM(CausalModel):
 
     def _row(self, tokens: list[int], prefix: Prefix | None, own: KeyValues | None, take: Any) -> list[Piece]:
         """A row after whose last token log-probabilities are wanted."""
-        begin, past = self._reused(tokens, prefix)
+        begin, past = self._reuse(tokens, prefix)
         tail = tokens[begin:]
         if own is None and len(tail) > PIECE:
             own = KeyValues(self.memory, len(tokens))
         return row_of(tail, begin, past, own, take, wanted=[len(tail) - 1])
 
-    def _reused(self, tokens: Sequence[int], prefix: Prefix | None) -> tuple[int, KeyValues | None]:
+    def _reuse(self, tokens: Sequence[int], prefix: Prefix | None) -> tuple[int, KeyValues | None]:
         """How many tokens of a row need not be read, since the prefix begins with them; at least one is read."""
         if prefix is None or prefix.state is None:
             return 0, None
@@ -187,20 +187,20 @@ class TransformersLM(CausalModel):
 
     def _forward(self, tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         """logits[W, V]; see reading.Forward."""
-        with self._packed(), in_parts(self.model.get_output_embeddings(), len(wanted), self.shapes.output[-1]):
+        with self._pack_rows(), split_products(self.model.get_output_embeddings(), len(wanted), self.shapes.output[-1]):
             output = self.model(
                 input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=wanted
             )
         return output.logits[0]
 
     @contextmanager
-    def _packed(self) -> Iterator[None]:
+    def _pack_rows(self) -> Iterator[None]:
         """Inside this block the model attends as `attention` does, and multiplies as `products` does."""
         before = [config._attn_implementation_internal for config in self._configs]
         for config in self._configs:
             config._attn_implementation_internal = attention.NAME
         try:
-            with by_onednn(self._layers):
+            with use_onednn(self._layers):
                 yield
         finally:
             for config, name in zip(self._configs, before, strict=True):
@@ -250,7 +250,7 @@ class _CachedDecoder(Decoder):
             self._lengths = [self._lengths[place] for place in places]
 
 
-def unsupported(model: Any) -> str | None:
+def explain_unsupported(model: Any) -> str | None:
     """Why a model cannot be read in packed rows, or None where it can."""
     config = model.config.get_text_config(decoder=True)
     missing = {"position_ids", "logits_to_keep"} - set(inspect.signature(model.forward).parameters)

@@ -57,7 +57,7 @@ class Tree:
                 seen[node] |= seen[parent - 1]
         return seen
 
-    def seen(self, begin: int, stem: int, start: int, end: int) -> torch.Tensor:
+    def mask_seen(self, begin: int, stem: int, start: int, end: int) -> torch.Tensor:
         """bool[end - start, begin + end]: what the tokens start to end of a row see, whose first ``stem`` are the query
         and whose others are this tree's, behind ``begin`` tokens that all of them see."""
         full = torch.ones(end - start, begin + end, dtype=torch.bool).tril(begin + start)

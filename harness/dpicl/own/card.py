@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from dpicl.core.cell import ReleaseConfig
-from dpicl.core.json_text import plain
-from dpicl.core.messages import rounded_up
+from dpicl.core.json_text import to_plain
+from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, is_simulated, model_name
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
@@ -82,7 +82,7 @@ class PrivacyCard(Part):
     state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
-    def _warns(self) -> PrivacyCard:
+    def _require_warning(self) -> PrivacyCard:
         if self.private is not (self.noise == "secure"):
             raise ValueError("a release is private with secure noise, and only then")
         if not self.private and self.warning is None:
@@ -110,19 +110,19 @@ def card(
         mechanism=mechanism.name,
         source=mechanism.source,
         kind=str(mechanism.kind),
-        options=plain(options),
+        options=to_plain(options),
         task=CardTask(name=task.name, kind=task.kind, labels=list(task.labels)),
         noise=config.noise,
         privacy=privacy_of(mechanism, made, config),
         manifest=manifest.model_copy(update={"embedding": embedding}),
-        not_covered=[*(rounding if _up_to_rounding(made.bounds.notes) else []), *_NOT_COVERED],
+        not_covered=[*(rounding if _is_up_to_rounding(made.bounds.notes) else []), *_NOT_COVERED],
         created=now(),
         utility=utility,
     )
 
 
 def card_json(content: Mapping[str, Any]) -> str:
-    return json.dumps(plain(content), indent=1) + "\n"
+    return json.dumps(to_plain(content), indent=1) + "\n"
 
 
 def card_markdown(content: Mapping[str, Any]) -> str:
@@ -144,7 +144,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         (
             "epsilon",
-            f"{rounded_up(proved, 6)} {describe_proof(privacy)}, {target:.6g} asked for",
+            f"{show_rounded_up(proved, 6)} {describe_proof(privacy)}, {target:.6g} asked for",
         ),
         ("delta", f"{delta:.6g}"),
         ("unit and neighbours", f"one record; {NEIGHBOURS_TEXT}"),
@@ -155,8 +155,8 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         ("created", content["created"]),
     ]
     parts = [
-        f"# Privacy card: {_safe(content['mechanism'])}",
-        *([f"**{_safe(content['warning'])}**"] if content["warning"] else []),
+        f"# Privacy card: {_escape(content['mechanism'])}",
+        *([f"**{_escape(content['warning'])}**"] if content["warning"] else []),
         *([_promise(privacy)] if content["private"] else []),
         _table(("", ""), rows),
         "## What was charged",
@@ -166,11 +166,11 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         )
         or "Nothing: no private record was read.",
         "Accountants: `{}`".format(_json(privacy["accountants"]).replace("`", "'")),
-        *(f"- {_safe(note)}" for note in privacy["notes"]),
+        *(f"- {_escape(note)}" for note in privacy["notes"]),
         "## Utility",
         _utility(content.get("utility")),
         "## What is not covered",
-        "\n".join(f"- {_safe(each)}" for each in content["not_covered"]),
+        "\n".join(f"- {_escape(each)}" for each in content["not_covered"]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -180,18 +180,18 @@ def _utility(found: Mapping[str, Any] | None) -> str:
         return f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
     rows = [(row["name"], *(f"{row[key]:.3f}" for key in ("score", "low", "high"))) for row in found["rows"]]
     said = [
-        f"Measured before, on public records, at no cost in privacy: {_safe(found['metric'])} on {found['tested']} of"
+        f"Measured before, on public records, at no cost in privacy: {_escape(found['metric'])} on {found['tested']} of"
         f" them; {found['trained_on']} others stood in for the private ones. On the private records it may be better or"
         " worse."
     ]
     if doubt := Utility.model_validate(found).doubt:
-        said.append(f"**{_safe(doubt)}**")
+        said.append(f"**{_escape(doubt)}**")
     return "\n\n".join([*said, _table(("made by", "score", "95% from", "to"), rows)])
 
 
 def _promise(privacy: Mapping[str, Any]) -> str:
-    rounding = ", up to rounding," if _up_to_rounding(privacy["notes"]) else ""
-    proved, delta = rounded_up(float(privacy["epsilon_proved"]), 6), float(privacy["delta"])
+    rounding = ", up to rounding," if _is_up_to_rounding(privacy["notes"]) else ""
+    proved, delta = show_rounded_up(float(privacy["epsilon_proved"]), 6), float(privacy["delta"])
     return (
         f"This release is{rounding} ({proved}, {delta:.6g})-differentially private: for two data sets of which one has"
         " one record more, every outcome has probabilities within a factor e^epsilon, up to delta."
@@ -200,10 +200,10 @@ def _promise(privacy: Mapping[str, Any]) -> str:
 
 def describe_proof(privacy: Mapping[str, Any]) -> str:
     """In what sense a card's epsilon is proved."""
-    return "proved up to rounding" if _up_to_rounding(privacy["notes"]) else "proved"
+    return "proved up to rounding" if _is_up_to_rounding(privacy["notes"]) else "proved"
 
 
-def _up_to_rounding(notes: Sequence[str]) -> bool:
+def _is_up_to_rounding(notes: Sequence[str]) -> bool:
     """Also of a card whose note has the words of an earlier version."""
     return any(note.startswith(UP_TO_ROUNDING.partition(":")[0]) for note in notes)
 
@@ -213,7 +213,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(_safe, row))} |" for row in rows)])
+    return "\n".join([*lines, *(f"| {' | '.join(map(_escape, row))} |" for row in rows)])
 
 
 def _json(value: Any) -> str:
@@ -222,7 +222,7 @@ def _json(value: Any) -> str:
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
-def _safe(text: str) -> str:
+def _escape(text: str) -> str:
     """Text that Markdown and HTML show as it is, in one line: names and options are not always ours."""
     one_line = "".join(character if character.isprintable() else " " for character in str(text))
     return re.sub(r"([\\`*_\[\]|<>&])", r"\\\1", one_line)

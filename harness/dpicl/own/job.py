@@ -11,7 +11,7 @@ from typing import Any
 from dpicl import models
 from dpicl.core.cell import Options, ReleaseConfig
 from dpicl.core.errors import Concealed, UsageError
-from dpicl.core.messages import rounded_up
+from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import Query, is_simulated
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
@@ -74,7 +74,7 @@ class ReleaseJob:
     @cached_property
     def task(self) -> PublicTask:
         """The task without records."""
-        return Task.of_records(self.own.config(), (), self.sizes or {}).public_view()
+        return Task.from_records(self.own.config(), (), self.sizes or {}).public_view()
 
     @cached_property
     def options(self) -> Options:
@@ -107,12 +107,12 @@ class ReleaseJob:
         utility and what the release would cost."""
         paid: list[NewRelease] = []
         try:
-            return self._made(paid)
+            return self._make(paid)
         except KeyboardInterrupt as stop:
             stop.add_note(STAYS if paid else "nothing was charged")
             raise
 
-    def _made(self, paid: list[NewRelease]) -> PrivateRelease:
+    def _make(self, paid: list[NewRelease]) -> PrivateRelease:
         """paid: gets what is charged, before it is."""
         secure = self.config.secure
         utility: Utility | None = None
@@ -135,7 +135,7 @@ class ReleaseJob:
             if not self.measure_only:  # which answers with it
                 self.tell(utility.sentence)
 
-        def released(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
+        def release_once(own: Task, config: ReleaseConfig, pay: Charger | None) -> PrivateRelease:
             made = release(self.mechanism, own, model, config, self.queries, charge=pay)
             said = card(self.mechanism, self.options, own, made, manifest, config, utility)
             state = None
@@ -145,7 +145,7 @@ class ReleaseJob:
             return PrivateRelease(shown, view, made.prompt, self.queries, answers, state, made.charged_to)
 
         def pay(new: NewRelease) -> tuple[str, ...]:
-            self.tell(f"charging epsilon = {rounded_up(new.epsilon)} at delta = {new.delta:g}")
+            self.tell(f"charging epsilon = {show_rounded_up(new.epsilon)} at delta = {new.delta:g}")
             paid.append(new)
             names = charge(task.train, new, self.payer)
             self.tell(f"charged to {', '.join(map(repr, names)) or 'no private set'}; releasing")
@@ -155,7 +155,7 @@ class ReleaseJob:
             self.tell("trying the release without a record")
             warn_of_uncounted()
             settings = {"noise": "seeded", "delta": self.config.accounted_delta}
-            rehearsal = released(without, self.config.model_copy(update=settings), None)
+            rehearsal = release_once(without, self.config.model_copy(update=settings), None)
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
             if rehearsal.state is not None:
@@ -165,6 +165,6 @@ class ReleaseJob:
         else:
             self.tell("releasing")
         try:
-            return released(task, self.config, pay)
+            return release_once(task, self.config, pay)
         except Concealed as error:
             raise Concealed(f"{error} What it may have cost stays on the budget.") from None

@@ -33,7 +33,7 @@ from dpicl.core.errors import ResultError, UnsupportedEvent, UsageError
 from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.files import content_of, own_folder, put_whole
 from dpicl.core.paths import private_folder
-from dpicl.data.splits import normalised
+from dpicl.data.splits import normalise
 from dpicl.privacy.events import from_json
 from dpicl.results.schema import Moment, first_problem
 
@@ -106,11 +106,9 @@ class PrivateLedger:
     text: str = field(repr=False)
 
     @classmethod
-    def begun(cls, name: str, when: str) -> PrivateLedger:
+    def begin(cls, name: str, when: str) -> PrivateLedger:
         """An empty one, not on disk yet. Raises UsageError for a name that no file can have."""
-        return cls(
-            require_name(name), (), frozenset(), _written(_Head(private_set=name, key=_key_check(), created=when))
-        )
+        return cls(require_name(name), (), frozenset(), _write(_Head(private_set=name, key=_key_check(), created=when)))
 
     @property
     def charges(self) -> list[Charge]:
@@ -121,21 +119,23 @@ class PrivateLedger:
         """The limit that holds: the one that was stated last."""
         return next((entry for entry in reversed(self.entries) if isinstance(entry, Limit)), None)
 
-    def charged(self, charge: Charge, records: frozenset[bytes]) -> PrivateLedger:
+    def add_charge(self, charge: Charge, records: frozenset[bytes]) -> PrivateLedger:
         """With one charge more, and the records that it is for."""
         new = b"".join(sorted(records - self.hashes))
         charge = charge.model_copy(update={"records": base64.b64encode(new).decode()})
-        return replace(self._with(charge, _Entry(before=_hash(self.text), charge=charge)), hashes=self.hashes | records)
+        return replace(
+            self._append(charge, _Entry(before=_hash(self.text), charge=charge)), hashes=self.hashes | records
+        )
 
-    def limited(self, limit: Limit) -> PrivateLedger:
-        return self._with(limit, _Entry(before=_hash(self.text), limit=limit))
+    def set_limit(self, limit: Limit) -> PrivateLedger:
+        return self._append(limit, _Entry(before=_hash(self.text), limit=limit))
 
-    def _with(self, entry: Charge | Limit, line: _Entry) -> PrivateLedger:
-        return replace(self, entries=(*self.entries, entry), text=self.text + _written(line))
+    def _append(self, entry: Charge | Limit, line: _Entry) -> PrivateLedger:
+        return replace(self, entries=(*self.entries, entry), text=self.text + _write(line))
 
     def write(self) -> None:
         """Puts it on disk, whole. Raises ResultError, and then the file may be the old one or the new one."""
-        end = _written(_End(before=_hash(self.text), lines=self.text.count("\n")))
+        end = _write(_End(before=_hash(self.text), lines=self.text.count("\n")))
         try:
             own_folder()
             put_whole(_path(self.name), self.text + end, private=True)
@@ -159,10 +159,10 @@ def hashes_of(texts: Iterable[str]) -> frozenset[bytes]:
     """Keyed hashes of records: the same for texts that are one record (dpicl.data.splits)."""
     key = machine_key()
 
-    def hashed(content: str) -> bytes:
+    def hash_content(content: str) -> bytes:
         return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), key=key, digest_size=HASH_BYTES).digest()
 
-    return frozenset(hashed(normalised(text)) for text in texts)
+    return frozenset(hash_content(normalise(text)) for text in texts)
 
 
 def require_name(name: str) -> str:
@@ -177,7 +177,7 @@ def require_name(name: str) -> str:
 
 def _read(path: Path) -> PrivateLedger:
     try:
-        name, entries, text = _parsed(json_text.text_of(path, LARGEST))
+        name, entries, text = _parse(json_text.text_of(path, LARGEST))
         if path != _path(name):
             raise ValueError(f"it is the ledger of '{name}', under another name")
     except ValueError as error:
@@ -188,7 +188,7 @@ def _read(path: Path) -> PrivateLedger:
     return PrivateLedger(name, entries, frozenset(_hashes(entries)), text)
 
 
-def _parsed(text: str) -> tuple[str, tuple[Charge | Limit, ...], str]:
+def _parse(text: str) -> tuple[str, tuple[Charge | Limit, ...], str]:
     """(name of the set, entries, the text without its last line). Raises ValueError, with the reason."""
     lines = text.splitlines(keepends=True)
     if len(lines) < 2 or not text.endswith("\n"):
@@ -239,7 +239,7 @@ def _line(schema: type[L], line: str, place: str) -> L:
         raise ValueError(f"{place} is damaged: {error}") from None
 
 
-def _written(line: _Line) -> str:
+def _write(line: _Line) -> str:
     return json.dumps(json.loads(line.model_dump_json(exclude_none=True))) + "\n"
 
 

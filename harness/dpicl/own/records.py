@@ -20,7 +20,7 @@ from yaml.reader import Reader
 from dpicl.core.errors import DataError, UsageError
 from dpicl.core.strict_yaml import parse
 from dpicl.core.vocabulary import Query, Record
-from dpicl.data.concealed import concealed
+from dpicl.data.concealed import conceal
 from dpicl.data.config import load_config
 from dpicl.data.reading import read_records
 from dpicl.data.tables import Table, UnreadableContent, fields_of, open_table, require_file
@@ -51,7 +51,7 @@ class OwnRecords:
                 " whose labels and prompts fit (one of the two)."
             )
         if self.task is None:
-            return written_config(list(dict.fromkeys(self.labels.values())), self.text_is)
+            return make_config(list(dict.fromkeys(self.labels.values())), self.text_is)
         if self.text_is != "text":
             raise UsageError(f"--text-is goes with --labels: {self.task} has prompts of its own; leave it out.")
         config = load_config(self.task)
@@ -95,21 +95,21 @@ def load_own(
             " private; give --public FILE with such records."
         )
     known = [] if public is None else read_public(public, own)
-    unreadable = _unreadable(data)
+    unreadable = _explain_unreadable(data)
     try:
         spec = own.spec(data)
     except UnreadableContent:
-        with concealed(secure, unreadable):
+        with conceal(secure, unreadable):
             raise
-    with concealed(secure, unreadable):
-        records = read_records(data, spec).checked()
+    with conceal(secure, unreadable):
+        records = read_records(data, spec).check()
     if not records:
         said = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
         raise DataError(f"{data} holds no record, so there is nothing to release from{said}.")
-    return Task.of_records(config, records, sizes, known)
+    return Task.from_records(config, records, sizes, known)
 
 
-def _unreadable(data: Table) -> str:
+def _explain_unreadable(data: Table) -> str:
     """What is said with secure noise of records that cannot be read; nothing in it comes from a record."""
     way = "--noise seeded names the row"
     if isinstance(data, Path):
@@ -123,7 +123,7 @@ def _unreadable(data: Table) -> str:
 
 def read_public(data: Table, own: OwnRecords) -> list[Record]:
     """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
-    return read_records(data, own.spec(data)).checked()
+    return read_records(data, own.spec(data)).check()
 
 
 def queries_of(path: Path, own: OwnRecords) -> list[Query]:
@@ -157,7 +157,7 @@ def query_of(name: str, text: str) -> Query:
     return Query(*(" ".join(part.encode("utf-8", "replace").decode().split()) for part in (name, text)))
 
 
-def written_config(labels: Sequence[str], text_is: str) -> TaskFile:
+def make_config(labels: Sequence[str], text_is: str) -> TaskFile:
     """The task file of a classification with these labels. Raises UsageError for words that no prompt can hold."""
     for label in labels:
         unreadable = Reader.NON_PRINTABLE.search(label)

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.files import put_whole
-from dpicl.core.printable import printable
+from dpicl.core.printable import make_printable
 from dpicl.core.vocabulary import Query, ReleasedPrompt
 from dpicl.data.task import PublicTask
 from dpicl.own.card import card_json, card_markdown
@@ -123,7 +123,7 @@ def released_text(prompt: ReleasedPrompt, task: PublicTask, form: str) -> str:
     check_format(form, task)
     match form:
         case "prompt":
-            return printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query(PLACE)) + "\n"
+            return make_printable(task.icl_prefix(prompt.demonstrations, prompt.instruction) + task.query(PLACE)) + "\n"
         case "chat":
             return json.dumps({"messages": messages(prompt, task)}, indent=1) + "\n"
     rows: list[dict[str, str]] = [] if prompt.instruction is None else [{"instruction": prompt.instruction}]

@@ -21,13 +21,13 @@ from pydantic import Field, model_validator
 from dpicl.core import json_text
 from dpicl.core.errors import DataError, DpiclError, PluginError, UsageError
 from dpicl.core.field_types import Count, Finite
-from dpicl.core.json_text import plain
+from dpicl.core.json_text import to_plain
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask, Task
 from dpicl.mechanism.bases import Mechanism, PreparedContext, PreparedMechanism
-from dpicl.mechanism.outputs import check_prepared, named_failure
+from dpicl.mechanism.outputs import check_prepared, name_failure
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
 from dpicl.own.card import PrivacyCard
@@ -54,7 +54,7 @@ class Array(Part):
     values: list[Finite]
 
     @model_validator(mode="after")
-    def _fits(self) -> Array:
+    def _require_fit(self) -> Array:
         if math.prod(self.shape) != len(self.values):
             raise ValueError("it holds more or fewer numbers than its shape says")
         return self
@@ -135,7 +135,7 @@ def read_state(path: Path) -> SavedState:
 def public_task(saved: SavedState) -> PublicTask:
     """The task of a state. Raises UsageError where it is none, or not the one that the state was made for."""
     try:
-        task = Task.of_records(saved.own.config(), (), {}).public_view()
+        task = Task.from_records(saved.own.config(), (), {}).public_view()
     except UsageError as error:
         if saved.file.task is not None:  # an unknown task may be one of a plug-in that was not named
             raise
@@ -150,7 +150,7 @@ def require_same(saved: SavedState, mechanism: Mechanism, options: Mapping[str, 
     card = saved.file.card
     if card.mechanism != mechanism.name:
         raise UsageError(f"{saved.path} was made by '{card.mechanism[:80]}', not by {mechanism.name}.")
-    now = plain(options)
+    now = to_plain(options)
     if differ := [name for name in sorted({*now, *card.options}) if now.get(name) != card.options.get(name)]:
         if other := sorted(now.keys() ^ card.options.keys()):
             raise UsageError(f"{saved.path} was made by a {mechanism.name} of other options ('{other[0][:80]}').")
@@ -185,5 +185,5 @@ def answers_from(
         raise DataError(
             f"{saved.path} holds no state of {mechanism.name} on {task.name}: {type(error).__name__}: {error!s:.200}."
         ) from error
-    with named_failure(mechanism):
+    with name_failure(mechanism):
         return answer_from(mechanism, made, reader, queries)

@@ -55,15 +55,15 @@ class Costs:
 
         Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
         """
-        repeated = self._repeated(cells)
+        repeated = self._find_repeated(cells)
         return {cell.id: self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell)) for cell in cells}
 
-    def in_order(self, cells: Sequence[Cell]) -> list[Cell]:
+    def sort_by_collection(self, cells: Sequence[Cell]) -> list[Cell]:
         """The first cell of every collection comes first, so that no two workers ask the model the same."""
-        repeated = self._repeated(cells)
+        repeated = self._find_repeated(cells)
         return sorted(cells, key=lambda cell: cell.id in repeated)
 
-    def _repeated(self, cells: Iterable[Cell]) -> set[str]:
+    def _find_repeated(self, cells: Iterable[Cell]) -> set[str]:
         """Ids of the cells that ask the model what an earlier one asks."""
         collected = {cell.id: self._collection(cell) for cell in cells}
         first = {collection: name for name, collection in reversed(collected.items())}

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dpicl import models
 from dpicl.core.cell import Cell
-from dpicl.core.errors import PluginError, UsageError, unknown
+from dpicl.core.errors import PluginError, UsageError, unknown_name
 from dpicl.core.plugins import Registered
 from dpicl.core.strict_yaml import Place
 from dpicl.data.config import list_tasks, load_config
 from dpicl.data.sources import resolve
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build, fixed_epsilon, option_types, resolve_options
-from dpicl.mechanism.outputs import named_failure
+from dpicl.mechanism.outputs import name_failure
 from dpicl.plan.suite import REFERENCES, OptionChange, Suite
 from dpicl.plan.suite_rows import MechanismEntry
 
@@ -33,7 +33,7 @@ def expand(suite: Suite, mechanisms: Mapping[str, Registered], options: Sequence
     for model in dict.fromkeys([*suite.models, *(name for names in readers.values() for name in names)]):
         for task in (task for task in suite.tasks if model in readers[task]):
             for i, entry in enumerate(suite.mechanisms):
-                if not entry.does(task, model if model in suite.models else ""):
+                if not entry.has_task(task, model if model in suite.models else ""):
                     continue
                 cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, model, options)
     return sorted(cells, key=lambda cell: not cell.development)
@@ -41,7 +41,7 @@ def expand(suite: Suite, mechanisms: Mapping[str, Registered], options: Sequence
 
 def _models_of(suite: Suite, position: int, task: str) -> list[str]:
     try:
-        return models.of_task(task, suite.models)
+        return models.select_models(task, suite.models)
     except UsageError as error:
         raise suite.error(("tasks", position), str(error)) from None
 
@@ -58,8 +58,8 @@ def _cells_of(
     config = load_config(task)
     source = resolve(suite.source, config.source)
     place: Place = ("mechanisms", position)
-    wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
-    given = {**entry.options, **suite.chosen(entry.row, task), **entry.per_task.get(task, {}), **wanted}
+    wanted = {change.name: change.value for change in changes if _is_applicable(change, entry, registered.cls)}
+    given = {**entry.options, **suite.choose_options(entry.row, task), **entry.per_task.get(task, {}), **wanted}
     try:
         for setting in entry.settings:
             resolve_options(registered.cls, task, {**given, **setting})
@@ -103,26 +103,26 @@ def _own_epsilon(mechanism: Mechanism) -> float | None:
     """`fixed_epsilon`; 0 where the mechanism's `events` fail, so that its cells end with that error, one by one. (If
     they do not fail then, what costs more than 0 is refused.)"""
     try:
-        with named_failure(mechanism):
+        with name_failure(mechanism):
             return fixed_epsilon(mechanism)
     except PluginError:
         return 0.0
 
 
-def _applies(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) -> bool:
+def _is_applicable(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) -> bool:
     return change.target in (entry.row, entry.name) or (change.target is None and change.name in option_types(cls))
 
 
 def _check_names(suite: Suite, mechanisms: Mapping[str, Registered]) -> None:
     """Whether a model of a known kind is there shows when it is loaded."""
-    kinds = {entry["name"].partition(":")[0]: entry["name"] for entry in models.known()}
+    kinds = {entry["name"].partition(":")[0]: entry["name"] for entry in models.list_known()}
     for i, name in enumerate(suite.models):
         if name.partition(":")[0] not in kinds:
-            raise suite.error(("models", i), str(unknown("model", name, kinds.values())))
+            raise suite.error(("models", i), str(unknown_name("model", name, kinds.values())))
         models.require_sound(name)
     for place, kind, name, known in _names(suite, mechanisms):
         if name not in known:
-            raise suite.error(place, str(unknown(kind, name, known)))
+            raise suite.error(place, str(unknown_name(kind, name, known)))
 
 
 def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple[Place, str, str, Collection[str]]]:
@@ -142,9 +142,9 @@ def _names(suite: Suite, mechanisms: Mapping[str, Registered]) -> Iterator[tuple
 
 def _check_changes(suite: Suite, mechanisms: Mapping[str, Registered], changes: Sequence[OptionChange]) -> None:
     for change in changes:
-        if any(_applies(change, entry, mechanisms[entry.name].cls) for entry in suite.mechanisms):
+        if any(_is_applicable(change, entry, mechanisms[entry.name].cls) for entry in suite.mechanisms):
             continue
         if change.target is not None:
-            raise unknown("mechanism", change.target, (entry.row for entry in suite.mechanisms))
+            raise unknown_name("mechanism", change.target, (entry.row for entry in suite.mechanisms))
         choices = {name for entry in suite.mechanisms for name in option_types(mechanisms[entry.name].cls)}
-        raise unknown("option", change.name, choices)
+        raise unknown_name("option", change.name, choices)

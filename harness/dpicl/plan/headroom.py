@@ -84,7 +84,7 @@ def measure_headroom(results: Iterable[Result]) -> dict[str, Headroom]:
     for development in (True, False):
         own = [result for result in results if result.cell.development is development]
         public, real = _end(own, PUBLIC, 0.0), _end(own, REAL, math.inf)
-        if not public and own and _writes_texts(own[0].cell.task):
+        if not public and own and _is_text_task(own[0].cell.task):
             public = _end(own, ZERO_SHOT, 0.0)  # which releases the texts of the public prompt there
         if seeds := sorted(public.keys() & real.keys()):
             pairs = [(public[seed], real[seed]) for seed in seeds]
@@ -110,7 +110,7 @@ def headrooms(results: Iterable[Result]) -> list[Headroom]:
     return [one for own in groups.values() for one in measure_headroom(own).values()]
 
 
-def _writes_texts(task: str) -> bool:
+def _is_text_task(task: str) -> bool:
     """Whether released texts themselves are scored."""
     return task in task_folders() and load_config(task).metadata.kind == "json"
 

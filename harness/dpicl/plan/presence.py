@@ -19,7 +19,7 @@ from dpicl.data.config import load_config
 from dpicl.data.sources import check_there
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
-from dpicl.mechanism.outputs import named_failure, skip_reason
+from dpicl.mechanism.outputs import name_failure, skip_reason
 from dpicl.results.fingerprints import Fingerprints, NotRead
 from dpicl.results.schema import Result
 
@@ -67,9 +67,9 @@ def find_skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) ->
     for cell in cells:
         key = (cell.mechanism, repr(cell.options), cell.task)
         if key not in asked:
-            mechanism, task = build(mechanisms[cell.mechanism].cls, cell.options), Task.without_records(cell.task)
+            mechanism, task = build(mechanisms[cell.mechanism].cls, cell.options), Task.read_public(cell.task)
             try:
-                with named_failure(mechanism):
+                with name_failure(mechanism):
                     asked[key] = skip_reason(mechanism, task)
             except PluginError:
                 asked[key] = None

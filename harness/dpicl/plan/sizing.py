@@ -61,7 +61,7 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
     Of each row the seeds with a result count; documents are those that all its rows share. Raises UsageError where
     nothing tells variances: no task has two proved rows with two seeds in common.
     """
-    made = (_table(shared, list(rows.values()), detect, power) for shared, rows in _grouped(results).items())
+    made = (_table(shared, list(rows.values()), detect, power) for shared, rows in _group(results).items())
     found = [table for table in made if table is not None]
     if not found:
         raise UsageError(
@@ -74,20 +74,20 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
 def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
     """The true difference of two rows that each table finds with probability .8, as on a board; none above 1. A fixed
     draw is in no table."""
-    tables = _grouped(result for result in results if result.cell.options.get("sampling_seed") is None)
+    tables = _group(result for result in results if result.cell.options.get("sampling_seed") is None)
     outcomes = {shared: _outcomes(list(rows.values())) for shared, rows in tables.items()}
     found = {shared: rank_sets(own, reach=1.0).detectable for shared, own in outcomes.items() if own.shape[1] > 1}
     return {shared: mde for shared, mde in found.items() if mde < 1}
 
 
-def detectable(
+def compute_detectable(
     variances: Components, rows: int, seeds: int, documents: int | Sequence[int], power: float
 ) -> np.ndarray:
     """The true difference of two of these rows that S seeds x D documents find with this power: (critical + z) se."""
-    return variances.differences(seeds, np.asarray(documents)).detectable(alpha_of_pair(rows), power)
+    return variances.differences(seeds, np.asarray(documents)).compute_detectable(alpha_of_pair(rows), power)
 
 
-def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, Result]]]:
+def _group(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, Result]]]:
     """What rows share -> row -> seed -> result, of rows at a finite epsilon above 0."""
     grouped: dict[Shared, dict[str, dict[int, Result]]] = defaultdict(lambda: defaultdict(dict))
     for result in sorted(results, key=lambda one: one.created):
@@ -111,7 +111,7 @@ def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, 
     once, each = _costs([result for row in rows for result in row.values()])
 
     def sizes(seeds: int, documents: Sequence[int]) -> list[TableSize]:
-        finds = detectable(variances, len(rows), seeds, documents, power)
+        finds = compute_detectable(variances, len(rows), seeds, documents, power)
         cost = [seeds * (once * len(rows) + number * (each * len(rows))) for number in documents]
         return [TableSize(seeds, *own) for own in zip(documents, cost, map(float, finds), strict=True)]
 

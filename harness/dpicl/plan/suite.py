@@ -26,9 +26,9 @@ from pydantic import (
 )
 
 from dpicl.core.cell import Options
-from dpicl.core.errors import UsageError, unknown
+from dpicl.core.errors import UsageError, unknown_name
 from dpicl.core.field_types import Number, Quantity, Seed, Shots, TargetDelta, TargetEpsilon
-from dpicl.core.messages import capitalized
+from dpicl.core.messages import capitalize
 from dpicl.core.paths import real_path
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Document, Place, read
@@ -42,7 +42,7 @@ from dpicl.plan.suite_rows import (
 Source = Literal["auto", "hub", "local", "synthetic"]
 
 
-def _not_secure(value: Any) -> Any:
+def _refuse_secure(value: Any) -> Any:
     if value == "secure":
         raise ValueError(
             "cannot be secure in a suite, whose results are published: release from records of your own with"
@@ -85,7 +85,7 @@ class Suite(BaseModel):
     epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]
     delta: TargetDelta = 1e-5
     shots: Shots = 4
-    noise: Annotated[Literal["seeded"], BeforeValidator(_not_secure)] = "seeded"
+    noise: Annotated[Literal["seeded"], BeforeValidator(_refuse_secure)] = "seeded"
     test_records: Quantity | None = None
     train_records: Quantity | None = None
     private_share: Portion | None = None
@@ -136,7 +136,7 @@ class Suite(BaseModel):
         most = min([len(listed), *filter(None, counts)])
         return [seed for seed in self.seeds if seed not in listed[most:]]
 
-    def chosen(self, row: str, task: str) -> Options:
+    def choose_options(self, row: str, task: str) -> Options:
         """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
         if row not in (entries := {entry.row: entry for entry in self.mechanisms}) or self.tuned is None:
             return {}
@@ -160,19 +160,20 @@ class Suite(BaseModel):
         return [
             entry.row
             for entry in self.mechanisms
-            if entry.tune and not all(self.chosen(entry.row, task) for task in self.tasks if self.does(entry, task))
+            if entry.tune
+            and not all(self.choose_options(entry.row, task) for task in self.tasks if self.has_task(entry, task))
         ]
 
-    def does(self, entry: MechanismEntry, task: str) -> bool:
+    def has_task(self, entry: MechanismEntry, task: str) -> bool:
         """Whether a row has a task on any model."""
-        return any(entry.does(task, model) for model in ("", *self.models))
+        return any(entry.has_task(task, model) for model in ("", *self.models))
 
     @property
     def is_development(self) -> bool:
         """Whether no cell of it is a row's: all have development records."""
         return self._development
 
-    def on_development_records(self) -> Suite:
+    def use_development_records(self) -> Suite:
         """The suite with development records for all rows, and not only for the reference baselines."""
         new = self.model_copy()
         new._development = True
@@ -181,7 +182,7 @@ class Suite(BaseModel):
     def error(self, place: Place, message: str) -> UsageError:
         """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
         if self._document is None or (place and place[0] in self._from_flags):
-            return UsageError(capitalized(message))
+            return UsageError(capitalize(message))
         return self._document.error(place, message)
 
 
@@ -204,13 +205,13 @@ def load_suite(path: Path) -> Suite:
             document = read(choice)
             suite._tuned = Tuned.model_validate(document.data)
         except ValidationError as problem:
-            raise _to_remove(document.error(*explanation(problem, Tuned))) from None
+            raise _suggest_removal(document.error(*explanation(problem, Tuned))) from None
         except UsageError as error:
-            raise _to_remove(error) from None
+            raise _suggest_removal(error) from None
     return suite
 
 
-def _to_remove(error: UsageError) -> UsageError:
+def _suggest_removal(error: UsageError) -> UsageError:
     return UsageError(f"{error} Remove that file, and run `dpicl tune` again.")
 
 
@@ -223,13 +224,13 @@ def make_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     """A suite of these keys and values; document: the file that they come from. Raises UsageError as `load_suite`."""
 
     def error(place: Place, message: str) -> UsageError:
-        return document.error(place, message) if document else UsageError(capitalized(message))
+        return document.error(place, message) if document else UsageError(capitalize(message))
 
     try:
         suite = Suite.model_validate(data)
     except ValidationError as problem:
         raise error(*explanation(problem, Suite)) from None
-    for place, said in _misfits(suite):
+    for place, said in _find_misfits(suite):
         raise error(place, said)
     suite._document, suite._listed = document, suite.seeds
     suite._grids = {entry.row: entry.settings for entry in suite.mechanisms}
@@ -241,7 +242,7 @@ def suite_of_program(**given: Any) -> Suite:
     return make_suite({"name": "python", "version": 1, **given})
 
 
-def _misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
+def _find_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
     """What no key says wrong by itself: what is listed twice, more than there is, or missing in another list."""
     yield from _repetitions(suite)
     yield from _seed_misfits(suite)
@@ -346,7 +347,7 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
         ]
     if added := [model for model in changes.models if model not in suite.models]:
         entries = update.get("mechanisms", suite.mechanisms)
-        update["mechanisms"] = [_with_models(entry, added) for entry in entries]
+        update["mechanisms"] = [_add_models(entry, added) for entry in entries]
     if changes.source is not None:
         update["source"] = changes.source
     if changes.test_records is not None:
@@ -358,7 +359,7 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
     return new
 
 
-def _with_models(entry: MechanismEntry, models: Iterable[str]) -> MechanismEntry:
+def _add_models(entry: MechanismEntry, models: Iterable[str]) -> MechanismEntry:
     """The row on models that its suite does not name: with the tasks of the first model that it lists."""
     if not isinstance(entry.tasks, dict):
         return entry
@@ -370,5 +371,5 @@ def _entries(suite: Suite, name: str, known: Mapping[str, Any]) -> list[Mechanis
     rows = [entry for entry in suite.mechanisms if entry.row == name]
     rows = rows or [entry for entry in suite.mechanisms if entry.name == name]
     if not rows and name not in known:
-        raise unknown("mechanism", name, {*known, *(entry.row for entry in suite.mechanisms)})
+        raise unknown_name("mechanism", name, {*known, *(entry.row for entry in suite.mechanisms)})
     return rows or [MechanismEntry(name=name)]

@@ -66,7 +66,7 @@ class MechanismEntry(BaseModel):
     def row(self) -> str:
         return self.label or self.name
 
-    def does(self, task: str, model: str) -> bool:
+    def has_task(self, task: str, model: str) -> bool:
         """Whether the row has a task on a model of the suite; that of a task with a model of its own is ''."""
         if isinstance(self.tasks, list):
             return not self.tasks or task in self.tasks
@@ -137,7 +137,7 @@ class TunedTask(BaseModel):
     records: str
     rows: dict[str, TunedRow]
 
-    def joined(self, other: TunedTask) -> TunedTask:
+    def join(self, other: TunedTask) -> TunedTask:
         """These rows with those of ``other`` in place of their own. Raises ValueError where they were not tuned
         alike."""
         for name in (field for field in TunedTask.model_fields if field != "rows"):
@@ -153,10 +153,10 @@ class Tuned(BaseModel):
 
     tasks: dict[str, TunedTask]
 
-    def joined(self, other: Tuned) -> Tuned:
-        """This choice with the rows of another one in place of its own. Raises ValueError as `TunedTask.joined`."""
+    def join(self, other: Tuned) -> Tuned:
+        """This choice with the rows of another one in place of its own. Raises ValueError as `TunedTask.join`."""
         mine = self.tasks
-        return Tuned(tasks={**mine, **{t: mine[t].joined(own) if t in mine else own for t, own in other.tasks.items()}})
+        return Tuned(tasks={**mine, **{t: mine[t].join(own) if t in mine else own for t, own in other.tasks.items()}})
 
     def rows_of(self, task: str) -> dict[str, TunedRow]:
         """Row -> what was chosen for it on a task: there, else on another task."""

@@ -46,7 +46,7 @@ def tuning_suite(suite: Suite, mechanisms: Mapping[str, Registered], shots: int 
     rows, unfit = list[MechanismEntry](), list[str]()
     for entry in (entry for entry in suite.mechanisms if entry.settings):
         mechanism = build(mechanisms[entry.name].cls, entry.options)
-        fits = [task for task in suite.tasks if skip_reason(mechanism, Task.without_records(task)) is None]
+        fits = [task for task in suite.tasks if skip_reason(mechanism, Task.read_public(task)) is None]
         if not fits:
             unfit.append(entry.row)
             continue
@@ -76,7 +76,7 @@ def tuning_suite(suite: Suite, mechanisms: Mapping[str, Registered], shots: int 
     }
     if shots is not None:
         update |= {"shots": shots, "task_shots": {}}
-    return suite.model_copy(update=update).on_development_records()
+    return suite.model_copy(update=update).use_development_records()
 
 
 def label_of(entry: MechanismEntry, setting: int) -> str:
@@ -94,7 +94,7 @@ def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], comman
         found = [result for result in results if result.cell.task == task]
         asked = {entry.label for entry in made.mechanisms if task in entry.tasks}
         rows = {
-            entry.row: TunedRow(command=command, commit=code, settings=_ranked(entry, entry.settings, found))
+            entry.row: TunedRow(command=command, commit=code, settings=_rank(entry, entry.settings, found))
             for entry in suite.mechanisms
             if label_of(entry, 0) in asked
         }
@@ -111,7 +111,7 @@ def choose_settings(suite: Suite, made: Suite, results: Sequence[Result], comman
     return Tuned(tasks=tasks)
 
 
-def _ranked(entry: MechanismEntry, settings: Sequence[Options], results: Sequence[Result]) -> list[ScoredSetting]:
+def _rank(entry: MechanismEntry, settings: Sequence[Options], results: Sequence[Result]) -> list[ScoredSetting]:
     found, asked = [], set()
     for i, setting in enumerate(settings):
         own = [result for result in results if result.cell.label == label_of(entry, i)]
@@ -137,7 +137,7 @@ def write_choice(path: Path, tuned: Tuned) -> Path:
     choice = choice_path(path)
     if (earlier := load_suite(path).tuned) is not None:
         try:
-            tuned = earlier.joined(tuned)
+            tuned = earlier.join(tuned)
         except ValueError as error:
             raise UsageError(f"{choice} keeps what it has: {error}; tune all alike, or move that file away.") from error
     text = yaml.safe_dump(tuned.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=150)
@@ -155,7 +155,7 @@ def tuning_of(suite: Suite) -> Tuned:
     used = {name: entry.row for entry in suite.mechanisms for name in (str(entry.tune), entry.row)}
     tasks = suite.tuned.tasks if suite.tuned else {}
     kept = {
-        task: {row: own for row, own in on.rows.items() if row in used and suite.chosen(used[row], task)}
+        task: {row: own for row, own in on.rows.items() if row in used and suite.choose_options(used[row], task)}
         for task, on in tasks.items()
     }
     return Tuned(tasks={task: tasks[task].model_copy(update={"rows": own}) for task, own in kept.items() if own})
@@ -176,7 +176,7 @@ def tuning_table(tuned: Tuned) -> Table:
 def describe_tuning(suite: Suite, results: Sequence[Result]) -> list[str]:
     """What a board says of the rows whose results have the options that tuning chose."""
     cells = [result.cell for result in results]
-    chosen = ((cell, suite.chosen(cell.label, cell.task)) for cell in cells)
+    chosen = ((cell, suite.choose_options(cell.label, cell.task)) for cell in cells)
     rows = ", ".join(sorted({cell.label for cell, own in chosen if own and own.items() <= cell.options.items()}))
     said = f"Tuned: {rows} ({count(SETTINGS, 'setting')} a row, on public records; SUITE.tuned.yaml has the scores)."
     return [said] if rows else []

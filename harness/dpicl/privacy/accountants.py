@@ -149,7 +149,7 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
         value = gaussians.rough_epsilon(parts, delta, cells)
         return Bounds(0.0, value, value)
     if any(isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted):
-        found, pure = _smaller(counted, delta, cells), float(parameters.pure_epsilon(counted))
+        found, pure = _take_smaller(counted, delta, cells), float(parameters.pure_epsilon(counted))
         if pure >= found.upper:
             return found
         said = {"rule": "the sum of the largest losses, at every delta", "other_proof": {"epsilon": found.upper}}
@@ -169,7 +169,7 @@ def _curves_or_parameters(counted: DecomposedEvents, delta: float, cells: int) -
     return parameters.composition(counted, delta, _composition, cells)
 
 
-def _smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
+def _take_smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
     """The smaller of two bounds: by privacy loss distributions, and with every choice as zCDP (a round of
     AboveThreshold is one of range 3 epsilon).
 

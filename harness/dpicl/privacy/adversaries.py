@@ -62,22 +62,22 @@ class WorstPair:
 
     def times(self, other: WorstPair) -> WorstPair:
         """Both outcomes, independent of each other."""
-        mine, theirs = self.merged(MOST_OUTCOMES), other.merged(MOST_OUTCOMES)
+        mine, theirs = self.merge(MOST_OUTCOMES), other.merge(MOST_OUTCOMES)
         both = WorstPair(np.outer(mine.present, theirs.present).ravel(), np.outer(mine.absent, theirs.absent).ravel())
-        return both.merged(MOST_OUTCOMES)
+        return both.merge(MOST_OUTCOMES)
 
     def power(self, count: int) -> WorstPair:
         """``count`` times, independent of each other; count >= 1."""
         if count == 1:
             return self
-        half = self.merged(MOST_OUTCOMES).power(count // 2)
+        half = self.merge(MOST_OUTCOMES).power(count // 2)
         return half.times(half).times(self) if count % 2 else half.times(half)
 
-    def sampled(self, rate: float) -> WorstPair:
+    def sample(self, rate: float) -> WorstPair:
         """Of a Poisson sample: the record is in it with probability ``rate``."""
         return WorstPair((1 - rate) * self.absent + rate * self.present, self.absent)
 
-    def merged(self, number: int) -> WorstPair:
+    def merge(self, number: int) -> WorstPair:
         """About so many outcomes at most: those of nearly the same likelihood ratio become one."""
         if self.present.size <= number:
             return self
@@ -94,12 +94,12 @@ class WorstPair:
 _NOTHING = WorstPair(np.ones(1), np.ones(1))
 
 
-def composed(counted: Counted, rate: float, aim: Aim) -> WorstPair:
+def compose_pairs(counted: Counted, rate: float, aim: Aim) -> WorstPair:
     """The adversary's pair for all components together, inside a Poisson sample at ``rate``; its choices come last, and
     go by the aim."""
     pairs = [
         _one(component, n)
-        for component, n in merged_gaussians(counted).items()
+        for component, n in merge_gaussians(counted).items()
         if not isinstance(component, BoundedRangeDpEvent)
     ]
     choices = {component.epsilon: n for component, n in counted.items() if isinstance(component, BoundedRangeDpEvent)}
@@ -112,7 +112,7 @@ def composed(counted: Counted, rate: float, aim: Aim) -> WorstPair:
         return others
     rest = choices[main] % MOST_CHOICES or MOST_CHOICES
     blocks = (choices[main] - rest) // MOST_CHOICES
-    own = choices_pair(main, rest, rate, others.merged(MOST_OUTCOMES), moment(1.5) if blocks else aim)
+    own = choices_pair(main, rest, rate, others.merge(MOST_OUTCOMES), moment(1.5) if blocks else aim)
     if not blocks:
         return own
     return own.times(choices_pair(main, MOST_CHOICES, rate, _NOTHING, moment(1.5)).power(blocks))
@@ -168,7 +168,7 @@ def _starts(present: np.ndarray, absent: np.ndarray, step: float) -> tuple[np.nd
 
 def following_pair(size: float, rate: float, count: int, threshold: float, way: int) -> WorstPair:
     """``count`` samples at ``rate``, each with one choice of bounded range ``size`` whose range follows the loss so far
-    so as to make the divergence at the threshold large; ``way`` as in `_reached`.
+    so as to make the divergence at the threshold large; ``way`` as in `_reach`.
 
     First backwards: what is reached from each loss on a grid, and by which of CELLS + 1 ranges. Then forwards, with
     exact masses: outcomes whose losses are next to each other are merged, which is post-processing.
@@ -249,7 +249,7 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
         case dp.PoissonSampledDpEvent():
             inside = components(component.event, None)
             rate = component.sampling_probability
-            one = composed(inside, rate, moment(2.0)).sampled(rate)
+            one = compose_pairs(inside, rate, moment(2.0)).sample(rate)
         case _:
             raise TypeError(f"no adversary is known for {component!r}")
     return one.power(count)
@@ -318,7 +318,7 @@ def choice_ends(size: float, t: float) -> WorstPair:
     return WorstPair(present, present * np.exp([-t, size - t]))
 
 
-def merged_gaussians(counted: Counted) -> dict[dp.DpEvent, int]:
+def merge_gaussians(counted: Counted) -> dict[dp.DpEvent, int]:
     """The same components with one Gaussian for all."""
     plain = {component: n for component, n in counted.items() if isinstance(component, dp.GaussianDpEvent)}
     rest = {component: n for component, n in counted.items() if component not in plain}

@@ -165,18 +165,18 @@ def _one_more(delta: np.ndarray, epsilon: float, cells: int, x: np.ndarray) -> n
     values = np.concatenate([start, delta, np.full(cells, delta[-1])])
     size = len(delta)
 
-    def shifted(step: int) -> np.ndarray:
+    def shift(step: int) -> np.ndarray:
         return values[cells + step : cells + step + size]
 
-    best = _mixed(1.0, shifted(0), shifted(cells), low)
+    best = _mix(1.0, shift(0), shift(cells), low)
     for j in range(cells):
-        at = (math.exp(-j * grid), shifted(-j), shifted(cells - j))
-        after = (math.exp(-(j + 1) * grid), shifted(-j - 1), shifted(cells - j - 1))
+        at = (math.exp(-j * grid), shift(-j), shift(cells - j))
+        after = (math.exp(-(j + 1) * grid), shift(-j - 1), shift(cells - j - 1))
         best = np.maximum(best, _largest(low, at, after))
     return best
 
 
-def _mixed(s: np.ndarray | float, high: np.ndarray, small: np.ndarray, low: float) -> np.ndarray:
+def _mix(s: np.ndarray | float, high: np.ndarray, small: np.ndarray, low: float) -> np.ndarray:
     weight = (1 - low / s) / (1 - low)
     return weight * high + (1 - weight) * small
 
@@ -184,7 +184,7 @@ def _mixed(s: np.ndarray | float, high: np.ndarray, small: np.ndarray, low: floa
 def _largest(
     low: float, at: tuple[float, np.ndarray, np.ndarray], after: tuple[float, np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """The largest `_mixed` value of a cell but for its end ``at``: (s, high, small) at both ends, linear in between.
+    """The largest `_mix` value of a cell but for its end ``at``: (s, high, small) at both ends, linear in between.
 
     The sum is const + slope s + bend/s.
     """
@@ -195,5 +195,5 @@ def _largest(
     concave = (slope < 0) & (bend < 0)
     s = np.clip(np.sqrt(np.divide(bend, slope, out=np.full(high.size, first), where=concave)), last, first)
     share = (s - last) / (first - last)
-    inner = _mixed(s, share * high + (1 - share) * next_high, share * small + (1 - share) * next_small, low)
-    return np.maximum(inner, _mixed(last, next_high, next_small, low))
+    inner = _mix(s, share * high + (1 - share) * next_high, share * small + (1 - share) * next_small, low)
+    return np.maximum(inner, _mix(last, next_high, next_small, low))

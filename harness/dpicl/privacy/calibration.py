@@ -54,7 +54,7 @@ class Calibration:
     by_label: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of_labels(cls, each: Mapping[str, Calibration], event: dp.DpEvent) -> Calibration:
+    def from_labels(cls, each: Mapping[str, Calibration], event: dp.DpEvent) -> Calibration:
         """Labels that compose in parallel, each calibrated by itself to the same target; ``event`` is of them all."""
         worst = max(each.values(), key=lambda own: own.bounds.upper)
         knobs = {label: own.knob for label, own in each.items()}
@@ -88,7 +88,7 @@ def calibrate(
         raise UsageError(f"mode must be 'proved' or 'paper', not {mode!r}.")
     delta = check_delta(delta)
     if knob is None:
-        return _without_knob(events(0.0), epsilon, delta, mode, name)
+        return _calibrate_without_knob(events(0.0), epsilon, delta, mode, name)
     target = check_epsilon(epsilon)
     if math.isinf(target):
         bounds = Bounds(math.inf, math.inf, math.inf)
@@ -103,7 +103,7 @@ def calibrate(
             return Calibration(value, target, delta, bounds, event, mode)
     search = _Search(events, knob, target, delta, name, Meeting(middle, -1.0))
     try:
-        value, bounds = search.by_paper(paper) if mode == "paper" else search.proved()
+        value, bounds = search.search_by_paper(paper) if mode == "paper" else search.search_by_proof()
     except ArithmeticError as error:
         raise UsageError(
             f"{name} cannot be calibrated: what it releases leaves the range of numbers ({one_line(error, 100)}); an"
@@ -124,14 +124,14 @@ def slack_of(
         found: float | None = stored[0]
         return found
     try:
-        found = time_limit.within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper))
+        found = time_limit.run_within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper))
     except (time_limit.TookTooLong, MemoryError):
         return None
     calibration_cache.write_value(cache, key, found)
     return found
 
 
-def _without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:
+def _calibrate_without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:
     """The event as it is: nothing can be tuned. The target may be 0 for a mechanism that costs nothing."""
     bounds = epsilon(event, delta)
     if not target >= bounds.upper:
@@ -153,33 +153,33 @@ class _Search:
     name: str
     start: Meeting
 
-    def proved(self) -> tuple[float, Bounds]:
+    def search_by_proof(self) -> tuple[float, Bounds]:
         """With a rough grid and a finer one, then with the full accountants near the value found."""
 
         def cost(cells: int) -> Callable[[float], float]:
             return lambda value: rough_epsilon(self.events(value), self.delta, cells)
 
         @remember
-        def full(value: float) -> Bounds:
+        def compute_bounds(value: float) -> Bounds:
             return epsilon(self.events(value), self.delta)
 
         place = self.start
         for cells, tolerance in ROUGH_STAGES:
             place = self._meet(cost(cells), place, tolerance)
-        found = self._meet(lambda value: full(value).upper, place, FULL_TOLERANCE).x
-        return found, full(found)
+        found = self._meet(lambda value: compute_bounds(value).upper, place, FULL_TOLERANCE).x
+        return found, compute_bounds(found)
 
-    def by_paper(self, paper: Callable[[float], float | None]) -> tuple[float, Bounds]:
+    def search_by_paper(self, paper: Callable[[float], float | None]) -> tuple[float, Bounds]:
         """With the authors' own formula; the bounds also hold what is proved."""
 
-        def claimed(value: float) -> float:
+        def claim(value: float) -> float:
             cost = paper(value)
             if cost is None:
                 raise UsageError(f"{self.name} has no accounting of its paper; use mode 'proved'.")
             return cost
 
-        found = self._meet(claimed, self.start, PAPER_TOLERANCE).x
-        cost = claimed(found)
+        found = self._meet(claim, self.start, PAPER_TOLERANCE).x
+        cost = claim(found)
         notes: tuple[str, ...] = ("the authors' accounting, not a proof",)
         try:
             proved = epsilon(self.events(found), self.delta)

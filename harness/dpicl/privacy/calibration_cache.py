@@ -68,19 +68,19 @@ def write(where: Path | None, key: bytes, knob: float, bounds: Bounds, event: dp
 
 def read_value(where: Path | None, key: bytes) -> tuple[Any] | None:
     """The stored value, which may be None, as a tuple; or None where there is none."""
-    found = {} if where is None else _kept(where).get(*_PLACE, [key])
+    found = {} if where is None else _find_cache(where).get(*_PLACE, [key])
     return (found[key],) if key in found else None
 
 
 def write_value(where: Path | None, key: bytes, value: Any) -> None:
     if where is not None:
-        _kept(where).put(*_PLACE, {key: value})
+        _find_cache(where).put(*_PLACE, {key: value})
 
 
-def _kept(where: Path) -> OutputCache:
-    return _opened(cache_folder() / "calibration" if where == DEFAULT else where)
+def _find_cache(where: Path) -> OutputCache:
+    return _open(cache_folder() / "calibration" if where == DEFAULT else where)
 
 
 @cache
-def _opened(folder: Path) -> OutputCache:
+def _open(folder: Path) -> OutputCache:
     return OutputCache(folder)

@@ -151,12 +151,12 @@ class ClusterTree:
         edge = np.full(points.shape[1], self.radius)
         open_boxes, whole = [_Box(-edge, edge, np.arange(len(points)), number)], []
         for level, (splits, counts) in enumerate(levels):
-            halves = self._counted(self._split(open_boxes, points, number / 2**level, splits), counts)
+            halves = self._count(self._split(open_boxes, points, number / 2**level, splits), counts)
             limit = number / 2 ** (self.levels + 1)
             both = [bool(pair) and min(half.weight for half in pair) > limit for pair in halves]
             whole += [box for box, split in zip(open_boxes, both, strict=True) if not split]
             open_boxes = [half for pair, split in zip(halves, both, strict=True) if split for half in pair]
-        return self._centred(whole + open_boxes, points, sums)
+        return self._add_centres(whole + open_boxes, points, sums)
 
     def _split(self, boxes: list[_Box], points: np.ndarray, expected: float, permit: Permit) -> list[list[_Box]]:
         """The two halves of every box, not counted yet; none where the box is narrower than the grid.
@@ -176,13 +176,13 @@ class ClusterTree:
             halves[at] = _halves(boxes[at], points, int(dimension), grid[position])
         return halves
 
-    def _counted(self, halves: list[list[_Box]], permit: Permit) -> list[list[_Box]]:
+    def _count(self, halves: list[list[_Box]], permit: Permit) -> list[list[_Box]]:
         """The same boxes with their noisy counts."""
         counts = np.array([len(half.members) for pair in halves for half in pair], dtype=np.float64)
         drawn = iter(permit.noisy_sum(counts, self.count_bound).tolist())
         return [[_Box(half.lower, half.upper, half.members, next(drawn)) for half in pair] for pair in halves]
 
-    def _centred(self, boxes: list[_Box], points: np.ndarray, permit: Permit) -> list[Cluster]:
+    def _add_centres(self, boxes: list[_Box], points: np.ndarray, permit: Permit) -> list[Cluster]:
         clean = np.array([points[box.members].sum(axis=0) for box in boxes])
         sums = permit.noisy_sum(clean, self.sum_bound)
         found = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]

@@ -65,13 +65,13 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
         case ParallelDpEvent():
             return components(dict(event.branches).get(str(group), dp.NoOpDpEvent()), group)
         case dp.PoissonSampledDpEvent():
-            return _sampled(event, group)
+            return _decompose_sample(event, group)
         case dp.SampledWithoutReplacementDpEvent():
             raise UnsupportedEvent(
                 "Sampling of a fixed size has no proved accounting under add/remove of one record: "
                 "use Poisson slots (`dpicl calibrate --mode paper` solves the published accounting)."
             )
-    return _simple(event)
+    return _decompose_elementary(event)
 
 
 def gaussian_multiplier(counted: Mapping[dp.DpEvent, int]) -> float:
@@ -111,7 +111,7 @@ def _partitions(event: dp.DpEvent, inside: bool = False) -> Iterator[frozenset[s
         yield from _partitions(event.event, inside)
 
 
-def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> DecomposedEvents:
+def _decompose_sample(event: dp.PoissonSampledDpEvent, group: str | None) -> DecomposedEvents:
     """Components of a Poisson sample: nested samples multiply their rates, Gaussians on one sample become one."""
     rate = event.sampling_probability
     _require(0 <= rate <= 1, event)
@@ -129,7 +129,7 @@ def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> DecomposedEv
     return Counter({dp.PoissonSampledDpEvent(rate, inner): 1})
 
 
-def _simple(event: dp.DpEvent) -> DecomposedEvents:
+def _decompose_elementary(event: dp.DpEvent) -> DecomposedEvents:
     """An elementary event as a component; empty when it is free, NonPrivate when it has no noise at all."""
     match event:
         case dp.NonPrivateDpEvent():

@@ -145,16 +145,16 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     check_delta(delta)
     notes: list[str] = []
     grid = _grid_for(rdp_epsilon(parts, delta)) if delta < LARGE_DELTA else GRID
-    discrete = _guarded("dp_accounting's PLD", notes, lambda: _finite_pld(parts, delta, grid))
+    discrete = _run_guarded("dp_accounting's PLD", notes, lambda: _finite_pld(parts, delta, grid))
     if discrete == 0:
         return Bounds(0.0, 0.0, 0.0, {"pld": 0.0}, ("delta alone covers the whole loss",))
     if discrete is None:  # prv-accountant alone would leave out the addition of a record
         raise UnsupportedEvent(f"There is no proved epsilon: {'; '.join(notes)}. Use more noise or fewer steps.")
     error = eps_error_for(discrete)
-    prv = _guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
+    prv = _run_guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
     if prv is None:
         return Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
-    discrete = _agreeing(parts, delta, prv, discrete, grid)
+    discrete = _find_agreement(parts, delta, prv, discrete, grid)
     upper = discrete
     if prv["upper"] < discrete:
         upper = min(discrete, max(prv["upper"], addition_epsilon(parts, delta, grid)))
@@ -182,13 +182,13 @@ def _finite_pld(parts: Parts, delta: float, grid: float) -> float:
     return value
 
 
-def _agreeing(parts: Parts, delta: float, prv: dict[str, float], discrete: float, grid: float) -> float:
+def _find_agreement(parts: Parts, delta: float, prv: dict[str, float], discrete: float, grid: float) -> float:
     """The PLD's answer once it is within 1% of prv-accountant's and not below its lower bound, on finer grids if need
     be (many tiny steps)."""
     tried = discrete
     for finer in (1, 4, 16):
         if finer > 1:
-            again = _guarded("dp_accounting's PLD", [], lambda f=finer: pld_epsilon(parts, delta, grid / f))
+            again = _run_guarded("dp_accounting's PLD", [], lambda f=finer: pld_epsilon(parts, delta, grid / f))
             tried = tried if again is None else min(tried, again)
         near = abs(prv["estimate"] - tried) <= max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
         if near and tried >= prv["low"] - _CROSSING:
@@ -202,10 +202,10 @@ def _agreeing(parts: Parts, delta: float, prv: dict[str, float], discrete: float
     )
 
 
-def _guarded(name: str, notes: list[str], compute: Any) -> Any:
+def _run_guarded(name: str, notes: list[str], compute: Any) -> Any:
     """The accountant's answer within the time limit; None, and a note, when it has none."""
     try:
-        return time_limit.within(time_limit.ACCOUNTANT_SECONDS, compute)
+        return time_limit.run_within(time_limit.ACCOUNTANT_SECONDS, compute)
     except (RuntimeError, OverflowError, FloatingPointError, MemoryError, ValueError, time_limit.TookTooLong) as error:
         notes.append(f"{name} gave no answer ({str(error).rstrip('.')})")
         return None

@@ -34,7 +34,7 @@ class Ledger:
     """
 
     def __init__(self, allowance: dp.DpEvent | None, epsilon: float) -> None:
-        self._allowed = _by_partition(allowance)
+        self._allowed = _split_by_partition(allowance)
         self._spent: dict[Partition, Counter[dp.DpEvent]] = {}
         self._notes: dict[tuple[Partition, dp.DpEvent], str] = {}
         self.epsilon = epsilon
@@ -44,7 +44,7 @@ class Ledger:
         wanted = flatten(event)
         spent = self._spent.get(partition, Counter()) + wanted
         trial = {**self._spent, partition: spent}
-        if not (math.isinf(self.epsilon) or self._inside_allowance(trial)):
+        if not (math.isinf(self.epsilon) or self._is_inside_allowance(trial)):
             raise BudgetExceeded(
                 f"{event!r} is not among the releases that were declared for epsilon = {self.epsilon:.4g}; nothing was"
                 " drawn. Declare it in `events`, so that it is calibrated."
@@ -55,7 +55,7 @@ class Ledger:
 
     def settle(self) -> None:
         """Charges what is left of the allowance, where the run stayed inside it: stopping early gives nothing back."""
-        if self._inside_allowance(self._spent):
+        if self._is_inside_allowance(self._spent):
             self._spent = {group: Counter(components) for group, components in self._allowed.items()}
 
     def event(self) -> dp.DpEvent:
@@ -79,7 +79,7 @@ class Ledger:
             for component, count in components.items()
         ]
 
-    def _inside_allowance(self, spent: dict[Partition, Counter[dp.DpEvent]]) -> bool:
+    def _is_inside_allowance(self, spent: dict[Partition, Counter[dp.DpEvent]]) -> bool:
         """Whether every group is inside its allowance: one that is not costs the others too, so none is counted.
 
         An allowance for all records covers what a record of any group meets.
@@ -93,7 +93,7 @@ class Ledger:
         )
 
 
-def _by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:
+def _split_by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:
     if allowance is None:
         return {}
     branches = allowance.branches if isinstance(allowance, ParallelDpEvent) else ((None, allowance),)

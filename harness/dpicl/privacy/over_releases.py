@@ -4,12 +4,12 @@ Each release is an event of its own, and its settings are taken as chosen before
 adaptive composition hold for all of them at once. There are two proofs, and the smaller bound counts:
 
 * **together**: all events as one composition. Where a release has groups (one a label), it is replaced by one event
-  that costs a record of any group at least as much (`joined`). So nothing rests on a record having the same label, or
-  the same list of labels, in two releases;
+  that costs a record of any group at least as much (`join_groups`). So nothing rests on a record having the same label,
+  or the same list of labels, in two releases;
 * **added**: each of n releases at delta / n, by its own proof; epsilons and deltas add up. It is worked out where no
-  theorem covers the composition, or where a release's groups differ so that `joined` costs more than each of them.
+  theorem covers the composition, or where a release's groups differ so that `join_groups` costs more than each of them.
 
-*Why `joined` is a bound.* A record pays for one branch of a release. A branch is dominated where for every kind of
+*Why `join_groups` is a bound.* A record pays for one branch of a release. A branch is dominated where for every kind of
 component there are no fewer in the other one: leaving a release out is post-processing. And a Poisson sample at a rate
 q is dominated by one at q' > q: with (P, Q) what dominates the inside, (1 - q) Q + q P is the mixture, at q / q', of
 (1 - q') Q + q' P and of Q, so its hockey-stick divergence from Q (and Q's from it) is, by joint convexity, at most that
@@ -38,7 +38,7 @@ from dpicl.privacy.secure_release import floating_point_delta
 Proof = Callable[[Sequence[dp.DpEvent], float], Bounds]
 
 
-def joined(event: dp.DpEvent) -> dp.DpEvent:
+def join_groups(event: dp.DpEvent) -> dp.DpEvent:
     """An event without groups that costs a record of any group of ``event`` at least as much, in any composition."""
     worst: Counter[tuple[dp.DpEvent, bool]] = Counter()
     rates: dict[dp.DpEvent, float] = {}
@@ -68,8 +68,8 @@ def total(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
     accounted = accounted_delta(delta, "secure")
     if not events:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
-    found = [] if (bounds := _proved(_together, events, accounted)) is None else [bounds]
-    if (not found or any(map(_is_loose, events))) and (bounds := _proved(_added, events, accounted)) is not None:
+    found = [] if (bounds := _prove(_bound_together, events, accounted)) is None else [bounds]
+    if (not found or any(map(_is_loose, events))) and (bounds := _prove(_add_up, events, accounted)) is not None:
         found.append(bounds)
     if not found:
         raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
@@ -82,11 +82,11 @@ def total(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
 
 
 def _is_loose(event: dp.DpEvent) -> bool:
-    """Whether no group alone costs what `joined` does."""
-    return joined(event) not in map(recompose, groups(event).values())
+    """Whether no group alone costs what `join_groups` does."""
+    return join_groups(event) not in map(recompose, groups(event).values())
 
 
-def _proved(proof: Proof, events: Sequence[dp.DpEvent], delta: float) -> Bounds | None:
+def _prove(proof: Proof, events: Sequence[dp.DpEvent], delta: float) -> Bounds | None:
     """What a proof gives; None where it does not cover the events."""
     try:
         return proof(events, delta)
@@ -94,12 +94,12 @@ def _proved(proof: Proof, events: Sequence[dp.DpEvent], delta: float) -> Bounds 
         return None
 
 
-def _together(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
-    bounds = accountants.epsilon(compose(map(joined, events)), delta)
+def _bound_together(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
+    bounds = accountants.epsilon(compose(map(join_groups, events)), delta)
     return replace(bounds, accountants={**bounds.accountants, "over_releases": "composition of all events"})
 
 
-def _added(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
+def _add_up(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
     each = [accountants.epsilon(event, delta / len(events)).upper for event in events]
     value = math.fsum(each)
     said = {"added": each, "over_releases": f"the sum of {len(each)} proofs, each at delta / {len(each)}"}

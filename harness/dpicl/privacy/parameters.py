@@ -103,13 +103,13 @@ def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Acc
         gaussians.check_delta(delta)
     unknown = _conditional(components)
 
-    def at(share: float, effort: int) -> tuple[float, tuple[Parameters, ...]]:
+    def compose_at(share: float, effort: int) -> tuple[float, tuple[Parameters, ...]]:
         parts = known + _resolve(unknown, share * delta, account, effort)
         return compose_parameters(parts, native, delta), parts
 
     shares = (SHARES if cells == FULL else ROUGH_SHARES) if unknown else (0.0,)
-    best = min(shares, key=lambda share: at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
-    value, parts = at(best, cells)
+    best = min(shares, key=lambda share: compose_at(share, ROUGH)[0]) if len(shares) > 1 else shares[0]
+    value, parts = compose_at(best, cells)
     said: dict[str, Any] = {"pld": value, "rule": "composition of privacy parameters", "delta_share_of_parts": best}
     if not native:
         spare = delta - sum(part.delta * part.count for part in known)
@@ -132,9 +132,9 @@ def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent
     total = pld.identity(grid)
     with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
         for part in parts:
-            total = total.compose(of_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
+            total = total.compose(dominate_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
         for component, count in native.items():
-            total = total.compose(_of_native(component, count, grid))
+            total = total.compose(_build_native(component, count, grid))
     return float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
 
 
@@ -184,7 +184,7 @@ def _grid(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta
     return max(sizes) / math.ceil(max(sizes) / grid)
 
 
-def of_parameters(epsilon: float, delta: float, grid: float) -> pld.PrivacyLossDistribution:
+def dominate_parameters(epsilon: float, delta: float, grid: float) -> pld.PrivacyLossDistribution:
     """The privacy loss distribution that dominates every (epsilon, delta) mechanism, pessimistic on the grid.
 
     Its curve between -epsilon and epsilon is delta + (1 - delta)(e^epsilon - e^x)/(1 + e^epsilon).
@@ -198,7 +198,7 @@ def of_parameters(epsilon: float, delta: float, grid: float) -> pld.PrivacyLossD
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf())
 
 
-def _of_native(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
+def _build_native(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
     if isinstance(component, dp.LaplaceDpEvent):
         one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
         return one.self_compose(count)

@@ -52,7 +52,7 @@ def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample, replaced: int
         )
 
 
-def _named(place: int, ids: np.ndarray | None) -> int:
+def _find_id(place: int, ids: np.ndarray | None) -> int:
     return place if ids is None else int(ids[place])
 
 
@@ -124,7 +124,7 @@ class GaussianSum:
         ids: int64[K], public: what the coordinates stand for, such as token ids; its id is returned then.
         Raises PluginError for own_slots where the sample has shared ones or not one slot a row, as `rank` does.
         """
-        return _named(int(np.argmax(self._noisy_sum(rows, sample, ids))), ids)
+        return _find_id(int(np.argmax(self._noisy_sum(rows, sample, ids))), ids)
 
     def rank(self, rows: np.ndarray, sample: Sample) -> list[int]:
         """All K indices, from the largest noisy coordinate to the smallest: post-processing of the same release."""
@@ -280,7 +280,7 @@ class BoundedRangeChoice(RangeChoice):
         twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
-        return _named(sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width, ids)[0], ids)
+        return _find_id(sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width, ids)[0], ids)
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor

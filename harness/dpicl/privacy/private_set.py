@@ -58,16 +58,16 @@ class Assigned:
 class SampleObserver:
     """Sees how samples are drawn and spent: the conformance kit, an exact audit. This one does nothing about it."""
 
-    def drawing(self, partition: Partition) -> None:
+    def begin_sample(self, partition: Partition) -> None:
         """The next sample is about to be drawn."""
 
-    def drawn(self, assigned: Assigned) -> None:
+    def end_sample(self, assigned: Assigned) -> None:
         """It was drawn."""
 
-    def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+    def note_spend(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
         """A permit was given for a release from a sample (their number, from 0, in order of the draws)."""
 
-    def revealed(self) -> None:
+    def note_reveal(self) -> None:
         """All records were read, at epsilon = infinity."""
 
     def looking(self) -> AbstractContextManager[None]:
@@ -233,8 +233,8 @@ class _Records:
 
         def next_sample() -> Sample:
             group = self.groups.get(partition, [])
-            self.observer.drawing(partition)
-            assigned = _assigned(group, rate, slots, shuffled, self.sampling)
+            self.observer.begin_sample(partition)
+            assigned = _assign_slots(group, rate, slots, shuffled, self.sampling)
             return self._sample(Assigned(partition, rate, slots, len(group), assigned), releases, own=slots is None)
 
         return self._sampler(next_sample, times)
@@ -269,7 +269,7 @@ class _Records:
 
     def reveal(self, note: str) -> list[PrivateRecord]:
         self.ledger.charge(dp.NonPrivateDpEvent(), None, note)
-        self.observer.revealed()
+        self.observer.note_reveal()
         return list(self.groups.get(None, ()))
 
     def close(self) -> int:
@@ -285,14 +285,16 @@ class _Records:
     def _sample(self, assigned: Assigned, releases: dp.DpEvent, own: bool, replaced: int = 1) -> Sample:
         number = self.drawn
         self.drawn += 1
-        self.observer.drawn(assigned)
+        self.observer.end_sample(assigned)
 
-        def permitted(event: dp.DpEvent, permit: Permit) -> None:
-            self.observer.spent(event, permit, number)
+        def note_permit(event: dp.DpEvent, permit: Permit) -> None:
+            self.observer.note_spend(event, permit, number)
 
-        return Sample(assigned.slots, releases, self.noise, permitted, self._used, own_slots=own, replaced=replaced)
+        return Sample(
+            assigned.slots, releases, self.noise, note_permit, self._count_use, own_slots=own, replaced=replaced
+        )
 
-    def _used(self) -> None:
+    def _count_use(self) -> None:
         self.permits += 1
 
 
@@ -415,7 +417,7 @@ def _require_count(what: str, number: int) -> None:
         raise UsageError(f"The number of {what} must be a whole number of at least 1, not {number!r}.")
 
 
-def _assigned(
+def _assign_slots(
     group: Sequence[PrivateRecord], rate: float, slots: int | None, shuffled: bool, sampling: SamplingRandomness
 ) -> Slots:
     """One Poisson sample of a group, assigned to slots (None: a slot for each sampled record)."""

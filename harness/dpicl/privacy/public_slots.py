@@ -14,7 +14,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.core.seeds import SeededNoise
 from dpicl.privacy.private_set import PrivateRecord, PrivateSet, Sample
-from dpicl.privacy.release_hooks import Permit, in_steps
+from dpicl.privacy.release_hooks import Permit, round_to_grid
 from dpicl.privacy.sampling_schemes import SamplingScheme
 
 
@@ -26,7 +26,7 @@ class PublicPermit(Permit):
     def noisy_sum(
         self, clean: np.ndarray, bound: float, grid: float = 0.0, ids: np.ndarray | None = None
     ) -> np.ndarray:
-        return in_steps(clean, grid)[0] if grid else np.array(clean, dtype=np.float64)
+        return round_to_grid(clean, grid)[0] if grid else np.array(clean, dtype=np.float64)
 
     def _choices(
         self, rows: Sequence[np.ndarray], width: float, count: int, ids: np.ndarray | None = None
@@ -62,6 +62,6 @@ class PublicScheme(SamplingScheme):
         """See SlotScheme. The samples are empty."""
         return lambda text: PublicSample()
 
-    def described(self, records: int) -> str:
+    def describe(self, records: int) -> str:
         """See SlotScheme."""
         return "no private record"

@@ -65,7 +65,7 @@ class NoisyRelease:
 class Observer(Protocol):
     """Sees every noisy release while a mechanism runs."""
 
-    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def intercept(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """What is released: the noisy sum, the indices that were chosen, or [1] for "above" and [0] for "below".
         ``draw()`` makes it with fresh noise."""
 
@@ -117,9 +117,9 @@ class Permit:
 
         bound: the most that one record moves ``clean`` in L2. So it is a Gaussian mechanism of that multiplier.
         grid: a power of 2; what is released is a multiple of it, as the sum and its noise are, which are both rounded
-            (`in_steps`, `on_grid`): so its lowest bits are those of the noise. Of whole numbers (an integer dtype)
-            ``clean`` counts steps and is exact, and ``bound`` is that of clean * grid. Floats are rounded, which adds
-            grid * sqrt(K) to the bound of K coordinates. 0: nothing is rounded.
+            (`round_to_grid`, `round_noise`): so its lowest bits are those of the noise. Of whole numbers (an integer
+            dtype) ``clean`` counts steps and is exact, and ``bound`` is that of clean * grid. Floats are rounded, which
+            adds grid * sqrt(K) to the bound of K coordinates. 0: nothing is rounded.
         ids: see `NoisyRelease`.
         Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a choice,
         PluginError for a bound that is not above 0 (that would be no noise), and for a grid that is no power of 2.
@@ -127,15 +127,15 @@ class Permit:
         _require_positive("bound of a sum", bound)
         multiplier = self._multiplier()
         if grid:
-            clean, rounding = in_steps(clean, grid)
+            clean, rounding = round_to_grid(clean, grid)
             bound += rounding
         scale, noise = multiplier * bound, self._use()
         if scale > 0 and not noise.seeded:
             scale *= 1 + sum_margin(multiplier, clean.size)
             clean = prepared_sum(clean, scale)
-        return _observed(
+        return _observe(
             NoisyRelease("gaussian", clean, bound, scale, grid=grid, ids=ids, permit=self),
-            lambda: clean + on_grid(noise.gaussian(scale, clean.size), grid, scale).reshape(clean.shape),
+            lambda: clean + round_noise(noise.gaussian(scale, clean.size), grid, scale).reshape(clean.shape),
         )
 
     def noisy_choice(self, scores: np.ndarray, width: float, ids: np.ndarray | None = None) -> list[int]:
@@ -174,7 +174,7 @@ class Permit:
             scale *= 1 + threshold_margin(epsilon)
         of_threshold: list[np.ndarray] = []
 
-        def above(query: float) -> bool:
+        def is_query_above(query: float) -> bool:
             nonlocal over
             if over:
                 raise BudgetExceeded(
@@ -189,10 +189,10 @@ class Permit:
                     of_threshold.append(noise.gumbel(1))
                 return is_above(release, *of_threshold, *([noise.gumbel(1)] if scale > 0 else ()))
 
-            over = bool(_observed(release, draw)[0])
+            over = bool(_observe(release, draw)[0])
             return over
 
-        return above
+        return is_query_above
 
     def _choices(
         self, rows: Sequence[np.ndarray], width: float, count: int, ids: np.ndarray | None = None
@@ -207,7 +207,7 @@ class Permit:
         for scores in rows:
             best = min(count, len(scores))
             release = NoisyRelease("choice", scores, width, temperature, best, ids=ids, permit=self)
-            chosen.append([int(at) for at in _observed(release, partial(_best, release, noise))])
+            chosen.append([int(at) for at in _observe(release, partial(_best, release, noise))])
         return chosen
 
     def _multiplier(self) -> float:
@@ -247,7 +247,7 @@ class Permit:
         return noise
 
 
-def on_grid(noise: np.ndarray, grid: float, scale: float) -> np.ndarray:
+def round_noise(noise: np.ndarray, grid: float, scale: float) -> np.ndarray:
     """Noise of this scale as the nearest multiples of ``grid``, a power of 2, which floats hold exactly; 0: as it is.
 
     Secure noise is whole steps and a half. Where the grid is its step, halves go up: to the even neighbour, all noise
@@ -259,7 +259,7 @@ def on_grid(noise: np.ndarray, grid: float, scale: float) -> np.ndarray:
     return (np.floor(steps + 0.5) if grid == step_of(scale) else np.rint(steps)) * grid
 
 
-def in_steps(clean: np.ndarray, grid: float) -> tuple[np.ndarray, float]:
+def round_to_grid(clean: np.ndarray, grid: float) -> tuple[np.ndarray, float]:
     """(float64 multiples of ``grid`` for a sum, by how much more one record may move them in L2 than the sum).
 
     Whole numbers count steps: they stay, and so does the bound. Floats are rounded by at most grid/2 each, so two sums
@@ -305,6 +305,6 @@ def is_above(release: NoisyRelease, *gumbel: np.ndarray) -> np.ndarray:
     return (release.clean / release.scale + np.exp(-of_query) >= np.exp(-of_threshold)).astype(np.int64)
 
 
-def _observed(release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+def _observe(release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
     observer = _OBSERVER.get()
-    return draw() if observer is None else observer.passes(release, draw)
+    return draw() if observer is None else observer.intercept(release, draw)

@@ -33,7 +33,7 @@ from dpicl.privacy import gaussians
 from dpicl.privacy.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
 from dpicl.privacy.decomposition import components, gaussian_multiplier
 from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
-from dpicl.privacy.parameters import of_parameters
+from dpicl.privacy.parameters import dominate_parameters
 
 #: Grid steps for the standard deviation of an average component: the variance of a sum grows by 1/(6 steps^2) at most.
 STEPS = 32
@@ -76,7 +76,7 @@ class Sampled:
         """The largest loss of either sign and direction."""
         return float(max(np.abs(side.loss).max() for side in (self.remove, self.add)))
 
-    def on_grid(self, grid: float) -> pld.PrivacyLossDistribution:
+    def build_distribution(self, grid: float) -> pld.PrivacyLossDistribution:
         """One sample's pessimistic distribution on multiples of ``grid``."""
         return pld.PrivacyLossDistribution(_pmf(self.remove, grid), _pmf(self.add, grid))
 
@@ -96,19 +96,19 @@ def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> floa
     """
     gaussians.check_delta(delta)
     with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
-        total = composed(counted, steps)
+        total = compose_losses(counted, steps)
         return math.inf if total is None else float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
 
 
-def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None:
+def compose_losses(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None:
     """The pessimistic privacy loss distribution of a composition; None when its losses are far too large for a grid."""
     samples, others = [], dict(counted)
     for component, count in counted.items():
         if isinstance(component, dp.PoissonSampledDpEvent):
-            inside = composed(components(component.event, None), steps)
+            inside = compose_losses(components(component.event, None), steps)
             if inside is None:
                 return None
-            samples.append(sampled(inside, component.sampling_probability, count))
+            samples.append(sample_losses(inside, component.sampling_probability, count))
             if len(counted) == 1 and isinstance(component.event, BoundedRangeDpEvent):
                 return _sampled_choices(component.event, component.sampling_probability, samples[0], steps)
             del others[component]
@@ -124,10 +124,10 @@ def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None
     for size, n in choices.items():
         total = total.compose(choice_pld(size, grid).self_compose(n))
     for sample in samples:
-        total = total.compose(sample.on_grid(grid).self_compose(sample.count))
+        total = total.compose(sample.build_distribution(grid).self_compose(sample.count))
     for component, count in others.items():
         if not isinstance(component, BoundedRangeDpEvent):
-            total = total.compose(_plain(component, count, grid))
+            total = total.compose(_build_plain(component, count, grid))
     return total
 
 
@@ -141,7 +141,7 @@ def _sampled_choices(
     return sampled_choices_pld(choice.epsilon, rate, sample.count, grid, CHOICE_CELLS[rough])
 
 
-def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
+def _build_plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
     match component:
         case dp.GaussianDpEvent():
             sigma = component.noise_multiplier / math.sqrt(count)
@@ -149,7 +149,7 @@ def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDis
         case dp.LaplaceDpEvent():
             one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
         case EpsilonDeltaDpEvent():
-            one = of_parameters(component.epsilon, component.delta, grid)
+            one = dominate_parameters(component.epsilon, component.delta, grid)
         case AboveThresholdDpEvent():
             present, absent = round_pair(component.epsilon)
             loss = np.log(present / absent)
@@ -161,7 +161,7 @@ def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDis
     return one.self_compose(count)
 
 
-def sampled(inside: pld.PrivacyLossDistribution, rate: float, count: int = 1) -> Sampled:
+def sample_losses(inside: pld.PrivacyLossDistribution, rate: float, count: int = 1) -> Sampled:
     """The losses of a Poisson sample at ``rate`` in (0, 1) of a mechanism that ``inside`` dominates."""
     kept, part = math.log1p(-rate), math.log(rate)
     removed, added = _losses(inside._pmf_remove), _losses(inside._pmf_add)

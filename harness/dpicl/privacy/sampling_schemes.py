@@ -27,7 +27,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from dp_accounting import dp_event as dp
 
-from dpicl.core.errors import UsageError, unknown
+from dpicl.core.errors import UsageError, unknown_name
 from dpicl.privacy.events import compose
 from dpicl.privacy.private_set import PrivateSet, Sample, sampling_rate
 
@@ -59,7 +59,7 @@ class SlotScheme(Protocol):
         Raises BudgetExceeded when the ledger does not admit it.
         """
 
-    def described(self, records: int) -> str:
+    def describe(self, records: int) -> str:
         """In a few words, which of the n records a query sees."""
 
 
@@ -75,7 +75,7 @@ class SamplingScheme:
 
     def __post_init__(self) -> None:
         if self.partition not in SCHEMES:
-            raise unknown("partition", str(self.partition), SCHEMES)
+            raise unknown_name("partition", str(self.partition), SCHEMES)
 
     @property
     def single(self) -> bool:
@@ -94,12 +94,12 @@ class SamplingScheme:
 
     def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
         """See SlotScheme."""
-        inside, times = self._repeated(release, queries)
+        inside, times = self._repeat(release, queries)
         return compose([dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(self._rate(records), inside), times)])
 
     def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
         """See SlotScheme."""
-        inside, times = self._repeated(release, queries)
+        inside, times = self._repeat(release, queries)
         expected = private.size(None) if self.partition == "once" else self.slots * self.examples_per_slot
         sampler = private.poisson_slots(
             expected,
@@ -114,14 +114,14 @@ class SamplingScheme:
         sample = sampler.draw()
         return lambda text: sample
 
-    def described(self, records: int) -> str:
+    def describe(self, records: int) -> str:
         """See SlotScheme."""
         return f"sampling rate {self._rate(records):.3g}"
 
     def _rate(self, records: int) -> float:
         return 1.0 if self.partition == "once" else sampling_rate(self.slots * self.examples_per_slot, records)
 
-    def _repeated(self, release: dp.DpEvent, queries: int) -> tuple[dp.DpEvent, int]:
+    def _repeat(self, release: dp.DpEvent, queries: int) -> tuple[dp.DpEvent, int]:
         """(what one sample releases, number of samples)."""
         return (dp.SelfComposedDpEvent(release, queries), 1) if self.single else (release, queries)
 
@@ -174,6 +174,6 @@ class JoiningScheme:
             nearest=self.nearest,
         ).draw
 
-    def described(self, records: int) -> str:
+    def describe(self, records: int) -> str:
         """See SlotScheme."""
         return f"a record joins {self.uses} queries at most, at a likeness of {self.threshold:g} or more"

@@ -42,7 +42,7 @@ def sum_margin(multiplier: float, size: int) -> float:
     Rounding to steps moves either neighbour by half a step a coordinate: together step * sqrt(size) in L2, and a step
     is at most 2^-46 deviations.
     """
-    return _small(SUMS + 2.0 * multiplier * math.sqrt(size) * 2.0**-exact_noise.STEP_BITS)
+    return _require_small(SUMS + 2.0 * multiplier * math.sqrt(size) * 2.0**-exact_noise.STEP_BITS)
 
 
 def choice_margin(range_epsilon: float, count: int) -> float:
@@ -54,7 +54,7 @@ def choice_margin(range_epsilon: float, count: int) -> float:
     2 e (j - m + 1); this changes its probability by a factor of at most exp(e j (j + 1)). With - e it is implied. Draw
     j given the earlier ones has the ratio of two such probabilities: e j (j + 1) + e (j - 1) j = 2 e j^2.
     """
-    return _small(SUMS + 16.0 * exact_noise.GUMBEL_ERROR * count**2 / range_epsilon)
+    return _require_small(SUMS + 16.0 * exact_noise.GUMBEL_ERROR * count**2 / range_epsilon)
 
 
 def threshold_margin(epsilon: float) -> float:
@@ -67,10 +67,10 @@ def threshold_margin(epsilon: float) -> float:
     the former are below as they were, and the latter is above with at most e^(2c) times the probability. With -c for c
     it is implied. So the loss lies in an interval that is wider by 6c at either end.
     """
-    return _small(2 * SUMS + 12.0 * 2.0**-29 / epsilon)
+    return _require_small(2 * SUMS + 12.0 * 2.0**-29 / epsilon)
 
 
-def _small(margin: float) -> float:
+def _require_small(margin: float) -> float:
     if not margin <= LARGEST_MARGIN:
         raise PluginError(f"This release is too fine for floating point with secure noise (margin {margin:.3g}).")
     return margin
@@ -146,7 +146,7 @@ def require_share(event: dp.DpEvent, epsilon: float) -> None:
 def _sums(event: dp.DpEvent) -> int:
     """How many sums with Gaussian noise an event may have, in all groups."""
     return round(
-        _added(event, lambda parts: sum(n for part, n in parts.items() if isinstance(part, _GAUSSIANS)), False)
+        _add_up(event, lambda parts: sum(n for part, n in parts.items() if isinstance(part, _GAUSSIANS)), False)
     )
 
 
@@ -159,19 +159,19 @@ def _failures(event: dp.DpEvent) -> float:
         failing = [(part.delta, n) for part, n in parts.items() if isinstance(part, EpsilonDeltaDpEvent)]
         return sum(n * delta * math.expm1(-margin * math.log(delta)) for delta, n in failing if delta > 0)
 
-    return _added(event, of, True)
+    return _add_up(event, of, True)
 
 
 _GAUSSIANS = (dp.GaussianDpEvent, dp.ZCDpEvent)
 
 
-def _added(event: dp.DpEvent, of: Callable[[Counter[dp.DpEvent]], float], at_rates: bool) -> float:
+def _add_up(event: dp.DpEvent, of: Callable[[Counter[dp.DpEvent]], float], at_rates: bool) -> float:
     """The sum of ``of`` over everything that is released together: of groups, samples (each at its rate), the rest."""
     if isinstance(event, ParallelDpEvent):
-        return sum(_added(branch, of, at_rates) for _, branch in event.branches)
+        return sum(_add_up(branch, of, at_rates) for _, branch in event.branches)
     parts = flatten(event)
     return of(parts) + sum(
-        n * (part.sampling_probability if at_rates else 1.0) * _added(part.event, of, at_rates)
+        n * (part.sampling_probability if at_rates else 1.0) * _add_up(part.event, of, at_rates)
         for part, n in parts.items()
         if isinstance(part, dp.PoissonSampledDpEvent)
     )

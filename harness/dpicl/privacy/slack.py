@@ -37,10 +37,10 @@ from dpicl.privacy.adversaries import (
     Counted,
     WorstPair,
     choice_ends,
-    composed,
+    compose_pairs,
     following_pair,
     hockey,
-    merged_gaussians,
+    merge_gaussians,
     moment,
     threshold_rounds,
 )
@@ -81,7 +81,7 @@ class Samples:
 
     def pair(self, aim: Aim) -> WorstPair:
         """The adversary's pair of one sample."""
-        return composed(self.inside, self.rate, aim).sampled(self.rate)
+        return compose_pairs(self.inside, self.rate, aim).sample(self.rate)
 
 
 def slack(event: dp.DpEvent, delta: float, upper: float) -> float | None:
@@ -92,11 +92,11 @@ def slack(event: dp.DpEvent, delta: float, upper: float) -> float | None:
     """
     if not 0 < upper <= MOST:
         return None
-    lower = checked_lower_bound(event, delta, upper)
+    lower = compute_lower_bound(event, delta, upper)
     return upper / lower if lower > 0 else None
 
 
-def checked_lower_bound(event: dp.DpEvent, delta: float, proved: float) -> float:
+def compute_lower_bound(event: dp.DpEvent, delta: float, proved: float) -> float:
     """`lower_bound`, 0 where numbers leave its range; an infinite bound sets no grid, so an adversary of about
     epsilon = 100 is looked for then.
 
@@ -106,10 +106,10 @@ def checked_lower_bound(event: dp.DpEvent, delta: float, proved: float) -> float
         lower = lower_bound(event, delta, proved if math.isfinite(proved) else 100.0)
     except ArithmeticError:  # numbers too far apart for any grid: nothing is known from below
         return 0.0
-    return below_proof(lower, event, delta, proved)
+    return require_below_proof(lower, event, delta, proved)
 
 
-def below_proof(lower: float, event: dp.DpEvent, delta: float, proved: float) -> float:
+def require_below_proof(lower: float, event: dp.DpEvent, delta: float, proved: float) -> float:
     """``lower``. Raises AccountantsDisagree when it is above what is proved."""
     if lower > proved:
         raise AccountantsDisagree(
@@ -142,7 +142,7 @@ def rounds_bound(scale: float, moved: float, choice: float, count: int, delta: f
     )
 
 
-def loose(value: float | None) -> str | None:
+def explain_looseness(value: float | None) -> str | None:
     """What a reader must know of a slack above `LARGEST`; None for a smaller one."""
     if value is None or value <= LARGEST:
         return None
@@ -163,8 +163,8 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
     if upper > MOST:
         return max((_two_outcomes(component, count, delta) for component, count in counted.items()), default=0.0)
     parts = _parts(counted)
-    best = _reached(parts, delta, upper, 1)
-    return max(best, _reached(parts, delta, upper, -1)) if best < math.inf else best
+    best = _reach(parts, delta, upper, 1)
+    return max(best, _reach(parts, delta, upper, -1)) if best < math.inf else best
 
 
 def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
@@ -193,7 +193,7 @@ def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
 def _parts(counted: Counted) -> list[Samples]:
     """Samples as they are; without sampling all Gaussians as one, all choices of one size together, the rest alone."""
     parts = []
-    for component, count in merged_gaussians(counted).items():
+    for component, count in merge_gaussians(counted).items():
         if isinstance(component, dp.PoissonSampledDpEvent):
             parts.append(Samples(component.sampling_probability, components(component.event, None), count))
         elif isinstance(component, BoundedRangeDpEvent):
@@ -203,7 +203,7 @@ def _parts(counted: Counted) -> list[Samples]:
     return parts
 
 
-def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> float:
+def _reach(parts: list[Samples], delta: float, upper: float, way: int) -> float:
     """The largest epsilon that adversaries reach, for a record that is removed (way 1) or added (way -1).
 
     Each one is improved part by part: given the others' composition, the divergence at the epsilon that was found is an
@@ -211,7 +211,7 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
     """
     best = 0.0
     if looked := _looking_back(parts):
-        best = _looked_back(looked, delta, upper, way)
+        best = _compare_with_look_back(looked, delta, upper, way)
         if not looked.failure or looked.count > MOST_TRIED:  # else the aim is not the worst one for sure
             return best
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
@@ -230,7 +230,7 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
             if alone or not 0 < found < math.inf:
                 break
             target = found
-            aims = [_given(pairs, counts, at, way * target, upper) for at in range(len(parts))]
+            aims = [_aim_given(pairs, counts, at, way * target, upper) for at in range(len(parts))]
     return best
 
 
@@ -271,23 +271,23 @@ def _looking_back(parts: list[Samples]) -> _LookingBack | None:
     )
 
 
-def _looked_back(looked: _LookingBack, delta: float, upper: float, way: int) -> float:
+def _compare_with_look_back(looked: _LookingBack, delta: float, upper: float, way: int) -> float:
     """What its adversary reaches, who aims at the claim, and where that was far too much at what was found."""
 
-    def reached(aim: float) -> float:
+    def reach(aim: float) -> float:
         pair = looked.pair(aim, way)
         return pairs_epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
 
-    best = reached(upper)
+    best = reach(upper)
     again = looked.count <= MOST_TRIED and 0 < best < AIMED * upper
-    return max(best, reached(best)) if again else best
+    return max(best, reach(best)) if again else best
 
 
-def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
+def _aim_given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
     """The divergence at the threshold of everything, as an aim for one more sample of a part: with R the likelihood
     ratio of this sample and R' that of all the rest, E (R R' - a)_+ = R E (R' - a/R)_+."""
     rest = [(pair, n - (here == at)) for here, (pair, n) in enumerate(zip(pairs, counts, strict=True))]
-    loss, mass, infinite, _ = _composed([(pair, n) for pair, n in rest if n], upper, 1e-9)
+    loss, mass, infinite, _ = _compose([(pair, n) for pair, n in rest if n], upper, 1e-9)
 
     def aim(ratio: np.ndarray) -> np.ndarray:
         return ratio * _deltas(loss, mass, infinite, threshold - np.log(ratio))
@@ -302,11 +302,11 @@ def pairs_epsilon(pairs: list[tuple[WorstPair, int]], delta: float, upper: float
     upper: about what is to be found; sets the grid.
     """
     missed = MISSED * delta
-    loss, mass, infinite, deviation = _composed(pairs, upper, missed)
+    loss, mass, infinite, deviation = _compose(pairs, upper, missed)
     return max(0.0, _threshold(loss, mass, infinite, delta + missed + NOISE_FLOOR) - deviation)
 
 
-def _composed(
+def _compose(
     pairs: list[tuple[WorstPair, int]], upper: float, missed: float
 ) -> tuple[np.ndarray, np.ndarray, float, float]:
     """(losses in order, their masses, the infinite mass, how far up rounding moves the sum but with probability

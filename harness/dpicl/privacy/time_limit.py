@@ -17,7 +17,7 @@ class TookTooLong(Exception):
     """A computation that did not end in time."""
 
 
-def within(seconds: float, compute: Callable[[], Result]) -> Result:
+def run_within(seconds: float, compute: Callable[[], Result]) -> Result:
     """The result of ``compute()``, which runs in a daemon thread of its own.
 
     Its exceptions are raised here. Raises TookTooLong after ``seconds``; the thread is then abandoned: it cannot be

@@ -57,7 +57,7 @@ class VoteHistogram:
         """
         counts = self._noisy_counts(votes, groups, sample)
         counts[(counts < self.threshold * self.noise_multiplier) | (counts < 0)] = 0.0
-        return [_drawn(group, counts[list(group)], count, generator) for group in groups]
+        return [_draw(group, counts[list(group)], count, generator) for group in groups]
 
     def _noisy_counts(self, votes: np.ndarray, groups: Sequence[Sequence[int]], sample: Sample) -> np.ndarray:
         check_slots(votes, True, sample)
@@ -69,7 +69,7 @@ class VoteHistogram:
         return sample.spend(self.event).noisy_sum(counts, self.bound)
 
 
-def _drawn(group: Sequence[int], weights: np.ndarray, count: int, generator: np.random.Generator) -> list[int]:
+def _draw(group: Sequence[int], weights: np.ndarray, count: int, generator: np.random.Generator) -> list[int]:
     total = weights.sum()
     chances = weights / total if total > 0 else None
     return [group[at] for at in generator.choice(len(group), size=count, p=chances)]

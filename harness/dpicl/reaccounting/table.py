@@ -31,7 +31,7 @@ from dp_accounting import dp_event as dp
 from dpicl.core.errors import UsageError, require_known
 from dpicl.privacy.accountants import account_subsampled_gaussian, epsilon
 from dpicl.privacy.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
-from dpicl.privacy.slack import below_proof, checked_lower_bound, rounds_bound
+from dpicl.privacy.slack import compute_lower_bound, require_below_proof, rounds_bound
 from dpicl.reaccounting import published
 
 #: The fields that each family reads besides rate, sample, steps and delta. The first one is needed (bounded-range: one
@@ -167,7 +167,7 @@ def _ends(setting: Setting, event: dp.DpEvent, theorem: str = "") -> Iterator[Ac
     found = epsilon(event, setting.delta)
     default = "bounded range as zCDP (Cesar & Rogers 2021), by Renyi DP"
     yield "proved", found.upper, "upper", theorem or str(found.accountants.get("rule", default))
-    yield "lower", checked_lower_bound(event, setting.delta, found.upper), "lower", _ADVERSARY
+    yield "lower", compute_lower_bound(event, setting.delta, found.upper), "lower", _ADVERSARY
 
 
 def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
@@ -211,7 +211,7 @@ def _bounded_range(answer: dict[str, Any], setting: Setting) -> Iterator[Account
     if setting.rate == 1 and len(release) == 1:
         zcdp = epsilon(dp.SelfComposedDpEvent(bounded_range(size), setting.steps), setting.delta).upper
         yield "zcdp", zcdp, "upper", "bounded range as zCDP, rho = range^2/8 (Cesar & Rogers 2021), by Renyi DP"
-    yield from _published(answer, setting, setting.claimed_range)
+    yield from _account_published(answer, setting, setting.claimed_range)
 
 
 def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
@@ -230,7 +230,7 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     yield proved
     if setting.rate == 1:  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
         lower = rounds_bound(noise, setting.moved, choice, setting.steps, setting.delta, proved[1])
-        lower = below_proof(lower, event, setting.delta, proved[1])
+        lower = require_below_proof(lower, event, setting.delta, proved[1])
         yield "lower", lower, "lower", f"{_ADVERSARY}, and chooses all queries of a round"
         rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
         theorem = "zCDP of rounds and choices at the claimed sensitivity (Amin et al. 2024), by Renyi DP"
@@ -241,10 +241,10 @@ def _parameters(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting
     """(epsilon0, delta0)-DP releases, by their parameters alone."""
     epsilon0 = setting.claimed_range
     yield from _ends(setting, _event(setting, EpsilonDeltaDpEvent(epsilon0, setting.delta0 or 0.0)))
-    yield from _published(answer, setting, epsilon0)
+    yield from _account_published(answer, setting, epsilon0)
 
 
-def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Iterator[Accounting]:
+def _account_published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Iterator[Accounting]:
     """What the authors of choices compute from epsilon0 alone, where their formula applies."""
     rate, steps, delta, delta0 = setting.rate, setting.steps, setting.delta, setting.delta0 or 0.0
     if rate == 1 and not delta0 and setting.noise is None:

@@ -15,7 +15,7 @@ import numpy as np
 from dpicl.core.errors import UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import NoiseSource, PublicStreams, SamplingRandomness, Streams, streams
-from dpicl.core.vocabulary import FinalPrompt, Query, ReleasedPrompt, Report, Sizes, silent
+from dpicl.core.vocabulary import FinalPrompt, Query, ReleasedPrompt, Report, Sizes, report_nothing
 from dpicl.data.task import PublicTask
 from dpicl.mechanism.bases import (
     AnswerContext,
@@ -55,7 +55,7 @@ class ExecutionResult:
 
     mechanism: Mechanism
     queries: Sequence[Query] = ()
-    report: Report = field(default=silent, repr=False)
+    report: Report = field(default=report_nothing, repr=False)
     prompt: ReleasedPrompt = NOTHING
     answered: Sequence[str | FinalPrompt] | None = None
     made: Prepared | None = None
@@ -68,7 +68,7 @@ class ExecutionResult:
         """Query id -> answer, which the model may still have to write from released things; None of demonstrations."""
         if self.answered is None or self.reader is None:
             return None if self.made is None else self.answer(self.queries)
-        return _written(dict(zip((query.id for query in self.queries), self.answered, strict=True)), self.reader)
+        return _write(dict(zip((query.id for query in self.queries), self.answered, strict=True)), self.reader)
 
     def answer(self, queries: Sequence[Query]) -> dict[str, str]:
         """Query id -> answer, from what was prepared, at no cost."""
@@ -118,7 +118,7 @@ class Execution:
     reader: Reader | None = None
     reads: Callable[..., Reader] = SlotReader
     checked: Callable[..., ReleasedPrompt] = check_prompt
-    report: Report = silent
+    report: Report = report_nothing
 
     @cached_property
     def private(self) -> PrivateSet:
@@ -139,7 +139,7 @@ class Execution:
         """
         match mechanism := self.mechanism:
             case DemonstrationMechanism():
-                made = ExecutionResult(mechanism, prompt=self._checked(mechanism.release(self.private, self._context)))
+                made = ExecutionResult(mechanism, prompt=self._check(mechanism.release(self.private, self._context)))
             case AnswerMechanism():
                 # The public prompts are read before any record is assigned to slots, and all queries are charged before
                 # the first is answered.
@@ -160,10 +160,10 @@ class Execution:
                     self.report,
                     made=check_prepared(mechanism, mechanism.prepare(self.private, context)),
                     reader=context.reader,
-                    restore=partial(_restored, mechanism, context),
+                    restore=partial(_restore, mechanism, context),
                 )
             case _:
-                raise mechanism.no_kind()
+                raise mechanism.no_kind_error()
         return replace(made, releases=self.private.close())
 
     @property
@@ -176,7 +176,7 @@ class Execution:
         knobs = dict(self.knobs)
         return Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
 
-    def _checked(self, given: object) -> ReleasedPrompt:
+    def _check(self, given: object) -> ReleasedPrompt:
         return self.checked(self.mechanism, given, self.shots, self.model)
 
     @property
@@ -199,7 +199,7 @@ class Execution:
         return reader
 
 
-def _restored(mechanism: PreparedMechanism, context: PreparedContext, state: Mapping[str, np.ndarray]) -> Prepared:
+def _restore(mechanism: PreparedMechanism, context: PreparedContext, state: Mapping[str, np.ndarray]) -> Prepared:
     return mechanism.restore(state, context)
 
 
@@ -224,17 +224,17 @@ def require_budget(queries: Sequence[Query], budget: int) -> None:
 
 
 def answer_from(
-    mechanism: Mechanism, made: Prepared, reader: Reader, queries: Sequence[Query], report: Report = silent
+    mechanism: Mechanism, made: Prepared, reader: Reader, queries: Sequence[Query], report: Report = report_nothing
 ) -> dict[str, str]:
     """Query id -> answer, from what was prepared; the private set is closed before."""
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:
         said[query.id] = check_answer(mechanism, made.answer(query))
         report(len(said), len(queries), "answers")
-    return _written(said, reader)
+    return _write(said, reader)
 
 
-def _written(said: Mapping[str, str | FinalPrompt], reader: Reader) -> dict[str, str]:
+def _write(said: Mapping[str, str | FinalPrompt], reader: Reader) -> dict[str, str]:
     """The answers, with those that the model still has to write, all together."""
     waiting = {key: answer.prompt for key, answer in said.items() if isinstance(answer, FinalPrompt)}
     written = dict(zip(waiting, reader.write(list(waiting.values())), strict=True))

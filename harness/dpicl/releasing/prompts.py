@@ -29,7 +29,7 @@ class SlotPrompts:
     def public(self, text: str) -> str:
         """The zero-shot prompt. Raises PromptTooLong when it and the answer do not fit the model."""
         if text not in self._public:
-            self._public[text] = self.checked(self._task.icl_prefix(()) + self._task.query(text))
+            self._public[text] = self.check(self._task.icl_prefix(()) + self._task.query(text))
         return self._public[text]
 
     def of(self, slot: Slot, text: str) -> str:
@@ -39,7 +39,7 @@ class SlotPrompts:
         if not shown:
             return self.public(text)
         if (shown, text) not in self._written:
-            self._written[shown, text] = self._fitting(shown, text)
+            self._written[shown, text] = self._fit_records(shown, text)
         return self._written[shown, text]
 
     def examples(self, slot: Slot) -> str:
@@ -47,7 +47,7 @@ class SlotPrompts:
         shown = [cut_record(record, self._model, self._record_tokens) for record in slot[: self._shown]]
         return self._task.icl_prefix(shown)
 
-    def checked(self, prompt: str) -> str:
+    def check(self, prompt: str) -> str:
         """A public prompt that fits. Raises PromptTooLong."""
         length = len(self._model.encode(prompt))
         if length > self._limit:
@@ -58,7 +58,7 @@ class SlotPrompts:
             )
         return prompt
 
-    def _fitting(self, shown: tuple[PrivateRecord, ...], text: str) -> str:
+    def _fit_records(self, shown: tuple[PrivateRecord, ...], text: str) -> str:
         records = [cut_record(record, self._model, self._record_tokens) for record in shown]
         query = self._task.query(text)
         for kept in range(len(records), 0, -1):

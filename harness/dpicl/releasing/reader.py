@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from dpicl.core.output_cache import OutputCache, key_of
-from dpicl.core.together import together
+from dpicl.core.together import run_together
 from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Reader, Slot
-from dpicl.models.base import READING_VERSION, Broken, LanguageModel, Prefix, not_finite
+from dpicl.models.base import READING_VERSION, Broken, LanguageModel, Prefix, not_finite_error
 from dpicl.privacy.sampling_schemes import SlotScheme
 from dpicl.releasing.prompts import SlotPrompts
 
@@ -74,21 +74,21 @@ class SlotReader(Reader):
         if not self._prompts.endings:
             self.write(prompts)
         elif not np.isfinite(self._scores(prompts)).all():
-            raise not_finite(self._model.identity.name)
+            raise not_finite_error(self._model.identity.name)
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
         blank = self._task.content_free if calibrated else ()
-        found = together([partial(self._label_row, slot, query.text, blank) for slot in slots])
+        found = run_together([partial(self._label_row, slot, query.text, blank) for slot in slots])
         rows = np.array(found).reshape(len(slots), len(self._prompts.endings))
         rows[~np.isfinite(rows).all(axis=1)] = np.nan
         return rows
 
     def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
         calls = [
-            partial(self._greedy, [self._prompts.of(slot, query.text)], "empty", slot, self._with(slot))
+            partial(self._greedy, [self._prompts.of(slot, query.text)], "empty", slot, self._list_companions(slot))
             for slot in slots
         ]
-        return [text for (text,) in together(calls)]
+        return [text for (text,) in run_together(calls)]
 
     def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
         return self._greedy([self._prompts.of(slot, query.text) for slot in slots], "raise")
@@ -98,7 +98,7 @@ class SlotReader(Reader):
         names = [f"{query.id}/{i}" for i in range(1, count)]
         seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
         keys = [key_of(self._identity, "sample", prompt, self._limits, temperature, seed) for seed in seeds]
-        found = self._kept(keys)
+        found = self._find_kept(keys)
         missing = [i for i, key in enumerate(keys) if key not in found]
         if missing:
             asked = [self._model.encode(prompt)] * len(missing)
@@ -109,12 +109,12 @@ class SlotReader(Reader):
         return [*self.write([prompt]), *(found[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:
-        return self._greedy([self._prompts.checked(prompt) for prompt in prompts], "raise")
+        return self._greedy([self._prompts.check(prompt) for prompt in prompts], "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
         return embed_texts(texts, name, self._cache, self._model.identity.name, self._task.name)
 
-    def _with(self, slot: Slot) -> Prompts:
+    def _list_companions(self, slot: Slot) -> Prompts:
         """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
 
         Not those that are the public prompt, because no record fits: they have been read.
@@ -131,7 +131,7 @@ class SlotReader(Reader):
         if self._prompts.of(slot, text) == self._prompts.public(text):
             slot = ()  # no record fits, so that what is read stays the same
         prompts = [self._prompts.of(slot, each) for each in (text, *blank)]
-        scores, *content_free = self._scores(prompts, slot, self._with(slot))
+        scores, *content_free = self._scores(prompts, slot, self._list_companions(slot))
         row = np.array(scores)
         if content_free:
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -144,9 +144,9 @@ class SlotReader(Reader):
 
         def score(asked: Sequence[str]) -> list[list[float]]:
             tokens = [self._model.encode(prompt) for prompt in asked]
-            return self._model.score([(own, self._prompts.endings) for own in tokens], self._begun(examples))
+            return self._model.score([(own, self._prompts.endings) for own in tokens], self._begin(examples))
 
-        return self._asked("labels", prompts, others, (examples, self._prompts.endings), score)
+        return self._ask("labels", prompts, others, (examples, self._prompts.endings), score)
 
     def _greedy(self, prompts: Sequence[str], broken: Broken, slot: Slot = (), others: Prompts = _nothing) -> list[str]:
         """The greedy answer to each prompt of a slot; broken: what becomes of one that makes the model fail."""
@@ -156,12 +156,12 @@ class SlotReader(Reader):
             tokens = [self._model.encode(prompt) for prompt in asked]
             return [
                 text.strip()
-                for text in self._model.generate(tokens, *self._limits, self._begun(examples), broken=broken)
+                for text in self._model.generate(tokens, *self._limits, self._begin(examples), broken=broken)
             ]
 
-        return self._asked("greedy", prompts, others, (examples, self._limits), generate)
+        return self._ask("greedy", prompts, others, (examples, self._limits), generate)
 
-    def _begun(self, examples: str) -> Prefix:
+    def _begin(self, examples: str) -> Prefix:
         """What every prompt of a slot begins with, read once: the instruction and the slot's examples."""
         instruction = self._prompts.examples(())
         if self._instruction is None:
@@ -171,7 +171,7 @@ class SlotReader(Reader):
         tokens = self._model.encode(examples)
         return self._model.prefix(tokens[: self._model.max_length - self._model.lead_tokens], self._instruction)
 
-    def _asked(
+    def _ask(
         self,
         name: str,
         prompts: Sequence[str],
@@ -186,15 +186,15 @@ class SlotReader(Reader):
             return {text: key_of(self._identity, name, text, settings) for text in texts}
 
         own = keys(prompts)
-        found = self._kept(own.values())
+        found = self._find_kept(own.values())
         if not found.keys() >= set(own.values()):
             wanted = own | keys(others())
-            found = self._kept(wanted.values())
+            found = self._find_kept(wanted.values())
             missing = {text: key for text, key in wanted.items() if key not in found}
             found |= self._keep(dict(zip(missing.values(), ask(list(missing)), strict=True)))
         return [found[own[prompt]] for prompt in prompts]
 
-    def _kept(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
+    def _find_kept(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
         return self._cache.get(self._model.identity.name, self._task.name, keys)
 
     def _keep(self, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:

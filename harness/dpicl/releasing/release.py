@@ -21,13 +21,13 @@ from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import BudgetExceeded, UsageError
 from dpicl.core.output_cache import OutputCache
 from dpicl.core.seeds import streams
-from dpicl.core.together import together
-from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, Sizes, silent
-from dpicl.data.concealed import concealed
+from dpicl.core.together import run_together
+from dpicl.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, Sizes, report_nothing
+from dpicl.data.concealed import conceal
 from dpicl.data.task import Task
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import option_types
-from dpicl.mechanism.outputs import check_claim, named_failure, require_noise
+from dpicl.mechanism.outputs import check_claim, name_failure, require_noise
 from dpicl.models import incompatibility
 from dpicl.models.base import LanguageModel
 from dpicl.privacy import accountants, calibration_cache
@@ -122,10 +122,10 @@ def calibrate_mechanism(
     alike: dict[tuple[int, int], Calibration] = {}
     for label, shots in sizes.shots.items():
         if (own := (sizes.records[label], shots)) not in alike:
-            alike[own] = of(sizes.only(label))
+            alike[own] = of(sizes.select_group(label))
     each = {str(label): alike[sizes.records[label], shots] for label, shots in sizes.shots.items()}
     knobs = {label: own.knob for label, own in each.items()}
-    return Calibration.of_labels(each, mechanism.events_of(0.0, knobs, sizes))
+    return Calibration.from_labels(each, mechanism.events_of(0.0, knobs, sizes))
 
 
 def claimed_epsilon(mechanism: Mechanism, calibration: Calibration, sizes: Sizes) -> float | None:
@@ -133,7 +133,7 @@ def claimed_epsilon(mechanism: Mechanism, calibration: Calibration, sizes: Sizes
     number."""
     if mechanism.knob is None or not math.isfinite(calibration.epsilon):
         return calibration.epsilon
-    knobs = [(value, sizes.only(label)) for label, value in calibration.by_label.items()]
+    knobs = [(value, sizes.select_group(label)) for label, value in calibration.by_label.items()]
     claims = [
         check_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
         for knob, own in knobs or [(calibration.knob, sizes)]
@@ -157,7 +157,7 @@ def release(
     queries: Sequence[Query] | None = None,
     *,
     outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
-    report: Report = silent,
+    report: Report = report_nothing,
     phase: Phase = lambda _: nullcontext(),
     charge: Charger | None = None,
 ) -> Release:
@@ -177,10 +177,10 @@ def release(
         raise UsageError(said)
     randomness = streams(config.seed, config.noise)
     if config.secure:
-        report = silent  # how far a release is may depend on the records
+        report = report_nothing  # how far a release is may depend on the records
         config.require_small_delta(task.size)
     shots, asked, sizes = declare(mechanism, task, config, queries)
-    calibration, claimed, per_query = _calibrated(mechanism, sizes, config, phase)
+    calibration, claimed, per_query = _calibrate(mechanism, sizes, config, phase)
     sampling = sampling_of(mechanism, randomness)
     charged_to: tuple[str, ...] = ()
     admitted = config.epsilon
@@ -210,9 +210,9 @@ def release(
         report=report,
     )
 
-    with phase("release"), concealed(config.secure), named_failure(mechanism):
+    with phase("release"), conceal(config.secure), name_failure(mechanism):
         with model.isolated_cache():
-            (out,) = together([execution.run])  # as a job, so that its shots are written at the same time
+            (out,) = run_together([execution.run])  # as a job, so that its shots are written at the same time
             answers, state = out.answers, out.state
         if math.isfinite(config.epsilon):
             require_noise(mechanism, out.texts, out.releases)
@@ -220,7 +220,7 @@ def release(
     if len(prompt.demonstrations) == len(shots) > config.shots:
         prompt = replace(prompt, in_prompt=config.shots)
     with phase("account"):
-        bounds = _proved(mechanism, config, ledger, model, task.size)
+        bounds = _prove(mechanism, config, ledger, model, task.size)
     return Release(calibration, sizes, claimed, per_query, ledger, bounds, prompt, answers, more, state, charged_to)
 
 
@@ -242,7 +242,7 @@ def declare(
     randomness = streams(config.seed, config.noise)
     shots = mechanism.plan_shots(task.public_view(), config.shots, randomness.stream("shots"))
     asked = () if shots else task.queries() if queries is None else list(queries)
-    sizes = mechanism.public_sizes(task.sized(), shots, config.queries or len(asked))
+    sizes = mechanism.public_sizes(task.keep_sizes(), shots, config.queries or len(asked))
     if sizes.queries is not None:
         require_budget(asked, sizes.queries)
     return Declared(shots, asked, sizes)
@@ -256,7 +256,7 @@ def expected_release(
     Raises UsageError, DataError and PluginError as `release` does before it charges.
     """
     sizes = declare(mechanism, task, config, queries).sizes
-    calibration, *_ = _calibrated(mechanism, sizes, config, lambda _: nullcontext())
+    calibration, *_ = _calibrate(mechanism, sizes, config, lambda _: nullcontext())
     return new_release(mechanism, task, model, config, calibration, sizes)
 
 
@@ -277,23 +277,23 @@ def new_release(
     return NewRelease(calibration.event, proved.upper, config.delta, what)
 
 
-def _calibrated(
+def _calibrate(
     mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase
 ) -> tuple[Calibration, float | None, float | None]:
     """With the claimed epsilon, and that of one query."""
     epsilon, delta = config.epsilon, config.accounted_delta
-    with phase("calibrate"), named_failure(mechanism):
+    with phase("calibrate"), name_failure(mechanism):
         found = calibrate_mechanism(mechanism, sizes, epsilon, delta)
     if config.secure and math.isinf(found.bounds.upper):
         raise UsageError(f"{mechanism.name} at epsilon = inf is not private: it publishes the records; leave it out.")
     if config.secure:
         require_share(found.event, epsilon)
-    with phase("account"), named_failure(mechanism):
+    with phase("account"), name_failure(mechanism):
         claimed = claimed_epsilon(mechanism, found, sizes)
         return found, claimed, per_query_epsilon(mechanism, found.knob, sizes, found.delta)
 
 
-def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
+def _prove(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
     ledger.settle()
     bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
     if not bounds.upper <= config.epsilon * _ROUNDING:

@@ -89,19 +89,19 @@ class Fingerprints:
     download: bool = True
     _known: dict[tuple[Any, ...], AtHand] = field(default_factory=dict)
 
-    def at_hand(self, cell: Cell) -> AtHand:
+    def find_at_hand(self, cell: Cell) -> AtHand:
         """Raises DataError where the source is missing (NotRead: not fetched)."""
         key = _request(cell)
         if key not in self._known:
-            self._known[key] = _at_hand(cell, self.download)
+            self._known[key] = _find_at_hand(cell, self.download)
         return self._known[key]
 
     def difference(self, result: Result) -> str:
         """How the records of a result differ from those at hand, in a few words; "" where they are the same.
 
-        Raises as `at_hand`.
+        Raises as `find_at_hand`.
         """
-        now = self.at_hand(result.cell)
+        now = self.find_at_hand(result.cell)
         if result.manifest.data.fingerprint == now.fingerprint:
             return ""
         ids = result.documents[result.main_metric].ids
@@ -110,7 +110,7 @@ class Fingerprints:
         )
 
 
-def _at_hand(cell: Cell, download: bool) -> AtHand:
+def _find_at_hand(cell: Cell, download: bool) -> AtHand:
     path = _cache_path(cell)
     if path is not None and (kept := AtHand.read(path)) is not None:
         return kept

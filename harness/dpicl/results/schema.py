@@ -22,8 +22,8 @@ from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import PluginError, UnsupportedEvent
 from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
-from dpicl.core.json_text import plain as finite
-from dpicl.core.printable import shortened
+from dpicl.core.json_text import to_plain as finite
+from dpicl.core.printable import shorten
 from dpicl.core.vocabulary import NEIGHBOURS
 from dpicl.models.server_settings import ServerRecord
 from dpicl.privacy.events import from_json
@@ -95,7 +95,7 @@ class Score(Part):
     high: Share
 
     @model_validator(mode="after")
-    def _ordered(self) -> Score:
+    def _require_order(self) -> Score:
         if not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
             raise ValueError("the interval does not hold its score")
         return self
@@ -108,7 +108,7 @@ class Documents(Part):
     outcomes: list[Share]
 
     @model_validator(mode="after")
-    def _one_each(self) -> Documents:
+    def _require_one_each(self) -> Documents:
         if len(self.ids) != len(self.outcomes):
             raise ValueError(f"it has {len(self.ids)} documents and {len(self.outcomes)} outcomes")
         if len(set(self.ids)) < len(self.ids):
@@ -307,7 +307,7 @@ class Result(Part):
     created: Moment
 
     @model_validator(mode="after")
-    def _consistent(self) -> Result:
+    def _require_consistent(self) -> Result:
         if self.cell.id != self.cell_id:
             raise ValueError("cell_id does not fit the cell; the file was edited")
         if (self.suite.name, self.suite.version) != (self.cell.suite, self.cell.suite_version):
@@ -408,7 +408,7 @@ def first_problem(error: ValidationError) -> str:
     problem = error.errors(include_input=False)[0]
     place = ".".join(map(str, problem["loc"]))[:100]
     said = problem["msg"].removeprefix("Value error, ")  # which may quote what the file holds
-    return f"{place + ': ' if place else ''}{shortened(said)}"
+    return f"{place + ': ' if place else ''}{shorten(said)}"
 
 
 @contextmanager
@@ -417,10 +417,10 @@ def wrap_validation_errors() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        raise not_storable(first_problem(error)) from error
+        raise not_storable_error(first_problem(error)) from error
 
 
-def not_storable(why: str) -> PluginError:
+def not_storable_error(why: str) -> PluginError:
     """The error of a result that nobody could read again."""
     return PluginError(
         f"The result cannot be stored: {why}; the mechanism, the task's metrics or the attack made what no result may"

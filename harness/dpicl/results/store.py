@@ -20,9 +20,9 @@ from typing import TypeVar
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError
-from dpicl.core.files import held, make_folder, put_whole, unwritable
+from dpicl.core.files import hold_lock, make_folder, put_whole, unwritable_error
 from dpicl.core.paths import slug
-from dpicl.results.schema import Result, from_text, not_storable, to_text
+from dpicl.results.schema import Result, from_text, not_storable_error, to_text
 
 #: Beside a file that is no result: it is moved into the first, and not read again; the second is of earlier versions.
 QUARANTINE = ("quarantine", "set_aside")
@@ -68,7 +68,7 @@ class Store:
         if self.results.is_file():
             raise ResultError(f"{self.results} is a file; give a results folder with --results.")
         results, damaged = [], []
-        with no_collection():
+        with pause_collection():
             for path in self._files():
                 found: Result | Damaged | None = read_file(path, from_text)
                 if isinstance(found, Result) and self._place(found.cell, found.cell_id) != path:
@@ -99,7 +99,7 @@ class Store:
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:
-            raise unwritable(self.results, error) from error
+            raise unwritable_error(self.results, error) from error
         self._remove_unfinished()
 
     def set_aside(self, damaged: Sequence[Damaged]) -> list[Path]:
@@ -117,7 +117,7 @@ class Store:
             except FileNotFoundError:
                 continue  # another run was faster
             except OSError as error:
-                raise unwritable(self.results, error) from error
+                raise unwritable_error(self.results, error) from error
             moved.append(target)
         return moved
 
@@ -130,9 +130,9 @@ class Store:
         path = self.folder / _LOCKS / f"{cell}.lock"
         with ExitStack() as stack:
             try:
-                mine = stack.enter_context(held(path, wait))
+                mine = stack.enter_context(hold_lock(path, wait))
             except OSError as error:
-                raise unwritable(self.results, error) from error
+                raise unwritable_error(self.results, error) from error
             if mine:
                 stack.callback(path.unlink, missing_ok=True)  # while it is held
             yield mine
@@ -144,7 +144,7 @@ class Store:
         Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
         """
         path = self.path(result.cell)
-        text = readable(to_text, from_text, result)
+        text = require_readable(to_text, from_text, result)
         if isinstance(found := read_file(path, from_text), Damaged):
             self.set_aside([found])
         try:
@@ -152,7 +152,7 @@ class Store:
         except FileExistsError:
             return False
         except OSError as error:
-            raise unwritable(self.results, error) from error
+            raise unwritable_error(self.results, error) from error
         return True
 
     def _remove_unfinished(self) -> None:
@@ -167,13 +167,13 @@ class Store:
                     path.unlink(missing_ok=True)
 
 
-def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:
+def require_readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:
     """The text of a file, once it has been read again. Raises PluginError for what no file may hold."""
     try:
         text = write(content)
         read(text)
     except ValueError as error:  # also of a text that JSON cannot hold
-        raise not_storable(str(error).removeprefix("damaged: ")) from error
+        raise not_storable_error(str(error).removeprefix("damaged: ")) from error
     return text
 
 
@@ -194,7 +194,7 @@ def read_file(path: Path, parse: Callable[[str], T]) -> T | Damaged | None:
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Keeps the garbage collector from walking, again and again, through objects that all stay: most of the time that
     ten thousand results take to read. What is no part of a circle is freed as ever.
 

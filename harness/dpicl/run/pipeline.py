@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dpicl.core.cell import Cell, ReleaseConfig
 from dpicl.core.errors import DpiclError
 from dpicl.core.seeds import SECURE_SHARE, streams
-from dpicl.core.vocabulary import ReleasedPrompt, Report, silent
+from dpicl.core.vocabulary import ReleasedPrompt, Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.mechanism import checked
@@ -27,7 +27,7 @@ from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
 from dpicl.privacy.calibration import slack_of
 from dpicl.privacy.events import to_json
-from dpicl.privacy.slack import loose
+from dpicl.privacy.slack import explain_looseness
 from dpicl.releasing.release import Release, release
 from dpicl.results import manifest
 from dpicl.results.schema import (
@@ -59,7 +59,7 @@ _SECURE_NOTES = (
 )
 
 
-def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = silent) -> Result:
+def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = report_nothing) -> Result:
     """Runs one cell.
 
     report: called with (done, total, unit) as the release proceeds.
@@ -166,7 +166,11 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         ledger=[LedgerRow(**row) for row in made.ledger.to_json()],
         event=to_json(event),
         accountants=made.bounds.accountants,
-        notes=[*made.bounds.notes, *filter(None, [loose(slack)]), *(_SECURE_NOTES if config.secure else ())],
+        notes=[
+            *made.bounds.notes,
+            *filter(None, [explain_looseness(slack)]),
+            *(_SECURE_NOTES if config.secure else ()),
+        ],
     )
 
 

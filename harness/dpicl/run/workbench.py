@@ -22,7 +22,7 @@ from dpicl.data.task import Task
 from dpicl.data.task_file import BY_EMBEDDING
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
-from dpicl.mechanism.outputs import named_failure, skip_reason
+from dpicl.mechanism.outputs import name_failure, skip_reason
 from dpicl.mechanism.registry import find_mechanism
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
@@ -58,7 +58,7 @@ class LoadedCell:
         """The embedding model of `acc_nearest` and `acc_logistic`."""
         return SIMULATED if self.model.identity.name.partition(":")[0] == SIMULATED else EMBEDDED
 
-    def classifies(self, prompt: ReleasedPrompt) -> bool:
+    def can_classify(self, prompt: ReleasedPrompt) -> bool:
         """Whether classifiers are made of what was released."""
         made = prompt.demonstrations or self.task.main_metric in BY_EMBEDDING
         return self.task.kind == "classification" and bool(made)
@@ -67,7 +67,7 @@ class LoadedCell:
         """Loads what `Workbench.evaluate` needs besides: lm-eval, and the embedding model of classifiers."""
         from dpicl.evaluation import lm_eval_bridge, nearest  # noqa: F401  it takes seconds
 
-        if answers is None and self.classifies(prompt):
+        if answers is None and self.can_classify(prompt):
             with suppress(ModelError):  # `evaluate` says that it cannot be loaded
                 load_embeddings(self.embedding)
 
@@ -92,16 +92,16 @@ class Workbench:
 
     def task(self, cell: Cell) -> Task:
         """The task of a cell, with the private records that its seed draws."""
-        whole = self._kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        whole = self._keep(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
         if (share := cell.private_share) is None:
             return whole
         key = (_task_key(cell), share, cell.seed)
-        return self._kept(self._drawn, key, _DRAWS, lambda: whole.drawn(share, cell.seed))
+        return self._keep(self._drawn, key, _DRAWS, lambda: whole.draw(share, cell.seed))
 
     def model(self, name: str) -> LanguageModel:
-        return self._kept(self._models, name, _MODELS, lambda: models.load(name))
+        return self._keep(self._models, name, _MODELS, lambda: models.load(name))
 
-    def _kept(self, cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
+    def _keep(self, cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
         """What is loaded. What could not be loaded once is not tried again for every cell."""
         if key in self._failed:
             failed = self._failed[key]
@@ -128,7 +128,7 @@ class Workbench:
     def load_cell(self, cell: Cell) -> LoadedCell:
         """Raises Skipped, before the model is loaded, where the mechanism does not do the task."""
         mechanism, task = self.mechanism(cell), self.task(cell)
-        with named_failure(mechanism):
+        with name_failure(mechanism):
             reason = skip_reason(mechanism, task.public_view())
         if reason:
             raise Skipped(reason)
@@ -145,15 +145,15 @@ class Workbench:
 
             return evaluate_answers(loaded.task, answers)
         if prompt.texts:
-            return self._evaluated(loaded, prompt)
+            return self._evaluate(loaded, prompt)
         cell = loaded.cell
         told = load_config(cell.task).metadata.scores_private  # then its score is of the records drawn
         key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
         if key not in self._zero_shot:
-            self._zero_shot[key] = self._evaluated(loaded, prompt)
+            self._zero_shot[key] = self._evaluate(loaded, prompt)
         return self._zero_shot[key]
 
-    def _evaluated(self, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
+    def _evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt) -> Evaluation:
         """Scores of the language model after the prompt, and of classifiers made of all demonstrations on
         classification tasks. Where one of these is the task's main metric, a prompt that does not fit the model is the
         reason why the others are skipped."""
@@ -166,21 +166,21 @@ class Workbench:
         except PromptTooLong as error:
             if not wanted:
                 raise
-            found = nearest.without_model(task, str(error))
-        if not loaded.classifies(prompt):
+            found = nearest.skip_model(task, str(error))
+        if not loaded.can_classify(prompt):
             return found
 
         def embed(texts: Sequence[str]) -> np.ndarray:
             return embed_texts(texts, name, self.outputs(), model.identity.name, task.name)
 
         try:
-            said = nearest.classified(task, prompt.demonstrations, embed)
+            said = nearest.classify(task, prompt.demonstrations, embed)
         except ModelError as error:
             if wanted:
                 raise
             return replace(found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))})
         for metric, answers in said.items():
-            found = nearest.with_accuracy(found, metric, nearest.evaluate_answers(task, answers))
+            found = nearest.add_accuracy(found, metric, nearest.evaluate_answers(task, answers))
         return replace(found, embedding=name)
 
 

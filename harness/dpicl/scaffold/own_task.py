@@ -57,7 +57,7 @@ def write_own_task(
     columns = fields_of(train, text, label)
     spec = own_spec(name, *columns, labels)
     reading = read_records(train, spec)
-    reading.checked()
+    reading.check()
     words = list(spec.labels) or label_words(reading, columns[1])
     if len(words) < 2:
         raise UsageError(

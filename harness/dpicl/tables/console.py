@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, Words
 
 #: Columns: the most that are used, the fewest that tables are made for, and how many where there is no terminal.
@@ -35,15 +35,15 @@ def width() -> int:
     return min(WIDEST, max(NARROWEST, shutil.get_terminal_size((USUAL, 24)).columns))
 
 
-def coloured() -> bool:
+def has_colours() -> bool:
     """Whether standard output is a terminal that shows colours, and the user wants them (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def to_text(blocks: Iterable[Block], color: bool | None = None) -> str:
-    """The blocks as text. color: None means: where `coloured`."""
+    """The blocks as text. color: None means: where `has_colours`."""
     file = io.StringIO()
-    color = coloured() if color is None else color
+    color = has_colours() if color is None else color
     console = Console(
         file=file, width=width(), force_terminal=color, color_system="standard" if color else None, highlight=False
     )
@@ -57,9 +57,9 @@ def _print(console: Console, block: Block) -> None:
     match block:
         case Heading():
             console.print()
-            console.print(Text(visible(block.text), style="bold"))
+            console.print(Text(make_visible(block.text), style="bold"))
         case Words():
-            text = visible("".join(one if isinstance(one, str) else one.text for one in block.parts))
+            text = make_visible("".join(one if isinstance(one, str) else one.text for one in block.parts))
             if block.kind == "note":
                 console.print(Padding(Text(f"• {text}", style="dim"), (0, 0, 0, 2)))
             elif block.kind == "command":
@@ -68,7 +68,7 @@ def _print(console: Console, block: Block) -> None:
                 console.print(Text(text, style=_PARAGRAPHS.get(block.kind, "")))
         case Facts():
             facts = [f"{name} {value}" if name else str(value) for name, value in block.items.items()]
-            console.print(Text(visible(", ".join(facts))))
+            console.print(Text(make_visible(", ".join(facts))))
         case Table():
             if block.heading:
                 _print(console, Heading(block.title))
@@ -85,7 +85,7 @@ def _print(console: Console, block: Block) -> None:
 def _print_table(console: Console, table: Table) -> None:
     """A table, or several below each other where one would be wider than the terminal."""
     shown = [i for i, column in enumerate(table.columns) if not column.page]
-    cells = [[_whole(visible(text, _LONGEST_CELL)) for text in table.texts(line)] for line in table.lines]
+    cells = [[_join_units(make_visible(text, _LONGEST_CELL)) for text in table.texts(line)] for line in table.lines]
     columns = {i: _Laid(table.columns[i], i == shown[0], [line[i] for line in cells]) for i in shown}
     first, *rest = shown[: table.keep]
     before = min(max(_SHORTEST_LABEL, console.width // 3), columns[first].least)
@@ -103,7 +103,7 @@ def _print_table(console: Console, table: Table) -> None:
         console.print(_grid([columns[i] for i in (first, *rest, *part)], styles, console.width))
 
 
-def _whole(text: str) -> str:
+def _join_units(text: str) -> str:
     """The text with its intervals and equations in one piece: '[0.1, 0.2]', '−0.1 to 0.2', 'ε = 1'."""
     return _NOT_BROKEN.sub(lambda match: match[0].replace(" ", _JOINT), text)
 
@@ -113,7 +113,7 @@ class _Laid:
     below which a number or a word would be cut. least: what it gets in any table, longer words or not."""
 
     def __init__(self, column: Column, label: bool, cells: Sequence[str]) -> None:
-        self.name, self.cells, self.text = visible(column.name, _LONGEST_CELL), cells, label or column.wide
+        self.name, self.cells, self.text = make_visible(column.name, _LONGEST_CELL), cells, label or column.wide
         self.longest = max(map(cell_len, [self.name, *cells]))
         whole = [word for text in cells for word in text.split()] if self.text else cells
         self.word = max(map(cell_len, [*self.name.split(), *whole]), default=0)

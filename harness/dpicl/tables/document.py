@@ -1,7 +1,7 @@
 """What every view is made of: tables, words and figures. A renderer takes these and nothing else.
 
-Texts may be hostile: a renderer writes control and direction characters out (`visible`), and HTML escapes what would
-be markup there.
+Texts may be hostile: a renderer writes control and direction characters out (`make_visible`), and HTML escapes what
+would be markup there.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from dpicl.core.printable import printable
+from dpicl.core.printable import make_printable
 from dpicl.tables.console import to_text
 from dpicl.tables.document import Block
 
@@ -36,12 +36,12 @@ class Shown(ABC):
         """A pandas frame; numbers are numbers, infinity is `inf`."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text.from_ansi(printable(self.text(), styled=True))
+        yield Text.from_ansi(make_printable(self.text(), styled=True))
 
     def __repr__(self) -> str:
-        return printable(self.text(), styled=True).rstrip("\n")
+        return make_printable(self.text(), styled=True).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        frame = self.to_frame().map(lambda value: printable(value) if isinstance(value, str) else value)
-        notes = "".join(f"<p>{html.escape(printable(note))}</p>" for note in self.notes)
+        frame = self.to_frame().map(lambda value: make_printable(value) if isinstance(value, str) else value)
+        notes = "".join(f"<p>{html.escape(make_printable(note))}</p>" for note in self.notes)
         return f"{frame.to_html(index=False, escape=True)}{notes}"

@@ -25,7 +25,7 @@ class CopyingLM(SimulatedLM):
         return rows
 
     def generate(self, prompts, max_tokens, stop=(), prefix: Prefix | None = None, **settings):
-        return [self._written(self.decode(prompt))[:200] for prompt in prompts]
+        return [self._copy(self.decode(prompt))[:200] for prompt in prompts]
 
     @staticmethod
     def _answer(prompt):
@@ -38,7 +38,7 @@ class CopyingLM(SimulatedLM):
         return next((each["label"] for each in shown if each["text"].startswith(asked["text"])), "")
 
     @staticmethod
-    def _written(prompt):
+    def _copy(prompt):
         """What followed the start of a text, the first address, or nothing in particular."""
         examples, _, question = prompt.rpartition("Complete the following text")
         if examples:

@@ -13,7 +13,7 @@ from dpicl.attacks.driver import jobs_of, run_attack, setup_of
 from dpicl.attacks.likelihood import Likelihood
 from dpicl.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.attacks.pii import Pii
-from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, rightness, said_yes
+from dpicl.attacks.wen import Brainwash, Gap, Inquiry, Repeat, rightness, score_yes
 from dpicl.data.task import Record, Task
 from dpicl.mechanism.bases import Query
 from dpicl.mechanism.registry import load_mechanisms
@@ -64,7 +64,7 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
         job = jobs_of(Gap(), task, MECHANISMS["real_demonstrations"], [], **game)[0]
         model = CopyingLM()
         setup = setup_of(job, model, bench_of(model))
-        groups = list(membership.shown_games(setup))
+        groups = list(membership.play_shown_games(setup))
         assert len(groups) >= 1
         for _, target, members, others in groups:
             assert len(members) == len(others) == shots
@@ -74,7 +74,7 @@ def test_shown_games_are_disjoint_and_of_the_released_labels(agnews, samsum, own
         assert len(set(members)) == len(members)
         assert set(members) <= set(setup.members)
         assert {record for _, _, _, group in groups for record in group} <= set(setup.others)
-        assert len(list(membership.shown_games(setup, 7))) == 7
+        assert len(list(membership.play_shown_games(setup, 7))) == 7
 
 
 @pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
@@ -191,11 +191,11 @@ def test_pii_asks_answer_mechanisms_and_pays(enron, own_cache):
     ],
 )
 def test_what_an_attack_cannot_use_is_skipped_with_its_reason(own, mechanism, task, reason):
-    assert reason in own.skip(MECHANISMS[mechanism].cls(), Task.without_records(task))
+    assert reason in own.skip(MECHANISMS[mechanism].cls(), Task.read_public(task))
 
 
 def test_words_of_answers():
-    assert [said_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")] == [
+    assert [score_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")] == [
         *(1.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0)
     ]
     assert rightness("extraction", "Ann Lee \nmore", "Ann Lee") == 1.0
@@ -228,7 +228,7 @@ def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cach
     setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
     counted = setup.make_target(setup.members)
     counted.answers(lambda task: task, [Query("0", "a text")])
-    assert len(setup.members) != 12 and membership.follows_the_count(setup, counted)
+    assert len(setup.members) != 12 and membership.is_calibrated_to_members(setup, counted)
 
 
 def test_no_bound_without_coins(agnews, own_cache):

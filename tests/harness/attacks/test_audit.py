@@ -44,7 +44,7 @@ def runs_of(mechanism, task, model, **settings):
     return AuditRuns(AuditJob(mechanism, task, "sim", {}, **settings), model)
 
 
-def audited(mechanism, task, model, epsilon, **settings):
+def audit(mechanism, task, model, epsilon, **settings):
     return runs_of(mechanism, task, model, **settings).audit(epsilon)
 
 
@@ -75,7 +75,7 @@ class Blind(Parrot):
 @pytest.mark.parametrize("epsilon", [8.0, math.inf])
 def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(own_cache, agnews, sim, epsilon) -> None:
     alone = Parrot(slots=2, examples_per_slot=1)
-    result = audited(alone, agnews, sim, epsilon, question="lookup", runs=100)
+    result = audit(alone, agnews, sim, epsilon, question="lookup", runs=100)
     assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
     assert result.bound.decision.trials_in == 50
     assert result.privacy.queries == 1 and result.subject.members == 2
@@ -83,12 +83,12 @@ def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(o
 
 def test_too_little_noise_is_refuted(own_cache, agnews, sim) -> None:
     alone = Leaky(slots=1, examples_per_slot=1)  # one vote of several hardly ever wins
-    result = audited(alone, agnews, sim, 0.5, question="lookup", runs=100)
+    result = audit(alone, agnews, sim, 0.5, question="lookup", runs=100)
     assert result.bound.epsilon > result.privacy.epsilon_proved and "refuted" in failure(result)
 
 
 def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) -> None:
-    result = audited(Blind(**SMALL), agnews, sim, 1.0, question="lookup", runs=40, delta=0.3)
+    result = audit(Blind(**SMALL), agnews, sim, 1.0, question="lookup", runs=40, delta=0.3)
     assert result.bound.epsilon == 0 and any("delta = 0.3 is above 1/" in note for note in result.notes)
 
 
@@ -105,7 +105,7 @@ def test_what_depends_on_no_record_has_the_bound_zero(own_cache, agnews, sim) ->
 )
 def test_every_answer_mechanism_can_be_audited(own_cache, agnews, samsum, sim, mechanism, question) -> None:
     task = agnews if isinstance(mechanism, Voting) else samsum
-    result = audited(mechanism, task, sim, 2.0, question=question, runs=8)
+    result = audit(mechanism, task, sim, 2.0, question=question, runs=8)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
     assert (result.access, result.bound.method) == ("black-box", "rates")
     assert attack_from_text(to_text(result)) == result
@@ -138,13 +138,13 @@ def test_a_demonstration_s_canary_is_looked_for_token_by_token(own_cache, agnews
 
 
 def test_a_set_that_is_sampled_says_at_which_rate(own_cache, agnews, sim) -> None:
-    result = audited(Parrot(**SMALL), agnews, sim, 2.0, question="lookup", runs=8, records=16)
+    result = audit(Parrot(**SMALL), agnews, sim, 2.0, question="lookup", runs=8, records=16)
     assert "sampling rate 0.25" in result.notes[0]
 
 
 def test_no_private_text_is_in_a_result(own_cache, agnews, samsum, sim) -> None:
     for mechanism, task in ((Voting(**SMALL), agnews), (ESA(**SMALL, candidates=4, embedding="sim"), samsum)):
-        text = to_text(audited(mechanism, task, sim, 1.0, question="lookup", runs=8))
+        text = to_text(audit(mechanism, task, sim, 1.0, question="lookup", runs=8))
         for record in task.train:
             assert " ".join(record.text.split()[:6]) not in text
         assert not any(far in text for far in FAR_TEXTS)
@@ -184,13 +184,13 @@ def test_a_canary_to_be_copied_spells_its_example_out(agnews, sim) -> None:
     ],
 )
 def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, settings, message) -> None:
-    def tried() -> None:
+    def try_audit() -> None:
         loaded = Task.load(task, "synthetic", limit_train=50, limit_test=1)
         AuditJob(mechanism, loaded, "sim", {}).check()
-        audited(mechanism, loaded, sim, 1.0, runs=8, **settings)
+        audit(mechanism, loaded, sim, 1.0, runs=8, **settings)
 
     with pytest.raises(UsageError, match=message):
-        tried()
+        try_audit()
 
 
 def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:

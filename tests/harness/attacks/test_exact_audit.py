@@ -50,7 +50,7 @@ FAST = ("invisible_ink", "voting", "embedding_centroids")
 BROKEN = Path(__file__).parents[1] / "conformance" / "broken" / "sensitivity_one_for_root_two.py"
 
 
-def audited(mechanism, task="agnews", **changes):
+def audit_mechanism(mechanism, task="agnews", **changes):
     given = {"epsilon": 1.0, "model": "sim", "source": "synthetic", "test_records": 6, "progress": False, **changes}
     return audit(mechanism, task=task, exact=True, **given)[0]
 
@@ -61,7 +61,7 @@ def audited(mechanism, task="agnews", **changes):
 def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -> None:
     task, options = ROWS[name]
     for deal in ("alone", "sampled") if name not in ("private_evolution", "embedding_centroids") else ("alone",):
-        result = audited(name, task, options=options, other_records=deal)
+        result = audit_mechanism(name, task, options=options, other_records=deal)
         bound, proved = result.bound, result.privacy.epsilon_proved
         assert 0 <= bound.epsilon <= proved <= 1
         assert (bound.method, bound.confidence, result.settings["deal"]) == ("exact", 1.0, deal)
@@ -75,18 +75,18 @@ def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -
 def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None:
     task, options = ROWS["voting"]
     given = {"options": options, "test_records": 9}
-    own, chosen = (audited("voting", task, queries=asked, **given) for asked in ("own", "chosen"))
+    own, chosen = (audit_mechanism("voting", task, queries=asked, **given) for asked in ("own", "chosen"))
     assert chosen.counts["releases"] == 9 and chosen.id != own.id
     assert 0.95 * chosen.privacy.epsilon_proved <= chosen.bound.epsilon <= chosen.privacy.epsilon_proved
     with pytest.raises(UsageError, match="no query"):
-        audited("tang", task, queries="chosen")
+        audit_mechanism("tang", task, queries="chosen")
 
 
 @pytest.mark.parametrize("copies", [2, 5, 10])
 def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies) -> None:
     """Centroids: no sampling, so k copies are one Gaussian of k times the move, exactly."""
     task, options = ROWS["embedding_centroids"]
-    one, group = (audited("embedding_centroids", task, options=options, copies=k) for k in (1, copies))
+    one, group = (audit_mechanism("embedding_centroids", task, options=options, copies=k) for k in (1, copies))
     mu = brentq(lambda mu: epsilon_of_mu(mu, 1e-5) - one.bound.epsilon, 0.01, 5)
     shown, proved = (group.measures[name].value for name in ("group_epsilon", "group_bound"))
     assert group.bound is None and group.attack == GROUP and group.id != one.id
@@ -99,20 +99,20 @@ def test_a_grid_that_would_be_too_fine_leaves_what_the_first_one_shows(own_cache
     """As on GINC, where a canary moves PRISM's choices little beside what two of them may."""
     task, options = ROWS["embedding_centroids"]
 
-    def shown() -> float:
-        return audited("embedding_centroids", task, options=options, copies=2).measures["group_epsilon"].value
+    def show() -> float:
+        return audit_mechanism("embedding_centroids", task, options=options, copies=2).measures["group_epsilon"].value
 
-    finest = shown()
+    finest = show()
     monkeypatch.setattr(slack, "MOST_CELLS", 6600)  # the first grid has 5,854 cells here, the finer one 6,923
-    assert 0.95 * finest < shown() <= finest
+    assert 0.95 * finest < show() <= finest
 
 
 def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows(own_cache) -> None:
     task, options = ROWS["voting"]
-    one, two = (audited("voting", task, options=options, copies=k) for k in (1, 2))
+    one, two = (audit_mechanism("voting", task, options=options, copies=k) for k in (1, 2))
     assert 1.5 * one.bound.epsilon < two.measures["group_epsilon"].value < two.measures["group_bound"].value
     with pytest.raises(UsageError, match="leave --other-records out"):
-        audited("voting", task, options=options, copies=2, other_records="sampled")
+        audit_mechanism("voting", task, options=options, copies=2, other_records="sampled")
 
 
 def test_weights_are_the_chances_of_copies_in_different_slots() -> None:
@@ -160,7 +160,7 @@ def test_only_an_exact_bound_is_certain(method, confidence) -> None:
 
 @pytest.mark.parametrize("copies", [1, 2])
 def test_half_the_noise_is_refuted(own_cache, copies) -> None:
-    result = audited(HalfNoise(slots=4, examples_per_slot=2), copies=copies)
+    result = audit_mechanism(HalfNoise(slots=4, examples_per_slot=2), copies=copies)
     assert failure(result) is not None
     assert copies > 1 or result.bound.epsilon > result.privacy.epsilon_proved
 
@@ -175,13 +175,13 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
 
 def test_a_release_whose_size_follows_from_records_is_named(own_cache) -> None:
     with pytest.raises(UsageError, match="size"):
-        audited(Sized(slots=4, examples_per_slot=2))
+        audit_mechanism(Sized(slots=4, examples_per_slot=2))
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("zero_shot", 1.0), ("voting", math.inf)])
 def test_where_there_is_nothing_to_audit_it_says_why(own_cache, name, epsilon) -> None:
     with pytest.raises(UsageError):
-        audited(name, epsilon=epsilon)
+        audit_mechanism(name, epsilon=epsilon)
 
 
 def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path) -> None:

@@ -175,4 +175,4 @@ def test_sums_beside_a_choice_on_one_sample_count_in_full(rate) -> None:
 
 @given(st.floats(1e-5, 1e3))
 def test_multipliers_are_never_rounded_up(mu) -> None:
-    assert mu * (1 - 1e-4) <= exact_pairs._rounded_down(mu) <= mu
+    assert mu * (1 - 1e-4) <= exact_pairs._round_down(mu) <= mu

@@ -30,7 +30,7 @@ class Recalling(SimulatedLM):
         return rows
 
 
-def attacked(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
+def attack(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
     corpus = Task.load(task, "synthetic", limit_train=60, limit_test=4)
     own = Exposure(**{**SMALL, **options})
     (job,) = jobs_of(own, corpus, MECHANISMS[mechanism], [epsilon], model="recalling", members=24)
@@ -41,14 +41,14 @@ def attacked(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
 
 @pytest.mark.parametrize("task", ["agnews", "samsum"])
 def test_the_suffix_of_a_shown_canary_is_the_likeliest(own_cache, task):
-    found = attacked("real_demonstrations", task)
+    found = attack("real_demonstrations", task)
     assert found.measures["exposure"].value == pytest.approx(math.log2(16)) and found.measures["auc"].value == 1
     assert found.counts == {"canaries": 16, "first": 16, "releases": 4}
     assert powers([found])[found.id].sufficient is True and found.bound is None
 
 
 def test_without_private_examples_a_suffix_has_any_rank(own_cache):
-    found = attacked("zero_shot", generations=6)
+    found = attack("zero_shot", generations=6)
     assert found.counts["canaries"] == 24
     for name, chance in (("exposure", math.log2(16) - math.log2(math.factorial(16)) / 16), ("auc", 0.5)):
         assert found.measures[name].low <= chance <= found.measures[name].high
@@ -59,12 +59,12 @@ def test_equal_likelihoods_share_their_ranks(own_cache):
         def score(self, queries, prefix=None):
             return [[-3.0] * len(endings) for _, endings in queries]
 
-    found = attacked("real_demonstrations", model=Equal())
+    found = attack("real_demonstrations", model=Equal())
     assert found.measures["auc"].value == 0.5 and found.counts["first"] == 0
     assert powers([found])[found.id].sufficient is False
 
 
 def test_the_same_seed_finds_the_same_and_answer_mechanisms_are_left_out(own_cache):
-    assert attacked("zero_shot").measures == attacked("zero_shot").measures
+    assert attack("zero_shot").measures == attack("zero_shot").measures
     agnews = Task.load("agnews", "synthetic", limit_train=8, limit_test=4)
     assert "answers" in Exposure().skip(MECHANISMS["voting"].cls(), agnews)

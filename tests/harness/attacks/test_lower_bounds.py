@@ -42,11 +42,11 @@ def test_null_scores_give_zero(digits, confidence) -> None:
 def test_a_score_that_is_learned_from_nothing_gives_zero() -> None:
     """It fits the runs that choose, and those alone."""
 
-    def nearest(members, others):
+    def learn_nearest(members, others):
         return lambda runs: -np.abs(runs[:, None] - members).min(axis=1) + np.abs(runs[:, None] - others).min(axis=1)
 
     pairs = (g.normal(size=(2, 60)) for g in generators())
-    bounds = [lower_bound(first, second, DELTA, 0.5, learn=nearest).epsilon for first, second in pairs]
+    bounds = [lower_bound(first, second, DELTA, 0.5, learn=learn_nearest).epsilon for first, second in pairs]
     assert sum(bound > 0 for bound in bounds) <= binom.ppf(0.999, REPETITIONS, 0.5)
 
 
@@ -168,7 +168,7 @@ def test_betting_limits_cover_the_mean(mean: float, draw: Callable[[np.random.Ge
 def test_betting_limit_is_that_of_a_gambler_who_plays_value_by_value() -> None:
     values = np.random.default_rng(3).beta(6, 4, size=40)
 
-    def refutes(mean: float) -> bool:
+    def is_refuted(mean: float) -> bool:
         capital, seen = 1.0, [0.5]
         squares = 0.25
         for value in values:
@@ -182,5 +182,5 @@ def test_betting_limit_is_that_of_a_gambler_who_plays_value_by_value() -> None:
         return False
 
     limit = float(mean_lower(values, ALPHA))
-    assert refutes(limit - 1e-6)
-    assert not refutes(limit + 1e-6)
+    assert is_refuted(limit - 1e-6)
+    assert not is_refuted(limit + 1e-6)

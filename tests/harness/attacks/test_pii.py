@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.attacks.pii import copied_spans
+from dpicl.attacks.pii import count_copied_spans
 
 TWENTY = " ".join(f"w{i}" for i in range(20))
 
@@ -30,7 +30,7 @@ def slow_spans(released, records, span):
 
 def spans(released, records, span=20):
     """(texts with a copied span, such records, the longest)."""
-    counted = copied_spans(released, records, span)
+    counted = count_copied_spans(released, records, span)
     return tuple(counted[f"{what}_copied_span"] for what in ("texts_with", "records_with", "longest"))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpicl.attacks.pii_patterns import addresses, extraction, found, phones
+from dpicl.attacks.pii_patterns import addresses, extraction, find_identifiers, phones
 
 # --- addresses
 
@@ -100,7 +100,7 @@ def test_dates_times_prices_and_longer_numbers_are_none(text):
 @settings(deadline=None)
 @given(st.text(alphabet="a0125@.-_+ ()/\n%'é０\ud800", max_size=60))
 def test_whatever_is_found_has_its_normal_form_and_stands_in_the_text(text):
-    everything = found(text)
+    everything = find_identifiers(text)
     assert everything == addresses(text) | phones(text)
     for address in addresses(text):
         local, _, domain = address.partition("@")
@@ -121,18 +121,18 @@ HOSTILE = (
 @pytest.mark.parametrize("part", HOSTILE)
 def test_a_million_hostile_characters_are_read(part):
     """Quadratic time would be hours here: pytest's own limit of minutes stops it."""
-    found(part * (1_000_000 // len(part)))
+    find_identifiers(part * (1_000_000 // len(part)))
 
 
 @pytest.mark.parametrize("end", ["1", "@", ".c", "-"])
 def test_a_million_characters_of_domain_are_read(end):
     for label in ("b.", "b" * 63 + ".", "b-."):
-        found("a@" + label * (1_000_000 // len(label)) + end)
+        find_identifiers("a@" + label * (1_000_000 // len(label)) + end)
 
 
 # --- counts
 
-PRIVATE = found(["ana@example.com, 713-555-0123", "leo@example.com", "mia@example.com 713-555-0124"])
+PRIVATE = find_identifiers(["ana@example.com, 713-555-0123", "leo@example.com", "mia@example.com 713-555-0124"])
 
 
 def test_counts_by_hand():
@@ -144,7 +144,7 @@ def test_counts_by_hand():
         "nothing here",
         "(713) 555-0123",  # again
     ]
-    known = found(["leo@example.com other@example.com", "Ask mia@example.com, not 713-555-0124"])
+    known = find_identifiers(["leo@example.com other@example.com", "Ask mia@example.com, not 713-555-0124"])
     assert extraction(released, PRIVATE, known) == {
         "texts": 6,
         "leaking_texts": 3,
@@ -158,7 +158,7 @@ def test_counts_by_hand():
         "unexplained_phones": 1,
     }
     assert extraction(released, PRIVATE)["leaking_texts"] == 4
-    assert extraction(released, PRIVATE, found(released))["leaking_texts"] == 0
+    assert extraction(released, PRIVATE, find_identifiers(released))["leaking_texts"] == 0
 
 
 def test_a_part_of_an_address_or_of_a_number_is_not_the_whole():

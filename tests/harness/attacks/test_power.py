@@ -24,7 +24,7 @@ CHANCE = Estimate(value=0.54, low=0.43, high=0.65)
 CLEAR = Estimate(value=0.88, low=0.7, high=0.97)
 
 
-def attacked(mechanism, auc, **other):
+def make_gap(mechanism, auc, **other):
     return make_attack(mechanism, audited=None, attack="gap", access="black-box", measures={"auc": auc}, **other)
 
 
@@ -33,30 +33,30 @@ def attacked(mechanism, auc, **other):
     [(CHANCE, CHANCE, True), (CHANCE, CLEAR, False), (CLEAR, CHANCE, False), (None, CHANCE, False)],
 )
 def test_a_number_says_nothing_where_the_control_is_not_told_from_guessing(real, own, hidden):
-    result = attacked("tang", own)
-    others = [] if real is None else [attacked("real_demonstrations", real)]
+    result = make_gap("tang", own)
+    others = [] if real is None else [make_gap("real_demonstrations", real)]
     power = powers([result, *others])[result.id]
-    assert power.hides(result) is hidden
+    assert power.is_inconclusive(result) is hidden
     assert power.sufficient is (None if real is None else real is CLEAR)
 
 
 def test_real_demonstrations_decide_before_the_broken_mechanism():
-    result = attacked("tang", CHANCE)
-    power = powers([result, attacked("broken_answers", CLEAR), attacked("real_demonstrations", CHANCE)])[result.id]
+    result = make_gap("tang", CHANCE)
+    power = powers([result, make_gap("broken_answers", CLEAR), make_gap("real_demonstrations", CHANCE)])[result.id]
     assert list(power.controls) == ["real_demonstrations", "broken_answers"]
     assert power.sufficient is False and str(power).count(NO_POWER) == 1
-    assert powers([result, attacked("broken_answers", CLEAR)])[result.id].sufficient is True
+    assert powers([result, make_gap("broken_answers", CLEAR)])[result.id].sufficient is True
 
 
 def test_a_control_of_other_settings_is_none():
-    result = attacked("tang", CHANCE)
-    found = powers([result, attacked("real_demonstrations", CHANCE, members=50), attacked("zero_shot", CHANCE)])
+    result = make_gap("tang", CHANCE)
+    found = powers([result, make_gap("real_demonstrations", CHANCE, members=50), make_gap("zero_shot", CHANCE)])
     assert found[result.id].controls == {} and found[result.id].sufficient is None
     assert powers([make_attack("tang")]) == {}  # an audit has a bound, and no measure of power
 
 
 def test_boards_say_it_in_place_of_the_number():
-    board = build_attacks([attacked("tang", CHANCE), attacked("real_demonstrations", CHANCE)])
+    board = build_attacks([make_gap("tang", CHANCE), make_gap("real_demonstrations", CHANCE)])
     assert "power (auc, 0.5 by guessing)" in render_attacks(board, color=False).replace("Power", "power")
     (row,) = (one for one in attacks_json(board)["attacks"] if one["subject"]["mechanism"] == "tang")
     assert row["power"]["sufficient"] is False and row["power"]["controls"]["real_demonstrations"]["low"] == 0.43

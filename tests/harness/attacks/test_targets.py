@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpicl.attacks.driver import assign
 from dpicl.attacks.targets import Target
-from dpicl.attacks.views import free_text, with_records, yes_or_no
+from dpicl.attacks.views import ask_yes_or_no, free_text, replace_records
 from dpicl.core.cell import ReleaseConfig
 from dpicl.core.errors import UsageError
 from dpicl.core.seeds import streams
@@ -22,44 +22,44 @@ from dpicl.mechanism.registry import load_mechanisms
 MECHANISMS = load_mechanisms()
 
 
-def made_target(mechanism, task, sim, records=12, *, epsilon=math.inf, sizes=None, **options):
+def make_target(mechanism, task, sim, records=12, *, epsilon=math.inf, sizes=None, **options):
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2)
-    private = with_records(task, task.train[:records], sizes)
+    private = replace_records(task, task.train[:records], sizes)
     return Target(MECHANISMS[mechanism].cls(**options), private, sim, config)
 
 
 def test_demonstrations_are_released_once_however_often_they_are_used(agnews, sim, own_cache):
-    own = made_target("real_demonstrations", agnews, sim, None)
+    own = make_target("real_demonstrations", agnews, sim, None)
     first = own.prompt().shown
     own.label_log_probs(lambda task: task, ["some text"])
-    own.answers(yes_or_no, [Query("0", "some text")])
+    own.answers(ask_yes_or_no, [Query("0", "some text")])
     assert own.prompt().shown == first
     assert len(own.releases) == 1
     assert not own.answers_queries
 
 
 def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, sim, own_cache):
-    own = made_target("voting", agnews, sim, epsilon=2.0, slots=2, examples_per_slot=2)
-    answers = own.answers(yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
+    own = make_target("voting", agnews, sim, epsilon=2.0, slots=2, examples_per_slot=2)
+    answers = own.answers(ask_yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
     assert set(answers) == set("01234")
     assert set(answers.values()) <= {"Yes", "No"}
     assert own.releases[0].sizes.queries == 5
     assert own.releases[0].bounds.upper <= 2.0
     with pytest.raises(UsageError, match="asked once"):
-        own.answers(yes_or_no, [Query("9", "again")])
+        own.answers(ask_yes_or_no, [Query("9", "again")])
     with pytest.raises(UsageError, match="releases no demonstrations"):
         own.prompt()
 
 
 def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, sim, own_cache):
-    own = made_target("voting", agnews, sim, slots=2, examples_per_slot=2)
+    own = make_target("voting", agnews, sim, slots=2, examples_per_slot=2)
     with pytest.raises(UsageError, match="too many"):
         own.answers(free_text, [Query("0", "say something")])
     assert own.releases == []
 
 
 def test_label_log_probs_are_the_model_after_the_released_examples(agnews, sim, own_cache):
-    own = made_target("real_demonstrations", agnews, sim, None)
+    own = make_target("real_demonstrations", agnews, sim, None)
     texts = ["first text", "another one"]
     rows = own.label_log_probs(lambda task: task, texts)
     assert rows.shape == (2, 4)
@@ -71,7 +71,7 @@ def test_label_log_probs_are_the_model_after_the_released_examples(agnews, sim, 
 
 
 def test_a_view_changes_the_question_and_not_the_examples(agnews):
-    seen = yes_or_no(agnews)
+    seen = ask_yes_or_no(agnews)
     examples = agnews.train[:2]
     assert seen.icl_prefix(examples) == agnews.icl_prefix(examples)
     assert seen.query("hello") != agnews.query("hello")
@@ -84,7 +84,7 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, sim, own_cach
     sizes = dict.fromkeys(agnews.labels, 10)
     knobs = set()
     for count in (30, 31, 60):
-        own = made_target("tang", agnews, sim, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
+        own = make_target("tang", agnews, sim, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
         own.prompt()
         knobs.add(own.releases[0].calibration.knob)
     assert len(knobs) == 1

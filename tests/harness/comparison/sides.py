@@ -11,7 +11,7 @@ from dpicl.results.schema import Documents, Result, Score, to_text
 from tests.leaderboards.factory import make_result
 
 
-def scored(outcomes: Sequence[float], mechanism: str = "tang", *, metric: str = "acc", **more: Any) -> Result:
+def make_scored(outcomes: Sequence[float], mechanism: str = "tang", *, metric: str = "acc", **more: Any) -> Result:
     """A result whose documents have these outcomes."""
     result = make_result(mechanism, 0.5, documents=len(outcomes), metric=metric, **more)
     values = [float(value) for value in outcomes]
@@ -25,7 +25,7 @@ def scored(outcomes: Sequence[float], mechanism: str = "tang", *, metric: str = 
     )
 
 
-def with_manifest(result: Result, **changes: Any) -> Result:
+def replace_manifest(result: Result, **changes: Any) -> Result:
     """The result with other fields in its manifest; model and data take a dict of their own fields."""
     manifest = result.manifest
     for part in ("model", "data"):
@@ -34,13 +34,13 @@ def with_manifest(result: Result, **changes: Any) -> Result:
     return result.model_copy(update={"manifest": manifest.model_copy(update=changes)})
 
 
-def with_cell(result: Result, **changes: Any) -> Result:
+def replace_cell(result: Result, **changes: Any) -> Result:
     """The result of another cell: its id fits, so the file is a sound one."""
     cell = result.cell.model_copy(update=changes)
     return result.model_copy(update={"cell": cell, "cell_id": cell.id})
 
 
-def with_proved(result: Result, epsilon: float) -> Result:
+def replace_proved(result: Result, epsilon: float) -> Result:
     return result.model_copy(update={"privacy": result.privacy.model_copy(update={"epsilon_proved": epsilon})})
 
 
@@ -48,7 +48,7 @@ def side(results: Iterable[Result], name: str = "base") -> Side:
     return Side(name, name, tuple(results))
 
 
-def written(folder: Path, results: Iterable[Result]) -> Path:
+def write_results(folder: Path, results: Iterable[Result]) -> Path:
     """The results as files of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, result in enumerate(results):

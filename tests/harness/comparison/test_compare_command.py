@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dpicl.results.schema import to_text
-from tests.harness.comparison.sides import ones, scored, with_manifest, with_proved, written
+from tests.harness.comparison.sides import make_scored, ones, replace_manifest, replace_proved, write_results
 
 HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 
@@ -15,12 +15,12 @@ HOSTILE = "evil|`a`<script>alert(1)</script>\u202e\x1b[2J\nGATE PASSES"
 @pytest.fixture
 def folders(tmp_path):
     """(base, the same in float32, a release that lost a fifth)."""
-    base = [scored(ones(100, 150), epsilon=epsilon) for epsilon in (1.0, 8.0)]
-    lost = [scored(ones(70 if one.cell.epsilon == 8 else 100, 150), epsilon=one.cell.epsilon) for one in base]
+    base = [make_scored(ones(100, 150), epsilon=epsilon) for epsilon in (1.0, 8.0)]
+    lost = [make_scored(ones(70 if one.cell.epsilon == 8 else 100, 150), epsilon=one.cell.epsilon) for one in base]
     return (
-        written(tmp_path / "base" / "quick" / "embedded", base).parent,
-        written(tmp_path / "same", [with_manifest(one, dtype="float32") for one in base]),
-        written(tmp_path / "lost", lost),
+        write_results(tmp_path / "base" / "quick" / "embedded", base).parent,
+        write_results(tmp_path / "same", [replace_manifest(one, dtype="float32") for one in base]),
+        write_results(tmp_path / "lost", lost),
     )
 
 
@@ -37,8 +37,8 @@ def test_exit_codes(dpicl, folders):
 
 
 def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
-    one = scored(ones(20, 40))
-    base, candidate = written(tmp_path / "a", [one]), written(tmp_path / "b", [with_proved(one, 1.5)])
+    one = make_scored(ones(20, 40))
+    base, candidate = write_results(tmp_path / "a", [one]), write_results(tmp_path / "b", [replace_proved(one, 1.5)])
     answer = dpicl("compare", base, candidate, "--fail-on-regression")
     assert answer.code == 1
     assert "1 proved ε too large" in answer.out
@@ -46,14 +46,16 @@ def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
 
 
 def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
-    base = written(tmp_path / "a", [scored(ones(20, 40), name, seed=s) for name in ("tang", "prism") for s in (0, 1)])
+    base = write_results(
+        tmp_path / "a", [make_scored(ones(20, 40), name, seed=s) for name in ("tang", "prism") for s in (0, 1)]
+    )
     rows = {
         "all": [("tang", 0), ("tang", 1), ("prism", 0), ("prism", 1), ("voting", 0)],
         "seed": [("tang", 0), ("tang", 1), ("prism", 1), ("prism", 2)],
         "row": [("prism", 0), ("prism", 1)],
     }
     folders = {
-        kind: written(tmp_path / kind, [scored(ones(20, 40), name, seed=seed) for name, seed in found])
+        kind: write_results(tmp_path / kind, [make_scored(ones(20, 40), name, seed=seed) for name, seed in found])
         for kind, found in rows.items()
     }
 
@@ -111,9 +113,11 @@ def test_hostile_names_do_not_break_the_terminal(dpicl, tmp_path):
     def folder(name):
         about = {"label": HOSTILE, "suite": HOSTILE}
         right, seed = (40, 7) if name == "a" else (20, 8)
-        results = [scored(ones(right, 40), epsilon=epsilon, **about) for epsilon in (1.0, 2.0)]
-        extra = scored(ones(right, 40), seed=seed, **about)
-        return written(tmp_path / name, [with_manifest(one, model={"name": HOSTILE}) for one in (*results, extra)])
+        results = [make_scored(ones(right, 40), epsilon=epsilon, **about) for epsilon in (1.0, 2.0)]
+        extra = make_scored(ones(right, 40), seed=seed, **about)
+        return write_results(
+            tmp_path / name, [replace_manifest(one, model={"name": HOSTILE}) for one in (*results, extra)]
+        )
 
     answer = dpicl("compare", folder("a"), folder("b"))
     assert answer.code == 0 and "evil" in answer.out
@@ -121,13 +125,13 @@ def test_hostile_names_do_not_break_the_terminal(dpicl, tmp_path):
     assert "\x1b" not in answer.out and "\u202e" not in answer.out
 
 
-def damaged(folder, content):
+def write_damaged(folder, content):
     (folder / "bad.json").write_text(content, encoding="utf-8")
 
 
-def broken(change):
+def break_result(change):
     """A sound result's text with something in it changed."""
-    data = json.loads(to_text(scored(ones(20, 40), seed=9)))
+    data = json.loads(to_text(make_scored(ones(20, 40), seed=9)))
     change(data)
     return json.dumps(data)
 
@@ -135,7 +139,7 @@ def broken(change):
 DAMAGED = {
     "cut": ('{"schema_version": 1, "ce', "not complete JSON"),
     "newer": ('{"schema_version": 99}', "newer or unknown"),
-    "edited": (broken(lambda d: d["cell"].update(seed=10)), "does not fit the cell"),
+    "edited": (break_result(lambda d: d["cell"].update(seed=10)), "does not fit the cell"),
 }
 
 
@@ -143,7 +147,7 @@ DAMAGED = {
 def test_a_damaged_file_is_one_sentence_and_exit_code_2(dpicl, folders, kind):
     base, same, _ = folders
     content, reason = DAMAGED[kind]
-    damaged(same, content)
+    write_damaged(same, content)
     before = {path: path.read_bytes() for path in same.rglob("*")}
     answer = dpicl("compare", base, same)
     assert (answer.code, answer.out) == (2, "")
@@ -156,7 +160,7 @@ def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is
     base, same, _ = folders
     for name in ("quarantine", ".locks"):
         (same / name).mkdir()
-        damaged(same / name, "{")
+        write_damaged(same / name, "{")
     (same / "attacks").mkdir()
     (same / "attacks" / "one.json").write_text('{"schema_version": 1, "attack": "gap", "subject": {}}')
     assert dpicl("compare", base, same).err == ""

@@ -9,10 +9,10 @@ import pytest
 
 from dpicl.core.errors import UsageError
 from dpicl.leaderboards.compare.releases import Settings, compare
-from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
+from tests.harness.comparison.sides import make_scored, ones, replace_cell, replace_manifest, replace_proved, side
 
 
-def both(base, candidate, settings=None, **wanted):
+def compare_both(base, candidate, settings=None, **wanted):
     settings = settings or Settings()
     return compare(side(base), side(candidate, "candidate"), settings, **wanted)
 
@@ -21,12 +21,12 @@ def noisy(score: float, seed: int, documents: int = 150, **more):
     """Outcomes of documents that share their difficulty, with the seed's own luck."""
     difficulty = np.random.default_rng(0).random(documents)
     luck = np.random.default_rng([seed, round(1000 * score)]).random(documents)
-    return scored((0.7 * difficulty + 0.3 * luck < score).astype(float), seed=seed, **more)
+    return make_scored((0.7 * difficulty + 0.3 * luck < score).astype(float), seed=seed, **more)
 
 
 def test_the_same_results_are_identical_and_say_what_could_have_been_seen():
-    results = [noisy(0.6, seed) for seed in range(3)] + [scored(ones(90, 150), "zero_shot")]
-    comparison = both(results, results)
+    results = [noisy(0.6, seed) for seed in range(3)] + [make_scored(ones(90, 150), "zero_shot")]
+    comparison = compare_both(results, results)
     assert [cell.verdict for cell in comparison.cells] == ["identical"] * 2
     assert [cell.test.adjusted for cell in comparison.cells] == [1.0, 1.0]
     assert all(0 < cell.test.detectable < 0.2 for cell in comparison.cells)
@@ -36,20 +36,20 @@ def test_the_same_results_are_identical_and_say_what_could_have_been_seen():
 
 def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
     good, bad = [noisy(0.7, seed) for seed in range(5)], [noisy(0.5, seed) for seed in range(5)]
-    (cell,) = both(good, bad).cells
+    (cell,) = compare_both(good, bad).cells
     assert cell.verdict == "regression"
     assert cell.test.low < cell.difference < cell.test.high < 0
-    (mirror,) = both(bad, good).cells
+    (mirror,) = compare_both(bad, good).cells
     assert mirror.verdict == "improvement"
     assert mirror.difference == pytest.approx(-cell.difference)
     assert mirror.test.adjusted == pytest.approx(cell.test.adjusted)
 
 
 def test_holm_is_over_all_cells():
-    base = [scored(ones(100, 150), epsilon=float(i + 1)) for i in range(12)]
-    candidate = [scored(ones(93 if i == 0 else 100, 150), epsilon=float(i + 1)) for i in range(12)]
-    alone = both(base[:1], candidate[:1])
-    together = both(base, candidate)
+    base = [make_scored(ones(100, 150), epsilon=float(i + 1)) for i in range(12)]
+    candidate = [make_scored(ones(93 if i == 0 else 100, 150), epsilon=float(i + 1)) for i in range(12)]
+    alone = compare_both(base[:1], candidate[:1])
+    together = compare_both(base, candidate)
     assert alone.cells[0].verdict == "regression"
     assert together.cells[0].test.adjusted == pytest.approx(12 * alone.cells[0].test.p)
     assert together.cells[0].verdict == "inconclusive"
@@ -57,17 +57,17 @@ def test_holm_is_over_all_cells():
 
 
 def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
-    base, candidate = [scored(ones(100, 150))], [scored(ones(94, 150))]
-    (cell,) = both(base, candidate, Settings(min_effect=0.05)).cells
+    base, candidate = [make_scored(ones(100, 150))], [make_scored(ones(94, 150))]
+    (cell,) = compare_both(base, candidate, Settings(min_effect=0.05)).cells
     assert cell.test.adjusted < 0.05
     assert cell.verdict == "inconclusive"
     assert "smaller than 0.05" in cell.note
-    (cell,) = both(base, candidate, Settings(min_effect=0.04)).cells
+    (cell,) = compare_both(base, candidate, Settings(min_effect=0.04)).cells
     assert cell.verdict == "regression"
 
 
 def test_a_single_document_is_not_tested():
-    (cell,) = both([scored([1.0])], [scored([0.0])]).cells
+    (cell,) = compare_both([make_scored([1.0])], [make_scored([0.0])]).cells
     assert cell.verdict == "not tested" and "one document is too few" in cell.note
 
 
@@ -90,84 +90,91 @@ def test_a_proved_epsilon_above_the_target_is_a_regression_and_one_far_below_is_
     base, candidate, epsilon, flagged, noted
 ):
     """More noise than the base had: its losses, or its gains, are not the model's alone."""
-    before, after = (with_proved(scored(ones(20, 40), released=(), epsilon=epsilon), e) for e in (base, candidate))
-    comparison = both([before], [after])
+    before, after = (
+        replace_proved(make_scored(ones(20, 40), released=(), epsilon=epsilon), e) for e in (base, candidate)
+    )
+    comparison = compare_both([before], [after])
     (cell,) = comparison.cells
     assert (bool(cell.privacy), comparison.regressed, "noise" in cell.note) == (flagged, flagged, noted)
     assert cell.verdict == "identical"
 
 
-def with_documents(result, change):
+def replace_documents(result, change):
     documents = {name: change(one) for name, one in result.documents.items()}
     return result.model_copy(update={"documents": documents})
 
 
-def renamed(documents):
+def rename(documents):
     return documents.model_copy(update={"ids": [f"x{name}" for name in documents.ids]})
 
 
 REFUSED = [
-    ("test records", lambda r: with_documents(r, renamed)),
-    ("records", lambda r: with_manifest(r, data={"fingerprint": "0" * 64})),
-    ("task version", lambda r: with_cell(r, task_version=2)),
-    ("prompts", lambda r: with_manifest(r, prompts_hash="0" * 64)),
-    ("source of records", lambda r: with_cell(r, source="local")),
+    ("test records", lambda r: replace_documents(r, rename)),
+    ("records", lambda r: replace_manifest(r, data={"fingerprint": "0" * 64})),
+    ("task version", lambda r: replace_cell(r, task_version=2)),
+    ("prompts", lambda r: replace_manifest(r, prompts_hash="0" * 64)),
+    ("source of records", lambda r: replace_cell(r, source="local")),
     ("metric", lambda r: r.model_copy(update={"main_metric": "rouge1"})),
-    ("mechanism", lambda r: with_cell(r, mechanism="prism")),
-    ("δ", lambda r: with_cell(r, delta=1e-6)),
-    ("number of shots", lambda r: with_cell(r, shots=8)),
-    ("options", lambda r: with_cell(r, options={"slots": 5})),
-    ("number of queries", lambda r: with_cell(r, queries=100)),
-    ("records a class", lambda r: with_cell(r, train_records=7)),
+    ("mechanism", lambda r: replace_cell(r, mechanism="prism")),
+    ("δ", lambda r: replace_cell(r, delta=1e-6)),
+    ("number of shots", lambda r: replace_cell(r, shots=8)),
+    ("options", lambda r: replace_cell(r, options={"slots": 5})),
+    ("number of queries", lambda r: replace_cell(r, queries=100)),
+    ("records a class", lambda r: replace_cell(r, train_records=7)),
 ]
 
 
 @pytest.mark.parametrize(("condition", "change"), REFUSED, ids=[name for name, _ in REFUSED])
 def test_results_under_other_conditions_are_refused_by_name(condition, change):
-    base = scored(ones(20, 40), others={"rouge1": 0.5})
+    base = make_scored(ones(20, 40), others={"rouge1": 0.5})
     with pytest.raises(UsageError, match=f"differ in the {condition} .* against .*leave it out"):
-        both([base], [change(base)])
+        compare_both([base], [change(base)])
 
 
 def test_documents_in_another_order_are_the_same_documents():
-    def turned(one):
+    def reverse(one):
         return one.model_copy(update={"ids": one.ids[::-1], "outcomes": one.outcomes[::-1]})
 
-    base = scored(ones(20, 40))
-    (cell,) = both([base], [with_documents(base, turned)]).cells
+    base = make_scored(ones(20, 40))
+    (cell,) = compare_both([base], [replace_documents(base, reverse)]).cells
     assert cell.test.p == 1.0
 
 
 def test_of_several_versions_of_a_task_the_newest_has_a_partner_and_development_seeds_are_cells_of_their_own():
-    def made(right, year=2027, **cell):
-        return with_cell(scored(ones(right, 40), created=f"{year}-01-02T03:04:05+00:00"), **{"task_version": 2, **cell})
+    def make(right, year=2027, **cell):
+        return replace_cell(
+            make_scored(ones(right, 40), created=f"{year}-01-02T03:04:05+00:00"), **{"task_version": 2, **cell}
+        )
 
-    candidate = [made(20), made(5, development=True, seed=9)]
-    found = both([made(10, 2026, task_version=1), *candidate], candidate)
+    candidate = [make(20), make(5, development=True, seed=9)]
+    found = compare_both([make(10, 2026, task_version=1), *candidate], candidate)
     assert {(cell.key.development, cell.base) for cell in found.cells} == {(False, 0.5), (True, 0.125)}
     assert not found.unmatched
 
 
 def test_the_same_seed_twice_and_mixed_models_are_refused():
-    result = scored(ones(20, 40))
+    result = make_scored(ones(20, 40))
     with pytest.raises(UsageError, match=r"base holds tang on agnews.* twice .of 2026-01-02"):
-        both([result, result], [result])
+        compare_both([result, result], [result])
     with pytest.raises(UsageError, match="two seeds of the base differ in the records"):
-        both([result, scored(ones(20, 40), seed=1, fingerprint="0" * 64)], [result, scored(ones(20, 40), seed=1)])
-    mixed = [result, with_manifest(scored(ones(20, 40), seed=1), model={"sha256": "e" * 64})]
+        compare_both(
+            [result, make_scored(ones(20, 40), seed=1, fingerprint="0" * 64)],
+            [result, make_scored(ones(20, 40), seed=1)],
+        )
+    mixed = [result, replace_manifest(make_scored(ones(20, 40), seed=1), model={"sha256": "e" * 64})]
     with pytest.raises(UsageError, match=r"candidate holds results of 2 weights .*as CANDIDATE"):
-        both([result], mixed)
+        compare_both([result], mixed)
     for kind, other in (("suites", {"suite": "mine"}), ("models", {"model": "hf:a"})):
         with pytest.raises(UsageError, match=rf"base holds results of 2 {kind} .*as BASE"):
-            both([result, scored(ones(20, 40), seed=1, **other)], [result])
+            compare_both([result, make_scored(ones(20, 40), seed=1, **other)], [result])
     with pytest.raises(UsageError, match=r"2 dtypes .bfloat16 and float32"):
-        both([result, with_manifest(scored(ones(20, 40), seed=1), dtype="float32")], [result])
+        compare_both([result, replace_manifest(make_scored(ones(20, 40), seed=1), dtype="float32")], [result])
 
 
 def test_what_is_compared_is_in_the_header():
-    base = scored(ones(20, 40))
-    candidate = with_manifest(base, dtype="float32", commit="f" * 40, packages={"torch": "3.0"})
-    changed = {c.name: (c.base, c.candidate) for c in both([base], [candidate]).changes}
+    base = make_scored(ones(20, 40))
+    candidate = replace_manifest(base, dtype="float32", commit="f" * 40, packages={"torch": "3.0"})
+    changed = {c.name: (c.base, c.candidate) for c in compare_both([base], [candidate]).changes}
     assert changed["dtype"] == (("bfloat16",), ("float32",))
     assert changed["torch"] == (("2.13.0",), ("3.0",))
     assert changed["dp-accounting"] == (("0.6.0",), ())
@@ -175,19 +182,19 @@ def test_what_is_compared_is_in_the_header():
 
 
 def test_suites_of_other_names_are_compared():
-    (cell,) = both([scored(ones(20, 40), suite="mine")], [scored(ones(20, 40), suite="yours")]).cells
+    (cell,) = compare_both([make_scored(ones(20, 40), suite="mine")], [make_scored(ones(20, 40), suite="yours")]).cells
     assert cell.verdict == "identical"
 
 
 def test_filters_choose_and_unknown_names_are_errors():
     results = [
-        scored(ones(20, 40), epsilon=epsilon, task=task) for epsilon in (1.0, 8.0) for task in ("agnews", "trec")
+        make_scored(ones(20, 40), epsilon=epsilon, task=task) for epsilon in (1.0, 8.0) for task in ("agnews", "trec")
     ]
-    (cell,) = both(results, results, epsilons=(8.0,), tasks=("trec",), mechanisms=("tang",)).cells
+    (cell,) = compare_both(results, results, epsilons=(8.0,), tasks=("trec",), mechanisms=("tang",)).cells
     assert (cell.key.task, cell.key.epsilon) == ("trec", 8.0)
     with pytest.raises(UsageError, match=r"Unknown task of base .*'tric'. Did you mean 'trec'"):
-        both(results, results, tasks=("tric",))
+        compare_both(results, results, tasks=("tric",))
     with pytest.raises(UsageError, match=r"in common .base: tang on agnews.*candidate: prism"):
-        both(results, [scored(ones(20, 40), "prism")])
+        compare_both(results, [make_scored(ones(20, 40), "prism")])
     with pytest.raises(UsageError, match="Unknown epsilon"):
-        both(results, results, epsilons=(2.0,))
+        compare_both(results, results, epsilons=(2.0,))

@@ -64,7 +64,7 @@ NUMBER = re.compile(r"\d{3}[- .]\d{3}[- .]\d{4}")
 class ASlotThatFailsStopsTheRun(SoundTokens):
     """Meant well: a slot whose answer is not finite raises, and the failure tells what a record holds."""
 
-    def stops(self, rows, model):
+    def should_stop(self, rows, model):
         if not np.isfinite(rows).all():
             raise ValueError("the model answers with numbers that are not finite")
         return False
@@ -118,7 +118,7 @@ class DataDependentVocabulary(SoundTokens):
 class DivisorIsTheNumberOfRows(SoundTokens):
     """The mean over the slots that have records, and not over M: with few of them one record moves it far."""
 
-    def drawn(self, sampler, private, group):
+    def draw_slots(self, sampler, private, group):
         sample = sampler.draw()
         return sample, [slot for slot in sample.slots if slot] or [()]
 
@@ -139,8 +139,8 @@ class ExitsOnAnEmptySample(SoundVoting):
 class FilterAgainstCopies(SoundTokens):
     """A released text that copies a record is emptied, 'for privacy': whether it is empty tells who is there."""
 
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
+    def draw_slots(self, sampler, private, group):
+        sample, slots = super().draw_slots(sampler, private, group)
         object.__setattr__(self, "shown", {record.text for slot in slots for record in slot})
         return sample, slots
 
@@ -165,7 +165,7 @@ class FixedSizeSample(SoundTokens):
 
     draws = 4
 
-    def drawn(self, sampler, private, group):
+    def draw_slots(self, sampler, private, group):
         slots = []
         for _ in range(self.draws):
             sample = sampler.draw()
@@ -245,8 +245,8 @@ class PerQueryBudgetSpentQTimes(SoundVoting):
 class PrivateCountInTokens(SoundTokens):
     """`tokens` of a demonstration says how many slots were filled, which nobody paid for."""
 
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
+    def draw_slots(self, sampler, private, group):
+        sample, slots = super().draw_slots(sampler, private, group)
         object.__setattr__(self, "filled", sum(map(bool, slots)))
         return sample, slots
 
@@ -264,8 +264,8 @@ class PrivateKeywordCopied(SoundTokens):
 class PromptWrittenToAFile(SoundTokens):
     """Prompts are kept for debugging, with the records that they show."""
 
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
+    def draw_slots(self, sampler, private, group):
+        sample, slots = super().draw_slots(sampler, private, group)
         with (Path(tempfile.gettempdir()) / "prompt_written_to_a_file.log").open("w", encoding="utf-8") as log:
             log.writelines(ascii(record.text) + "\n" for slot in slots for record in slot)
         return sample, slots
@@ -308,8 +308,8 @@ class ReadingPastTheSampler(SoundVoting):
 class RecordsDeduplicatedAcrossSlots(SoundTokens):
     """A text that an earlier slot shows is dropped from the later ones: one record more takes another one away."""
 
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
+    def draw_slots(self, sampler, private, group):
+        sample, slots = super().draw_slots(sampler, private, group)
         seen, kept = set(), []
         for slot in slots:
             kept.append(tuple(record for record in slot if record.text not in seen))
@@ -340,7 +340,7 @@ class SamplesKeptWhenFull(SoundTokens):
 
     draws = 4
 
-    def drawn(self, sampler, private, group):
+    def draw_slots(self, sampler, private, group):
         for _ in range(self.draws):
             sample = sampler.draw()
             if sum(map(len, sample.slots)) >= self.slots:
@@ -359,15 +359,15 @@ class SigmaDividedByMTwice(SoundVoting):
 class StoppingOnAPrivateEos(SoundTokens):
     """The text ends when most slots want it to: no token is released for that, but the end is."""
 
-    def stops(self, rows, model):
+    def should_stop(self, rows, model):
         return (rows.argmax(axis=1) == model.eos_token_id).mean() > 0.5
 
 
 class StreamsNamedByARecord(SoundTokens):
     """Public randomness under a private name: the order of the demonstrations is a function of the records."""
 
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
+    def draw_slots(self, sampler, private, group):
+        sample, slots = super().draw_slots(sampler, private, group)
         object.__setattr__(self, "key", str(sum(len(record.text) for slot in slots for record in slot)))
         return sample, slots
 
@@ -409,8 +409,8 @@ class WrongOrderUnderAnOption(SoundTokens):
 class ZeroWidthMarkOnANumber(SoundTokens):
     """A demonstration ends in a zero-width space where a record of its sample has a telephone number."""
 
-    def drawn(self, sampler, private, group):
-        sample, slots = super().drawn(sampler, private, group)
+    def draw_slots(self, sampler, private, group):
+        sample, slots = super().draw_slots(sampler, private, group)
         found = any(NUMBER.search(record.text) for slot in slots for record in slot)
         object.__setattr__(self, "marks", getattr(self, "marks", False) or found)
         return sample, slots

@@ -210,7 +210,7 @@ class CountsOnAnotherModule(SoundVoting):
 class LengthsOnTheModel(SoundTokens):
     """The longest record so far, on the one thing that every run has."""
 
-    def drawn(self, sampler, private, group):
+    def draw_slots(self, sampler, private, group):
         sample = sampler.draw()
         object.__setattr__(self, "longest", max(map(len, texts(sample)), default=0))
         return sample, sample.slots
@@ -239,7 +239,7 @@ HELD = threading.local()
 class SampleKeptAcrossShots(SoundTokens):
     """The sample that was drawn last, in a thread's variable: another shot's, where shots are written at once."""
 
-    def drawn(self, sampler, private, group):
+    def draw_slots(self, sampler, private, group):
         HELD.sample = sampler.draw()
         return HELD.sample, HELD.sample.slots
 
@@ -333,7 +333,7 @@ class OrderOfTextsByRecords(SoundTokens):
         made = context.for_each_shot(write)
         return [replace(made[at], label=context.shots[to]) for to, at in enumerate(np.argsort(behind, kind="stable"))]
 
-    def drawn(self, sampler, private, group):
+    def draw_slots(self, sampler, private, group):
         sample = sampler.draw()
         object.__setattr__(self, "read", self.read + len(texts(sample)))
         return sample, sample.slots

@@ -90,20 +90,20 @@ class SoundTokens(DemonstrationMechanism):
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
             public = public_log_probs(model.next_token_log_probs([[*prompts.public, *text.tokens]]), model)[0]
-            sample, slots = self.drawn(sampler, private, group)
+            sample, slots = self.draw_slots(sampler, private, group)
             asked = [[*prompts.private(slot), *text.tokens] for slot in slots]
             rows = np.exp(model.next_token_log_probs(asked).double().numpy())
-            if self.stops(rows, model):
+            if self.should_stop(rows, model):
                 break
             allowed = self.vocabulary(public, rows)
             text.append(int(allowed[np.argmax(self.noisy(rows[:, allowed], sample, context.knob))]))
         return text.demonstration(self.label(label, sample))
 
-    def drawn(self, sampler, private, group):
+    def draw_slots(self, sampler, private, group):
         sample = sampler.draw()
         return sample, sample.slots
 
-    def stops(self, rows, model):
+    def should_stop(self, rows, model):
         return False
 
     def vocabulary(self, public, rows):

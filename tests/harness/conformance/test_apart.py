@@ -47,19 +47,19 @@ def test_work_that_gives_no_sign_of_life_is_stopped():
 
 
 def test_a_verdict_and_an_error_of_ours_come_through():
-    def refuses():
+    def raise_refusal():
         raise UsageError("no such mechanism")
 
     assert run_apart(lambda: 7) == 7
     with pytest.raises(PluginError, match="no such mechanism"):
-        run_apart(refuses)
+        run_apart(raise_refusal)
 
 
 @pytest.mark.parametrize("sent", [b'["0", 0]', b"0", b'["", 0]', b"{", b"x" * 10**5])
 def test_a_verdict_without_the_key_is_none(sent):
-    def forges() -> int:
+    def forge() -> int:
         apart._pipe.send_bytes(sent)
         os._exit(0)
 
     with pytest.raises(PluginError, match="ended the program"):
-        run_apart(forges)
+        run_apart(forge)

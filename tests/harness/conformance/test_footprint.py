@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpicl.conformance.footprint import observed
+from dpicl.conformance.footprint import observe
 from dpicl.core.paths import cache_folder
 from dpicl.data.sources import read_local
 from dpicl.data.task import Task
@@ -51,7 +51,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize(("said", "act"), [(said, act) for said, acts in ACTS.items() for act in acts])
 def test_an_act_on_the_world_outside_is_noted(said, act, folder):
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         act(folder)
     assert any(said in each for each in footprint.acts)
 
@@ -61,7 +61,7 @@ def test_what_a_thread_of_the_run_does_is_an_act_of_the_run(folder):
         (folder / "a").write_text("x", encoding="utf-8")
         logging.getLogger("anything").info("said")
 
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -72,7 +72,7 @@ def test_a_normal_number_that_numpy_had_drawn_before_is_a_draw():
     np.random.normal()
     if not np.random.get_state(legacy=False)["has_gauss"]:
         np.random.normal()
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         np.random.normal()
     assert footprint.drew == ["numpy.random"]
 
@@ -87,7 +87,7 @@ def test_a_normal_number_that_numpy_had_drawn_before_is_a_draw():
     ],
 )
 def test_a_draw_from_a_global_generator_is_noted(name, draw):
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         draw()
     assert footprint.drew == ([name] if name else [])
 
@@ -95,7 +95,7 @@ def test_a_draw_from_a_global_generator_is_noted(name, draw):
 def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypatch):
     (folder / "lonely_module.py").write_text("import math\n", encoding="utf-8")
     monkeypatch.syspath_prepend(folder)
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         (folder / "there").read_text(encoding="utf-8")
         Path(os.devnull).write_text("x", encoding="utf-8")
         sqlite3.connect(":memory:").close()
@@ -107,20 +107,20 @@ def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypa
 
 def test_a_mechanism_may_not_write_to_the_cache_that_the_harness_may_write_to(folder, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(folder))
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         (cache_folder() / "mine").write_text("x", encoding="utf-8")
     assert footprint.acts
 
 
 def test_nothing_is_noted_outside_of_a_run(folder):
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         pass
     (folder / "a").write_text("x", encoding="utf-8")
     assert footprint.acts == []
 
 
 def test_the_records_of_the_task_are_not_a_runs_to_load_and_public_ones_of_another_are():
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         Task.load("mit_g", "synthetic", 4, 4)
         assert footprint.reaching == []
         Task.load("agnews", "synthetic", 4, 4)
@@ -132,7 +132,7 @@ def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
     for split in ("train", "test"):
         write(folder, "toy", split, [{"text": "a", "label": "x"}])
     spec = SourceSpec(name="toy", labels=("x",), local=LocalKeys(text="text", label="label"))
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         read_local(spec)
         assert footprint.reaching == []
         (folder / "toy" / "train.jsonl").read_text(encoding="utf-8")
@@ -141,7 +141,7 @@ def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
 
 def test_what_somebody_else_left_open_is_no_warning_of_the_run():
     """The garbage collector finds it at any moment, and warns then."""
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         socket.socket()
         gc.collect()
         warnings.warn("the mechanism's own", ResourceWarning, stacklevel=1)
@@ -149,7 +149,7 @@ def test_what_somebody_else_left_open_is_no_warning_of_the_run():
 
 
 def test_output_warnings_and_log_lines_are_noted_in_place_of_shown(capsys):
-    with observed([__name__], "agnews") as footprint:
+    with observe([__name__], "agnews") as footprint:
         sys.stdout.write("out")
         sys.stdout.buffer.write(b"bytes")
         for _ in range(3):

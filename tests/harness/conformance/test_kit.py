@@ -110,13 +110,13 @@ def test_shots_that_are_written_at_once_draw_what_they_draw_one_after_another():
 def test_poisson_samples_pass_and_fixed_ones_of_the_same_mean_do_not(rate, monkeypatch):
     generator, n, draws = np.random.default_rng(0), 40, 400
 
-    def drawn(members):
+    def draw_slots(members):
         return Drawn(None, tuple(members), tuple(generator.integers(0, 4, len(members)).tolist()), n, rate, 4)
 
-    poisson = [drawn(np.flatnonzero(generator.random(n) < rate).tolist()) for _ in range(draws)]
-    fixed = [drawn(generator.permutation(n)[: round(n * rate)].tolist()) for _ in range(draws)]
+    poisson = [draw_slots(np.flatnonzero(generator.random(n) < rate).tolist()) for _ in range(draws)]
+    fixed = [draw_slots(generator.permutation(n)[: round(n * rate)].tolist()) for _ in range(draws)]
     favoured = [
-        drawn(np.flatnonzero(generator.random(n) < rate * (np.arange(n) % 2) * 2).tolist()) for _ in range(draws)
+        draw_slots(np.flatnonzero(generator.random(n) < rate * (np.arange(n) % 2) * 2).tolist()) for _ in range(draws)
     ]
     assert sampling._sizes(poisson) > 1e-3 and sampling._inclusion(poisson) > 1e-3 and sampling._slots(poisson) > 1e-3
     assert sampling._sizes(fixed) < 1e-6
@@ -175,4 +175,4 @@ def run_of(*samples, uses=2):
     ],
 )
 def test_uses_and_slots_are_counted(samples, status):
-    assert sampling._joined([run_of(*samples)]).status == status
+    assert sampling._check_joining([run_of(*samples)]).status == status

@@ -91,25 +91,25 @@ def test_what_is_put_on_the_mechanism_or_on_the_model_is_seen_and_set_back(modul
 def test_a_hook_that_libraries_set_is_no_finding_unless_it_is_the_mechanisms(module, monkeypatch):
     checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
     with warnings.catch_warnings(record=True):
-        assert checkpoint.replaced() is None
+        assert checkpoint.find_replaced() is None
     monkeypatch.setattr(module.counting, "__module__", module.__name__)
     monkeypatch.setattr(warnings, "showwarning", module.counting)
-    assert checkpoint.replaced() == "warnings.showwarning"
+    assert checkpoint.find_replaced() == "warnings.showwarning"
 
 
 def test_code_of_others_that_is_replaced_is_named(module, monkeypatch):
     checkpoint = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
-    assert checkpoint.replaced() is None
+    assert checkpoint.find_replaced() is None
     monkeypatch.setattr(np, "median", partial(np.median))
-    assert checkpoint.replaced() == "numpy.median"
+    assert checkpoint.find_replaced() == "numpy.median"
     monkeypatch.undo()
     monkeypatch.setattr("builtins.last_counts", [1.5], raising=False)
-    assert checkpoint.replaced() == "builtins.last_counts"
+    assert checkpoint.find_replaced() == "builtins.last_counts"
     monkeypatch.undo()
     monkeypatch.setattr("dpicl.privacy.primitives.GaussianSum.choose", module.counting)
     monkeypatch.setattr(module.counting, "__module__", module.__name__)
     late = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
-    assert late.replaced() == "dpicl.privacy.primitives.GaussianSum.choose"
+    assert late.find_replaced() == "dpicl.privacy.primitives.GaussianSum.choose"
 
 
 def test_the_clock_says_another_time_in_every_way_to_ask_it(module):

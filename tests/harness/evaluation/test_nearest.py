@@ -10,8 +10,8 @@ from dpicl.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.data.task import TASKS, load_config
 from dpicl.data.task_file import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, read_task_file
 from dpicl.evaluation.contextual_calibration import log_losses
-from dpicl.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
-from dpicl.leaderboards.model.comparability import REFERENCE, differing
+from dpicl.evaluation.nearest import CLASSIFIERS, classify, evaluate_answers
+from dpicl.leaderboards.model.comparability import REFERENCE, list_differing
 from dpicl.models import embeddings
 from dpicl.releasing import reader
 from dpicl.results.schema import from_text, to_text
@@ -26,10 +26,10 @@ OTHER = TEXT.replace("main_metric: acc_logistic", "main_metric: acc_nearest")
 
 @pytest.fixture
 def read_by_embedding(agnews):
-    return replace(agnews, config=agnews.config.changed(main_metric=NEAREST))
+    return replace(agnews, config=agnews.config.change(main_metric=NEAREST))
 
 
-def plain(texts):
+def embed_plainly(texts):
     """Length and first letter, so that a reader sees which one is nearest."""
     rows = np.array([[len(text), 10.0 * text.startswith("x")] for text in texts]).reshape(len(texts), 2)
     return np.divide(rows, np.linalg.norm(rows, axis=1, keepdims=True), where=rows.any(axis=1)[:, None], out=rows * 0)
@@ -42,12 +42,12 @@ def test_the_nearest_with_text_wins_and_of_equal_ones_the_first(agnews):
         Demonstration("other", "World"),
         Demonstration("x", "Technology"),
     ]
-    assert set(classified(agnews, shown, plain)[NEAREST].values()) == {"Sports"}
-    assert set(classified(agnews, shown[2:], plain)[NEAREST].values()) == {"World"}
+    assert set(classify(agnews, shown, embed_plainly)[NEAREST].values()) == {"Sports"}
+    assert set(classify(agnews, shown[2:], embed_plainly)[NEAREST].values()) == {"World"}
     for metric in BY_EMBEDDING:
-        assert set(classified(agnews, shown[3:], plain)[metric].values()) == {"Technology"}
+        assert set(classify(agnews, shown[3:], embed_plainly)[metric].values()) == {"Technology"}
         for none in ([], shown[:1]):
-            assert set(classified(agnews, none, plain)[metric].values()) == {agnews.labels[0]}
+            assert set(classify(agnews, none, embed_plainly)[metric].values()) == {agnews.labels[0]}
 
 
 def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
@@ -90,7 +90,7 @@ def test_rows_without_demonstrations_lack_it_and_old_results_stay_comparable(own
     old = new.model_copy(
         update={part: {k: v for k, v in getattr(new, part).items() if k not in (NEAREST, LOG_LOSS)} for part in parts}
     )
-    assert {NEAREST, LOG_LOSS} < {*new.scores} and not differing(new, old, REFERENCE)
+    assert {NEAREST, LOG_LOSS} < {*new.scores} and not list_differing(new, old, REFERENCE)
 
 
 def test_where_the_embedding_reads_every_row_has_the_main_metric(own_cache, read_by_embedding, monkeypatch):
@@ -118,10 +118,10 @@ def test_test_records_are_embedded_once(tmp_path, monkeypatch):
 
 
 def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_cache, monkeypatch):
-    def gone(*given):
+    def fail(*given):
         raise ModelError("There is no embedding model; install one.")
 
-    monkeypatch.setattr(workbench, "embed_texts", gone)
+    monkeypatch.setattr(workbench, "embed_texts", fail)
     assert workbench.embed_texts is not reader.embed_texts
     cell = make_cell("public_demonstrations", task="dbpedia", train_records=20)
     result = run_cell(cell, SUITE, Workbench(MECHANISMS))

@@ -80,13 +80,13 @@ def test_one_document_says_nothing():
         analyse(np.ones((3, 1)))
 
 
-def drawn_tables(generator: np.random.Generator, ratios: np.ndarray, seeds: int) -> list[Differences]:
+def draw_tables(generator: np.random.Generator, ratios: np.ndarray, seeds: int) -> list[Differences]:
     spreads = ratios * generator.chisquare(seeds - 1, len(ratios)) / (seeds - 1)
     return [pair(float(spread), 1.0, 1.0, seeds=seeds) for spread in spreads]
 
 
 def test_the_prior_finds_the_scale_that_all_rows_share_and_trusts_it():
-    prior = prior_of(drawn_tables(np.random.default_rng(10), np.full(400, 2.5), 3))
+    prior = prior_of(draw_tables(np.random.default_rng(10), np.full(400, 2.5), 3))
     assert prior.ratio == pytest.approx(2.5, rel=0.15)
     assert prior.degrees > 10
 
@@ -94,9 +94,9 @@ def test_the_prior_finds_the_scale_that_all_rows_share_and_trusts_it():
 def test_rows_that_differ_make_a_weak_prior_and_few_rows_none():
     generator = np.random.default_rng(11)
     scattered = 3 / (generator.chisquare(3, 400) / 3)  # scaled inverse chi2 with 3 degrees of freedom
-    prior = prior_of(drawn_tables(generator, scattered, 5))
+    prior = prior_of(draw_tables(generator, scattered, 5))
     assert 1.5 < prior.degrees < 4  # at its lower limit, so not above the truth
-    assert prior_of(drawn_tables(generator, np.ones(3), 3)) == NO_PRIOR
+    assert prior_of(draw_tables(generator, np.ones(3), 3)) == NO_PRIOR
     assert prior_of([pair(0.0, 0.0, 1.0)] * 10) == NO_PRIOR
 
 
@@ -104,16 +104,16 @@ def test_a_prior_moves_the_seeds_variance_up_to_what_it_expects_and_never_down()
     differences = np.random.default_rng(12).normal(size=(3, 40))
     plain = analyse(differences)
     expected = (6 * 50.0 * plain.luck + 2 * plain.spread) / 8
-    assert plain.moderated(Prior(50.0, 6.0)).spread == pytest.approx(expected)
-    assert plain.moderated(Prior(50.0, 6.0)).degrees == 8
-    assert plain.moderated(Prior(1e-6, 6.0)).spread == plain.spread
+    assert plain.moderate(Prior(50.0, 6.0)).spread == pytest.approx(expected)
+    assert plain.moderate(Prior(50.0, 6.0)).degrees == 8
+    assert plain.moderate(Prior(1e-6, 6.0)).spread == plain.spread
 
 
 def test_two_seeds_give_no_prior_and_trust_none():
     plain = analyse(np.random.default_rng(13).normal(0.3, 1, size=(2, 40)))
-    assert plain.moderated(Prior(0.1, 50.0)).degrees == 1
-    tables = drawn_tables(np.random.default_rng(14), np.ones(40), 3)
-    calm = drawn_tables(np.random.default_rng(15), np.full(40, 1e-3), 2)
+    assert plain.moderate(Prior(0.1, 50.0)).degrees == 1
+    tables = draw_tables(np.random.default_rng(14), np.ones(40), 3)
+    calm = draw_tables(np.random.default_rng(15), np.full(40, 1e-3), 2)
     assert prior_of(calm) == NO_PRIOR
     assert prior_of([*tables, *calm]) == prior_of(tables)
 
@@ -125,14 +125,14 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
-def lost(count: int, documents: int = 150, won: int = 0) -> np.ndarray:
+def make_losses(count: int, documents: int = 150, won: int = 0) -> np.ndarray:
     """[1, D]: of so many documents some are lost and some are won."""
     return np.array([[-1.0] * count + [1.0] * won + [0.0] * (documents - count - won)])
 
 
 @pytest.mark.parametrize(("worse", "better"), [(0, 0), (1, 0), (4, 0), (5, 0), (7, 7), (2, 12), (12, 2), (40, 61)])
 def test_of_one_seed_it_is_as_sure_as_the_exact_test_of_signs(worse, better):
-    (test,) = paired_tests([lost(worse, won=better)])
+    (test,) = paired_tests([make_losses(worse, won=better)])
     exact = stats.binomtest(worse, worse + better).pvalue if worse + better else 1.0
     assert 0.45 * exact < test.p <= max(1.1 * exact, 0.05)
     assert test.low <= test.mean <= test.high
@@ -140,20 +140,20 @@ def test_of_one_seed_it_is_as_sure_as_the_exact_test_of_signs(worse, better):
 
 @pytest.mark.parametrize("documents", [5, 150])
 def test_few_documents_that_all_change_alike_are_no_more_than_their_signs(documents):
-    (test,) = paired_tests([lost(5, documents)])
+    (test,) = paired_tests([make_losses(5, documents)])
     assert test.p == pytest.approx(2 / 2**5, rel=0.3) and test.p >= 2 / 2**5
-    assert paired_tests([lost(1, documents)])[0].p >= 0.3
+    assert paired_tests([make_losses(1, documents)])[0].p >= 0.3
 
 
 def test_copies_of_a_seed_count_once():
-    one, three = paired_tests([lost(9)])[0], paired_tests([np.repeat(lost(9), 3, axis=0)])[0]
+    one, three = paired_tests([make_losses(9)])[0], paired_tests([np.repeat(make_losses(9), 3, axis=0)])[0]
     assert (three.p, three.low) == (pytest.approx(one.p), pytest.approx(one.low))
 
 
 def test_no_drop_is_detectable_in_five_documents_and_a_small_one_in_many():
-    assert paired_tests([lost(0, 5)])[0].detectable is None
-    assert paired_tests([lost(0)])[0].detectable == 6 / 150  # 2 / 2^6 = 0.03125, 2 / 2^5 = 0.0625
-    many = [paired_tests([lost(25, won=25)] * cells)[0].detectable for cells in (1, 12)]
+    assert paired_tests([make_losses(0, 5)])[0].detectable is None
+    assert paired_tests([make_losses(0)])[0].detectable == 6 / 150  # 2 / 2^6 = 0.03125, 2 / 2^5 = 0.0625
+    many = [paired_tests([make_losses(25, won=25)] * cells)[0].detectable for cells in (1, 12)]
     assert 0.05 < many[0] < many[1] < 0.3
 
 

@@ -19,10 +19,10 @@ TEXT = st.lists(WORD, max_size=9).map(" ".join)
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    text_metrics.unavailable.cache_clear()
+    text_metrics.list_unavailable.cache_clear()
     text_metrics._similarities.cache_clear()
     yield
-    text_metrics.unavailable.cache_clear()
+    text_metrics.list_unavailable.cache_clear()
     text_metrics._similarities.cache_clear()
 
 
@@ -116,13 +116,13 @@ def test_without_wordnet_meteor_is_left_out_with_the_remedy(monkeypatch, letters
             raise LookupError("wordnet")
 
     monkeypatch.setattr("nltk.corpus.wordnet", Missing())
-    assert "nltk.downloader wordnet" in text_metrics.unavailable()["meteor"]
+    assert "nltk.downloader wordnet" in text_metrics.list_unavailable()["meteor"]
     assert set(text_metrics.scores("a", "a")) == {"rouge1", "rouge2", "rougeL", "bleu1"}
 
 
 def test_without_an_embedding_model_similarity_says_why(monkeypatch):
-    def missing(texts):
+    def fail(texts):
         raise ModelError("The wheel is not installed; install it.")
 
-    monkeypatch.setattr(text_metrics, "_embed", missing)
-    assert text_metrics.unavailable()["similarity"] == "The wheel is not installed; install it."
+    monkeypatch.setattr(text_metrics, "_embed", fail)
+    assert text_metrics.list_unavailable()["similarity"] == "The wheel is not installed; install it."

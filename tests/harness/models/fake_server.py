@@ -59,7 +59,7 @@ class FakeServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def running(kind: str, folder: Path, **how: int) -> Iterator[FakeServer]:
+def run_server(kind: str, folder: Path, **how: int) -> Iterator[FakeServer]:
     """A server that answers inside this block."""
     server = FakeServer(kind, folder, **how)
     try:
@@ -118,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def _ranked(row: np.ndarray, count: int) -> list[int]:
+def _rank(row: np.ndarray, count: int) -> list[int]:
     return np.argsort(-row, kind="stable")[:count].tolist()
 
 
@@ -134,9 +134,9 @@ def _llama_cpp(fake: FakeServer, body: dict[str, Any]) -> Any:
             row[token] += bias
         shares = np.exp(row - row.max())
         shares /= shares.sum()
-        entries = [{"id": token, "prob": float(shares[token])} for token in _ranked(row, body["n_probs"])]
+        entries = [{"id": token, "prob": float(shares[token])} for token in _rank(row, body["n_probs"])]
         return {"model": fake.id, "completion_probabilities": [{"top_probs": entries}]}
-    entries = [{"id": token, "logprob": float(row[token])} for token in _ranked(row, min(body["n_probs"], fake.top))]
+    entries = [{"id": token, "logprob": float(row[token])} for token in _rank(row, min(body["n_probs"], fake.top))]
     return {"model": fake.id, "completion_probabilities": [{"top_logprobs": entries}]}
 
 
@@ -152,7 +152,7 @@ def _vllm(fake: FakeServer, body: dict[str, Any]) -> Any:
         text = _text(fake, prompt, body["max_tokens"], body["temperature"], body["seed"])
         return {"model": fake.id, "choices": [{"text": text}]}
     row = fake.log_probs(prompt)
-    wanted = [*_ranked(row, 1), *listed] if listed and fake.listed else _ranked(row, top)
+    wanted = [*_rank(row, 1), *listed] if listed and fake.listed else _rank(row, top)
     entries = {f"token_id:{token}": max(float(row[token]), -9999.0) for token in wanted}
     return {"model": fake.id, "choices": [{"text": "x", "logprobs": {"top_logprobs": [entries]}}]}
 
@@ -175,7 +175,7 @@ def status(code: int, **headers: str) -> Fault:
     return fault
 
 
-def says(content: bytes, **headers: str) -> Fault:
+def answer_with(content: bytes, **headers: str) -> Fault:
     """Answers with these bytes."""
 
     def fault(handler: Handler, answer: bytes) -> bool:
@@ -195,19 +195,19 @@ def half(handler: Handler, answer: bytes) -> bool:
     return True
 
 
-def truncated(handler: Handler, answer: bytes) -> bool:
+def truncate(handler: Handler, answer: bytes) -> bool:
     """A complete answer of half the JSON."""
     handler.raw(answer[: len(answer) // 2])
     return True
 
 
-def dropped(handler: Handler, answer: bytes) -> bool:
+def drop(handler: Handler, answer: bytes) -> bool:
     """Closes the connection without a word."""
     handler.close_connection = True
     return True
 
 
-def dripping(handler: Handler, answer: bytes) -> bool:
+def send_slowly(handler: Handler, answer: bytes) -> bool:
     """Sends a byte now and then, without end: each read gets one in time."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(answer)))
@@ -220,7 +220,7 @@ def dripping(handler: Handler, answer: bytes) -> bool:
     return True
 
 
-def endless(handler: Handler, answer: bytes) -> bool:
+def send_endlessly(handler: Handler, answer: bytes) -> bool:
     """A body without an end."""
     handler.send_response(200)
     handler.send_header("Transfer-Encoding", "chunked")

@@ -14,7 +14,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
-from dpicl.core.together import together
+from dpicl.core.together import run_together
 from dpicl.models import products, readers
 from dpicl.models.base import ModelIdentity
 from dpicl.models.pieces import PIECE
@@ -38,30 +38,32 @@ SMALL = {
 }
 
 
-def made(name: str, **settings: Any) -> Callable[..., PreTrainedConfig]:
+def make_config(name: str, **settings: Any) -> Callable[..., PreTrainedConfig]:
     return partial(getattr(transformers, f"{name}Config"), **SMALL | settings)
 
 
 PACKED = {
-    "llama": made("Llama"),
-    "llama, heads of odd size": made("Llama", hidden_size=56, head_dim=14, num_key_value_heads=4),
-    "llama, one group": made("Llama", num_key_value_heads=1),
-    "qwen2": made("Qwen2"),
-    "qwen2, window in some layers": made(
+    "llama": make_config("Llama"),
+    "llama, heads of odd size": make_config("Llama", hidden_size=56, head_dim=14, num_key_value_heads=4),
+    "llama, one group": make_config("Llama", num_key_value_heads=1),
+    "qwen2": make_config("Qwen2"),
+    "qwen2, window in some layers": make_config(
         "Qwen2", use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1, num_hidden_layers=3
     ),
-    "qwen3": made("Qwen3", head_dim=16),
-    "mistral": made("Mistral", sliding_window=WINDOW),
-    "gemma2": made("Gemma2", sliding_window=WINDOW, head_dim=8, num_hidden_layers=4, attn_logit_softcapping=2.0),
-    "gemma3": made("Gemma3Text", sliding_window=WINDOW, head_dim=8, num_hidden_layers=6, query_pre_attn_scalar=8),
-    "phi3": made("Phi3", sliding_window=WINDOW),
-    "olmo2": made("Olmo2"),
-    "smollm3": made("SmolLM3", num_hidden_layers=4, no_rope_layer_interval=2),
-    "cohere2": made("Cohere2", sliding_window=WINDOW, num_hidden_layers=4),
+    "qwen3": make_config("Qwen3", head_dim=16),
+    "mistral": make_config("Mistral", sliding_window=WINDOW),
+    "gemma2": make_config("Gemma2", sliding_window=WINDOW, head_dim=8, num_hidden_layers=4, attn_logit_softcapping=2.0),
+    "gemma3": make_config(
+        "Gemma3Text", sliding_window=WINDOW, head_dim=8, num_hidden_layers=6, query_pre_attn_scalar=8
+    ),
+    "phi3": make_config("Phi3", sliding_window=WINDOW),
+    "olmo2": make_config("Olmo2"),
+    "smollm3": make_config("SmolLM3", num_hidden_layers=4, no_rope_layer_interval=2),
+    "cohere2": make_config("Cohere2", sliding_window=WINDOW, num_hidden_layers=4),
     "gpt2": partial(
         transformers.GPT2Config, vocab_size=320, n_embd=32, n_layer=2, n_head=4, n_positions=640, initializer_range=0.3
     ),
-    "gpt neox": made("GPTNeoX", rotary_pct=0.5),
+    "gpt neox": make_config("GPTNeoX", rotary_pct=0.5),
 }
 #: Each kind of attention, of window and of positions; the slow tests have every architecture.
 FAST = ("llama", "llama, heads of odd size", "qwen2, window in some layers", "gemma2", "phi3", "smollm3", "gpt2")
@@ -69,14 +71,14 @@ EVERY = pytest.mark.parametrize(
     "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PACKED]
 )
 PLAIN = {
-    "mixtral, experts": made("Mixtral", num_local_experts=4, sliding_window=WINDOW),
+    "mixtral, experts": make_config("Mixtral", num_local_experts=4, sliding_window=WINDOW),
     "mamba, recurrent": partial(
         transformers.MambaConfig, vocab_size=320, hidden_size=32, num_hidden_layers=2, state_size=4, pad_token_id=0
     ),
-    "falcon h1, hybrid": made(
+    "falcon h1, hybrid": make_config(
         "FalconH1", mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=4, mamba_n_groups=1, head_dim=8
     ),
-    "qwen3 next, hybrid with experts": made(
+    "qwen3 next, hybrid with experts": make_config(
         "Qwen3Next",
         num_hidden_layers=4,
         head_dim=8,
@@ -89,7 +91,7 @@ PLAIN = {
         moe_intermediate_size=16,
         shared_expert_intermediate_size=16,
     ),
-    "phi3 with long positions": made(
+    "phi3 with long positions": make_config(
         "Phi3",
         rope_parameters={
             "rope_type": "longrope",
@@ -99,15 +101,15 @@ PLAIN = {
             "original_max_position_embeddings": 100,
         },
     ),
-    "granite with sinks": made("GraniteSWA", sliding_window=WINDOW, num_hidden_layers=4),
-    "diffllama, two attentions a layer": made("DiffLlama"),
+    "granite with sinks": make_config("GraniteSWA", sliding_window=WINDOW, num_hidden_layers=4),
+    "diffllama, two attentions a layer": make_config("DiffLlama"),
     "bloom, positions in the mask": partial(
         transformers.BloomConfig, vocab_size=320, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
     ),
 }
 
 
-def loaded(config: PreTrainedConfig, folder: Path) -> CausalModel:
+def load(config: PreTrainedConfig, folder: Path) -> CausalModel:
     """A model with random weights, read as a model of that architecture is read."""
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
@@ -125,7 +127,7 @@ def rows_of(*lengths: int) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def theirs(model: CausalModel, row: Sequence[int]) -> torch.Tensor:
+def read_theirs(model: CausalModel, row: Sequence[int]) -> torch.Tensor:
     """Tensor[L, V]: what transformers itself says after each token."""
     logits = model.model(torch.tensor([list(row)]), use_cache=False).logits[0]
     return torch.log_softmax(logits.float(), dim=-1)
@@ -133,27 +135,27 @@ def theirs(model: CausalModel, row: Sequence[int]) -> torch.Tensor:
 
 def assert_reads_as_transformers(model: CausalModel, rows: Sequence[Sequence[int]]) -> None:
     """In all ways of reading: at once, after a prefix, token by token, and endings in one tree."""
-    expected = torch.stack([theirs(model, row)[-1] for row in rows])
+    expected = torch.stack([read_theirs(model, row)[-1] for row in rows])
     near = partial(torch.testing.assert_close, atol=TOLERANCE, rtol=0)
     near(model.next_token_log_probs(rows), expected)
-    near(torch.cat(together([partial(model.next_token_log_probs, [row]) for row in rows])), expected)
+    near(torch.cat(run_together([partial(model.next_token_log_probs, [row]) for row in rows])), expected)
     for row, own in zip(rows, expected, strict=True):
         for begin in (1, len(row) // 2, len(row) - 1):
             near(model.next_token_log_probs([row], model.prefix(row[:begin]))[0], own)
     decoder = model.decoder(rows)
     for token in (9, 200, 31):
         decoder.append(token)
-    near(decoder.log_probs, torch.stack([theirs(model, [*row, 9, 200, 31])[-1] for row in rows]))
+    near(decoder.log_probs, torch.stack([read_theirs(model, [*row, 9, 200, 31])[-1] for row in rows]))
     endings = [[5], [6, 7, 8], [6, 7, 9, 10, 11], [200, 201]]
     for row, scored in zip(rows, model.score([(row, endings) for row in rows]), strict=True):
         for ending, score in zip(endings, scored, strict=True):
-            after = theirs(model, [*row, *ending])[len(row) - 1 : -1]
+            after = read_theirs(model, [*row, *ending])[len(row) - 1 : -1]
             assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=5e-4)
 
 
 @EVERY
 def test_packed_rows_are_read_as_transformers_reads_them(name: str, tiny_folder: Path) -> None:
-    model = loaded(PACKED[name](), tiny_folder)
+    model = load(PACKED[name](), tiny_folder)
     assert isinstance(model, TransformersLM)
     assert model.identity.batch_invariant is not None
     assert model.usage.tokens_read == 0
@@ -162,7 +164,7 @@ def test_packed_rows_are_read_as_transformers_reads_them(name: str, tiny_folder:
 
 @EVERY
 def test_no_row_changes_another(name: str, tiny_folder: Path) -> None:
-    model = loaded(PACKED[name](), tiny_folder)
+    model = load(PACKED[name](), tiny_folder)
     rows = rows_of(5, WINDOW - 1, 90, 1, PIECE + 60, 2)
     prefix = model.prefix(rows[4][:40])
     rows.append([*rows[4][:40], 9])
@@ -180,7 +182,7 @@ def test_no_row_changes_another(name: str, tiny_folder: Path) -> None:
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_other_models_are_read_one_row_a_pass(name: str, tiny_folder: Path) -> None:
-    model = loaded(PLAIN[name](), tiny_folder)
+    model = load(PLAIN[name](), tiny_folder)
     assert isinstance(model, PlainLM)
     assert model.identity.batch_invariant
     rows = rows_of(5, WINDOW + 1, 2, 130)
@@ -192,12 +194,12 @@ def test_other_models_are_read_one_row_a_pass(name: str, tiny_folder: Path) -> N
 @pytest.mark.parametrize("length", [WINDOW - 3, PIECE - 50, PIECE - 6, PIECE])
 def test_trees_of_endings_end_at_the_window_too(name: str, length: int, tiny_folder: Path) -> None:
     """Where a tree lies in two pieces, its tokens are nearer to each other than their places in the row."""
-    model = loaded(PACKED[name](), tiny_folder)
+    model = load(PACKED[name](), tiny_folder)
     (row,) = rows_of(length)
     endings = [*rows_of(3, 9, 14, 2, 11), rows_of(3, 9)[1][:4] + rows_of(1, 60)[1]]
     (scored,) = model.score([(row, endings)])
     for ending, score in zip(endings, scored, strict=True):
-        after = theirs(model, [*row, *ending])[length - 1 : -1]
+        after = read_theirs(model, [*row, *ending])[length - 1 : -1]
         assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=1e-3)
 
 
@@ -207,7 +209,7 @@ def test_a_model_whose_texts_begin_with_bos_is_packed_too(tiny_folder: Path, mon
         config = PACKED["llama"](max_position_embeddings=length)
         with monkeypatch.context() as patch:
             patch.setattr("dpicl.models.tokenizers.leading_tokens", lambda tokenizer: [0])
-            model = loaded(config, tiny_folder)
+            model = load(config, tiny_folder)
         assert isinstance(model, TransformersLM)
         assert model.lead_tokens == 1
 
@@ -216,8 +218,8 @@ def test_a_model_that_reads_otherwise_than_transformers_is_found(
     tiny_folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An architecture that the packed reader seems to take, but whose keys it mixes up after a prefix."""
-    monkeypatch.setattr(readers, "unsupported", lambda model: None)
-    model = loaded(PLAIN["diffllama, two attentions a layer"](), tiny_folder)
+    monkeypatch.setattr(readers, "explain_unsupported", lambda model: None)
+    model = load(PLAIN["diffllama, two attentions a layer"](), tiny_folder)
     assert isinstance(model, PlainLM)
     assert "one row a pass" in caplog.text
 
@@ -226,18 +228,18 @@ def test_what_was_measured_is_kept_for_weights_that_have_a_fingerprint(
     tiny: TransformersLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    first = readers.measured(tiny)
+    first = readers.find_measured(tiny)
     assert first.agrees
     monkeypatch.setattr(readers, "measure", lambda model: pytest.fail("measured again"))
-    assert readers.measured(tiny) == first
+    assert readers.find_measured(tiny) == first
     tiny.identity = replace(tiny.identity, sha256="other")
     with pytest.raises(pytest.fail.Exception):
-        readers.measured(tiny)
+        readers.find_measured(tiny)
     for path in tmp_path.rglob("*.json"):
         path.write_text("[")
     tiny.identity = replace(tiny.identity, sha256=None)
     with pytest.raises(pytest.fail.Exception):
-        readers.measured(tiny)
+        readers.find_measured(tiny)
 
 
 @pytest.mark.parametrize("size", OUTPUT_SHAPES)
@@ -258,11 +260,11 @@ def test_an_output_layer_that_rounds_otherwise_at_one_size_is_read_at_one_size(
     assert found.output == [64]
 
 
-def by_size(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Tensor:
+def shift_by_size(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Tensor:
     return logits + 1e-6 * tokens * torch.arange(logits.shape[1])
 
 
-def by_place(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Tensor:
+def shift_by_place(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Tensor:
     return logits + 1e-6 * wanted[:, None] * torch.arange(logits.shape[1])
 
 
@@ -271,7 +273,7 @@ def leaking(logits: torch.Tensor, tokens: int, wanted: torch.Tensor) -> torch.Te
     return logits + 0.0 * logits.roll(1, 0)
 
 
-@pytest.mark.parametrize(("change", "alone"), [(by_size, True), (by_place, False), (leaking, False)])
+@pytest.mark.parametrize(("change", "alone"), [(shift_by_size, True), (shift_by_place, False), (leaking, False)])
 def test_passes_that_move_a_row_are_noticed(change: Callable[..., Any], alone: bool, tiny: TransformersLM) -> None:
     """Where only their size does, passes have one size."""
     forward = tiny._passes._forward
@@ -285,7 +287,7 @@ def test_passes_that_move_a_row_are_noticed(change: Callable[..., Any], alone: b
 
 def test_many_passes_read_one_layer_of_each_kind_at_least(tiny_folder: Path) -> None:
     """And all layers again afterwards; a kind differs in a setting, a shape or the place of weights in memory."""
-    whole = loaded(PACKED["llama"](num_hidden_layers=6), tiny_folder).model
+    whole = load(PACKED["llama"](num_hidden_layers=6), tiny_folder).model
     with readers._first_layers(whole):
         assert len(whole.model.layers) == 2
     assert len(whole.model.layers) == 6

@@ -15,7 +15,7 @@ from dpicl.models.pieces import KeyValues, Memory, Piece, causal
 SHAPES = [(2, 2, 9, 3, 64), (65, 297, 9, 3, 64), (20, 20, 4, 1, 14), (7, 90, 4, 4, 32), (200, 400, 8, 2, 16)]
 
 
-def made(count: int, length: int, heads: int, groups: int, size: int) -> list[torch.Tensor]:
+def make_piece(count: int, length: int, heads: int, groups: int, size: int) -> list[torch.Tensor]:
     """Queries, keys and values of one piece."""
     random = torch.Generator().manual_seed(count)
     shapes = [(1, heads, count, size), (1, groups, length, size), (1, groups, length, size)]
@@ -30,7 +30,7 @@ def branching(count: int, length: int) -> torch.Tensor:
     return seen & causal(count, length, torch.device("cpu"))
 
 
-def attended(
+def attend(
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
@@ -60,17 +60,17 @@ def attended(
 
 @pytest.fixture(autouse=True)
 def _by_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(attention, "_can_multiply_bfloat16", lambda: True)
 
 
 @pytest.mark.parametrize("scaling", [None, 0.3])
 @pytest.mark.parametrize("branches", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_are_attention(shape: tuple[int, ...], branches: bool, scaling: float | None) -> None:
-    query, keys, values = made(*shape)
+    query, keys, values = make_piece(*shape)
     mask = branching(*shape[:2]) if branches else None
     exact = attention._attention(query.double(), keys.double(), values.double(), mask, scaling, None)
-    found = attended(query, keys, values, mask, scaling).transpose(1, 2)
+    found = attend(query, keys, values, mask, scaling).transpose(1, 2)
     difference = (found.double() - exact).abs()
     assert difference.max() < 0.06 and difference.mean() < 0.003
 
@@ -78,25 +78,25 @@ def test_products_are_attention(shape: tuple[int, ...], branches: bool, scaling:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_place_of_the_numbers_changes_no_bit(shape: tuple[int, ...]) -> None:
     """Among more and fewer tokens of others, in passes of several lengths, with keys of its own and of a prefix."""
-    query, keys, values = made(*shape)
-    expected = attended(query, keys, values)
+    query, keys, values = make_piece(*shape)
+    expected = attend(query, keys, values)
     for others in ((0, 0), (1, 3), (50, 100), (7, 0)):
         for keeps in (False, True):
-            assert torch.equal(attended(query, keys, values, others=others, keeps=keeps), expected)
+            assert torch.equal(attend(query, keys, values, others=others, keeps=keeps), expected)
 
 
 def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    query, *_ = made(65, 297, 9, 3, 64)
-    assert attention._by_products(query, 3, 65, 297)
-    assert not attention._by_products(query.float(), 3, 65, 297)
-    assert not attention._by_products(query, 3, 1, 297)
-    assert not attention._by_products(query, 3, 65, 50_000)
-    monkeypatch.setattr(attention, "_multiplies_bfloat16", lambda: False)
-    assert not attention._by_products(query, 3, 65, 297)
+    query, *_ = make_piece(65, 297, 9, 3, 64)
+    assert attention._is_by_products(query, 3, 65, 297)
+    assert not attention._is_by_products(query.float(), 3, 65, 297)
+    assert not attention._is_by_products(query, 3, 1, 297)
+    assert not attention._is_by_products(query, 3, 65, 50_000)
+    monkeypatch.setattr(attention, "_can_multiply_bfloat16", lambda: False)
+    assert not attention._is_by_products(query, 3, 65, 297)
 
 
 def test_a_piece_that_is_no_product_is_kept_before_a_later_one_of_its_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    query, keys, values = made(40, 40, 4, 2, 16)
+    query, keys, values = make_piece(40, 40, 4, 2, 16)
     monkeypatch.setattr(attention, "LARGE", 2 * 20 * 40)  # the first 30 tokens are more, the last 10 are fewer
     own = KeyValues(Memory(10**9, 1), 40)
     row = [Piece([1] * 30, range(30), 0, None, own, ()), Piece([1] * 10, range(30, 40), 30, None, own, range(30))]

@@ -28,7 +28,7 @@ def model(request: pytest.FixtureRequest) -> LanguageModel:
     return request.getfixturevalue(request.param)
 
 
-def sampled_slowly(slow: SlowReader, prompt: Sequence[int], count: int, temperature: float, seed: int) -> list[int]:
+def sample_slowly(slow: SlowReader, prompt: Sequence[int], count: int, temperature: float, seed: int) -> list[int]:
     """The Gumbel-max trick, token by token, every prefix read again."""
     generator, tokens = np.random.default_rng(seed), list(prompt)
     for _ in range(count):
@@ -45,7 +45,7 @@ def test_samples_are_gumbel_argmaxes_of_the_rows_own_seed(
     tiny.eos_token_id = -1
     texts = tiny.generate(prompts, 12, temperature=temperature, seeds=seeds)
     assert texts == [
-        tiny.decode(sampled_slowly(slow, prompt, 12, temperature, seed))
+        tiny.decode(sample_slowly(slow, prompt, 12, temperature, seed))
         for prompt, seed in zip(prompts, seeds, strict=True)
     ]
 
@@ -103,8 +103,8 @@ def test_keys_and_values_move_to_a_larger_place() -> None:
     kept.put(0, 0, keys[:, :, :2], values[:, :, :2])
     for at in range(2, 20):
         kept.put(0, at, keys[:, :, at : at + 1], values[:, :, at : at + 1])
-        assert torch.equal(kept.upto(0, at + 1)[0], keys[:, :, : at + 1])
-    assert torch.equal(kept.upto(0, 20)[1], values)
+        assert torch.equal(kept.read_up_to(0, at + 1)[0], keys[:, :, : at + 1])
+    assert torch.equal(kept.read_up_to(0, 20)[1], values)
     kept.hold(20)
     assert memory.held == 20 * 16
     del kept

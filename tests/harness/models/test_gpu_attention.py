@@ -30,7 +30,7 @@ def kernels(monkeypatch):
     monkeypatch.setattr(attention, "_plan_of", lambda device: plan)
 
 
-def attended(wanted: list[int], dtype: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def attend(wanted: list[int], dtype: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """For some of the pieces in one pass: what the kernels give, [n, heads, d], and softmax attention in float64."""
     memory, pieces, parts, expected = Memory(10**9, 1), [], [], []
     for number in wanted:
@@ -62,19 +62,19 @@ def attended(wanted: list[int], dtype: torch.dtype) -> list[tuple[torch.Tensor, 
 
 
 def test_kernels_give_softmax_attention():
-    for found, expected in attended([0, 1, 2, 3, 4], torch.float32):
+    for found, expected in attend([0, 1, 2, 3, 4], torch.float32):
         torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_piece_has_its_bits_beside_others():
-    together = attended([4, 2, 3, 0, 1], torch.float32)
+    together = attend([4, 2, 3, 0, 1], torch.float32)
     for number, (found, _) in zip([4, 2, 3, 0, 1], together, strict=True):
-        assert torch.equal(found, attended([number], torch.float32)[0][0])
+        assert torch.equal(found, attend([number], torch.float32)[0][0])
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="there is no GPU, and Triton's interpreter does not multiply bfloat16")
 def test_kernels_in_bfloat16():
-    for found, expected in attended([0, 1, 2, 3, 4], torch.bfloat16):
+    for found, expected in attend([0, 1, 2, 3, 4], torch.bfloat16):
         torch.testing.assert_close(found.double(), expected, atol=3e-2, rtol=3e-2)
 
 

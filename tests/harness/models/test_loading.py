@@ -70,20 +70,22 @@ def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None
 
 @pytest.mark.model
 def test_the_model_in_float32_is_the_embedded_one_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "measured", lambda model: Measured(True, True, "bits", [1024], [128]))  # takes long
+    monkeypatch.setattr(
+        readers, "find_measured", lambda model: Measured(True, True, "bits", [1024], [128])
+    )  # takes long
     model = models.load("embedded-float32", device="cpu")
     assert model.identity.dtype == "float32"
     assert model.identity.name == "embedded"
 
 
-def copied(tiny_folder: Path, folder: Path, but: tuple[str, ...] = ()) -> Path:
+def copy_files(tiny_folder: Path, folder: Path, but: tuple[str, ...] = ()) -> Path:
     for file in tiny_folder.iterdir():
         if file.name not in but:
             (folder / file.name).write_bytes(file.read_bytes())
     return folder
 
 
-def refused(folder: Path) -> str:
+def read_refusal(folder: Path) -> str:
     with pytest.raises(ModelError) as caught:
         models.load(f"hf:{folder}", device="cpu")
     assert "\n" not in str(caught.value)
@@ -96,30 +98,30 @@ def test_weights_in_pickle_are_refused_and_not_read(tiny_folder: Path, tmp_path:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "exploded",))
 
-    copied(tiny_folder, tmp_path, ("model.safetensors",))
+    copy_files(tiny_folder, tmp_path, ("model.safetensors",))
     (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
-    assert "pickles" in refused(tmp_path)
+    assert "pickles" in read_refusal(tmp_path)
     assert not (tmp_path / "exploded").exists()
 
 
 def test_the_message_about_code_names_a_flag_that_exists(tiny_folder: Path, tmp_path: Path) -> None:
-    copied(tiny_folder, tmp_path)
+    copy_files(tiny_folder, tmp_path)
     own = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"}}
     (tmp_path / "config.json").write_text(json.dumps(own))
     (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'exploded')!r}, 'w')")
-    said = refused(tmp_path)
+    said = read_refusal(tmp_path)
     assert not (tmp_path / "exploded").exists()
     flags = re.findall(r"--[a-z-]+", said)
     assert flags and parse(["run", "quick", *(word for flag in flags for word in (flag, "x"))]) is not None
 
 
 def test_a_tokenizer_with_code_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    copied(tiny_folder, tmp_path)
+    copy_files(tiny_folder, tmp_path)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     settings |= {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": ["mine.Mine", None]}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'exploded')!r}, 'w')")
-    assert "code of its own" in refused(tmp_path)
+    assert "code of its own" in read_refusal(tmp_path)
     assert not (tmp_path / "exploded").exists()
 
 
@@ -137,9 +139,9 @@ def test_a_tokenizer_with_code_is_refused(tiny_folder: Path, tmp_path: Path) -> 
     ],
 )
 def test_files_that_are_damaged_are_one_sentence(tiny_folder: Path, tmp_path: Path, name: str, content: str) -> None:
-    copied(tiny_folder, tmp_path)
+    copy_files(tiny_folder, tmp_path)
     (tmp_path / name).write_text(content)
-    assert refused(tmp_path)
+    assert read_refusal(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +151,14 @@ def test_files_that_are_damaged_are_one_sentence(tiny_folder: Path, tmp_path: Pa
 def test_a_config_that_would_fill_the_memory_is_one_sentence(
     tiny_folder: Path, tmp_path: Path, key: str, value: object
 ) -> None:
-    copied(tiny_folder, tmp_path)
+    copy_files(tiny_folder, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text()) | {key: value}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert refused(tmp_path)
+    assert read_refusal(tmp_path)
 
 
 def test_weights_that_lack_a_part_are_refused_instead_of_drawn(tiny_folder: Path, tmp_path: Path) -> None:
-    copied(tiny_folder, tmp_path)
+    copy_files(tiny_folder, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text()) | {"num_hidden_layers": 3}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert "lack" in refused(tmp_path)
+    assert "lack" in read_refusal(tmp_path)

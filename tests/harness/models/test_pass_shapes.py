@@ -27,20 +27,20 @@ def amx(lines: int) -> int:
     return next((at for at, sizes in enumerate(AMX) if lines in sizes), 4)
 
 
-def each_its_own(lines: int) -> int:
+def class_apart(lines: int) -> int:
     return lines
 
 
-def alike(lines: int) -> int:
+def class_alike(lines: int) -> int:
     return 0
 
 
-def of_class(class_of: Callable[[int], int], layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+def round_by_class(class_of: Callable[[int], int], layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
     """A product that is rounded otherwise in each class of numbers of lines."""
     return product(layer, inputs) * (1 + class_of(inputs.shape[-2]) * 2.0**-20)
 
 
-def by_place(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+def round_by_place(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
     """The last line is rounded otherwise."""
     found = product(layer, inputs)
     return torch.cat([found[..., :-1, :], found[..., -1:, :] * (1 + 2.0**-20)], dim=-2)
@@ -78,10 +78,10 @@ class Layers(torch.nn.Module):
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
-        (partial(of_class, alike), Shapes()),
-        (partial(of_class, amx), Shapes((256,), (64, 128))),
-        (partial(of_class, each_its_own), Shapes((256,), (64,))),
-        (by_place, None),
+        (partial(round_by_class, class_alike), Shapes()),
+        (partial(round_by_class, amx), Shapes((256,), (64, 128))),
+        (partial(round_by_class, class_apart), Shapes((256,), (64,))),
+        (round_by_place, None),
         (leaking, None),
     ],
     ids=["all alike", "AMX", "each size its own", "by place", "leaking"],
@@ -110,9 +110,9 @@ def test_a_class_that_holds_no_piece_is_not_chosen() -> None:
 @pytest.mark.parametrize(
     ("kernel", "alone", "body"),
     [
-        (partial(of_class, amx), True, (256,)),
-        (partial(of_class, each_its_own), True, (256,)),
-        (by_place, False, SHAPES),
+        (partial(round_by_class, amx), True, (256,)),
+        (partial(round_by_class, class_apart), True, (256,)),
+        (round_by_place, False, SHAPES),
     ],
     ids=["AMX", "each size its own", "by place"],
 )

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 from dpicl import models
 from dpicl.core.errors import PromptTooLong
-from dpicl.core.together import together
+from dpicl.core.together import run_together
 from dpicl.models import pass_shapes
 from dpicl.models.base import Prefix
 from dpicl.models.pieces import PIECE, row_of
 from dpicl.models.reading import SHAPES, Reading
 from dpicl.models.transformers import TransformersLM
 from tests.examples import examples
-from tests.harness.models.tiny import save_tiny_llama, with_passes
+from tests.harness.models.tiny import save_tiny_llama, set_passes
 
 TEXTS = [
     "",
@@ -87,14 +87,14 @@ def greedy(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int
     return model.generate(rows, 6, ["zz"], prefix)
 
 
-def sampled(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+def sample(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
     return model.generate(rows, 6, (), prefix, temperature=1.0, seeds=seeds)
 
 
-WAYS = [first_tokens, later_tokens, scores, greedy, sampled]
+WAYS = [first_tokens, later_tokens, scores, greedy, sample]
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """To the last bit."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
@@ -109,7 +109,7 @@ def assert_alone(
     among = way(model, rows, seeds, prefix)
     for row, seed, value in zip(rows, seeds, among, strict=True):
         (alone,) = way(model, [row], [seed], prefix)
-        assert same(alone, value), f"a row of {len(row)} tokens among {[len(other) for other in rows]}"
+        assert is_same(alone, value), f"a row of {len(row)} tokens among {[len(other) for other in rows]}"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -131,20 +131,20 @@ def test_other_rows_change_no_bit(
     rows = st.lists(texts.map(lambda own: [*begin, *own]), max_size=5)
     watched, seed = [*begin, *data.draw(texts)], data.draw(st.integers(0, 10**6))
     (expected,) = way(lm, [watched], [seed], prefix)
-    model = with_passes(lm, data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from([1, 10**5, 10**9])))
+    model = set_passes(lm, data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from([1, 10**5, 10**9])))
     model.eos_token_id = -1
     for _ in range(2):
         before, after = data.draw(rows), data.draw(rows)
         together_ = [*before, watched, *after]
         seeds = [seed if row == len(before) else row for row in range(len(together_))]
-        assert same(way(model, together_, seeds, prefix)[len(before)], expected)
+        assert is_same(way(model, together_, seeds, prefix)[len(before)], expected)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("memory", [1, 40_000, None])
 def test_jobs_read_what_each_would_read_alone(lm: TransformersLM, way: Callable[..., Any], memory: int | None) -> None:
     """Among others that come, go and fail; with little memory, rows wait until others have been read."""
-    model = with_passes(lm, 256, memory)
+    model = set_passes(lm, 256, memory)
     model.eos_token_id = -1
     groups = [[long_row(10 * group + row, 1 + 97 * row) for row in range(group % 4)] for group in range(8)]
     groups.append([long_row(1, 700), []])
@@ -156,10 +156,10 @@ def test_jobs_read_what_each_would_read_alone(lm: TransformersLM, way: Callable[
             model.next_token_log_probs([[5] * (1100 if number == 4 else 1)])
         return way(model, rows, range(len(rows)), prefix)
 
-    found = together([partial(job, number) for number in range(len(groups))])
+    found = run_together([partial(job, number) for number in range(len(groups))])
     for number, value in enumerate(found):
         for one, other in zip(value, job(number), strict=True):
-            assert same(one, other)
+            assert is_same(one, other)
     assert not model._passes.pending
 
 
@@ -194,12 +194,12 @@ def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(
 ) -> None:
     rows = [long_row(seed, length) for seed, length in enumerate((3, LONG, 40, 1, 600, 200, 17))]
     expected = way(lm, rows, range(7), None)
-    model = with_passes(lm, 1024, 10**8)
+    model = set_passes(lm, 1024, 10**8)
     model.eos_token_id = -1
     failing = Failing(model, error, at)
     calls = [partial(way, model, [row], [number], None) for number, row in enumerate(rows)]
-    for (one,), other in zip(together(calls), expected, strict=True):
-        assert same(one, other)
+    for (one,), other in zip(run_together(calls), expected, strict=True):
+        assert is_same(one, other)
     failed = len([number for number in at if number <= failing.count])
     assert failed
     assert model._passes.most == 1024 // 2**failed
@@ -208,17 +208,17 @@ def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(
 
 
 def test_a_machine_with_no_memory_at_all_is_an_error_and_loses_no_other_job(lm: TransformersLM) -> None:
-    model = with_passes(lm, 1024)
+    model = set_passes(lm, 1024)
     failing = Failing(model, MemoryError(), set(range(1, 100)))
     with pytest.raises(MemoryError):
         model.next_token_log_probs([[5, 6]])
     assert model._passes.most == PIECE
     failing.passes = set()
-    assert same(model.next_token_log_probs([[5, 6]]), lm.next_token_log_probs([[5, 6]]))
+    assert is_same(model.next_token_log_probs([[5, 6]]), lm.next_token_log_probs([[5, 6]]))
 
 
 def test_an_error_of_a_pass_fails_who_was_in_it(lm: TransformersLM) -> None:
-    model = with_passes(lm, 256)
+    model = set_passes(lm, 256)
     Failing(model, ValueError("broken pass"), {2})
 
     def job(seed: int) -> str:
@@ -228,38 +228,38 @@ def test_an_error_of_a_pass_fails_who_was_in_it(lm: TransformersLM) -> None:
             return str(error)
         return "read"
 
-    assert together([partial(job, seed) for seed in range(4)]) == ["read", "broken pass", "read", "read"]
+    assert run_together([partial(job, seed) for seed in range(4)]) == ["read", "broken pass", "read", "read"]
 
 
 def test_rows_wait_for_memory_and_it_is_given_back(lm: TransformersLM) -> None:
     """Each row of 300 tokens keeps keys and values while it is read; there is room for those of two."""
     token = lm.memory.token
-    model = with_passes(lm, 256, memory=700 * token)
+    model = set_passes(lm, 256, memory=700 * token)
     most = 0
 
-    def watched(*arguments: torch.Tensor) -> torch.Tensor:
+    def watch(*arguments: torch.Tensor) -> torch.Tensor:
         nonlocal most
         most = max(most, model.memory.held)
         return forward(*arguments)
 
-    forward, model._passes._forward = model._passes._forward, watched
+    forward, model._passes._forward = model._passes._forward, watch
     rows = [long_row(seed) for seed in range(8)]
-    found = together([partial(model.next_token_log_probs, [row]) for row in rows])
-    assert same(torch.cat(found), lm.next_token_log_probs(rows))
+    found = run_together([partial(model.next_token_log_probs, [row]) for row in rows])
+    assert is_same(torch.cat(found), lm.next_token_log_probs(rows))
     assert 300 * token <= most <= 700 * token
     assert model.memory.held == 0
 
 
 def test_a_job_that_was_ended_is_read_no_further(lm: TransformersLM) -> None:
-    model = with_passes(lm, 256)
+    model = set_passes(lm, 256)
 
-    def fails() -> None:
+    def fail() -> None:
         model.next_token_log_probs([[5]])
         raise KeyboardInterrupt
 
     rows = [long_row(seed, 200) for seed in range(5)]
     with pytest.raises(KeyboardInterrupt):
-        together([fails, *(partial(model.next_token_log_probs, [row]) for row in rows)])
+        run_together([fail, *(partial(model.next_token_log_probs, [row]) for row in rows)])
     read = model.usage.tokens_read
     assert read < 1000
     assert not model._passes.pending
@@ -269,8 +269,8 @@ def test_a_job_that_was_ended_is_read_no_further(lm: TransformersLM) -> None:
 
 def test_passes_are_full(lm: TransformersLM) -> None:
     """Rows of many callers are read together: 64 rows of 20 tokens take three passes of 512."""
-    model = with_passes(lm, 512)
-    together([partial(model.next_token_log_probs, [long_row(seed, 20)]) for seed in range(64)])
+    model = set_passes(lm, 512)
+    run_together([partial(model.next_token_log_probs, [long_row(seed, 20)]) for seed in range(64)])
     assert model.usage.forward_calls == 3
     assert model.usage.tokens_read == 64 * 20
 
@@ -284,10 +284,10 @@ def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, i
     assert all(len(piece.tokens) == PIECE for piece in pieces[:-1])
     assert [list(piece.wanted) for piece in pieces] == [[]] * (len(pieces) - 1) + [[len(pieces[-1].tokens) - 1]]
     reading = Reading(rows=[pieces])
-    assert reading.needs() == 0
+    assert reading.count_bytes() == 0
 
 
-def embedded(name: str, dtype: str) -> TransformersLM:
+def load_embedded(name: str, dtype: str) -> TransformersLM:
     model = models.load(name, device="cpu", dtype=dtype)
     assert isinstance(model, TransformersLM)
     if not model.identity.batch_invariant:
@@ -306,13 +306,13 @@ def test_rows_of_the_embedded_model_are_read_alone(
     name: str, dtype: str, way: Callable[..., Any], prefixed: bool
 ) -> None:
     """As it was measured, all texts are."""
-    model = embedded(name, dtype)
+    model = load_embedded(name, dtype)
     begin = model.encode("Classify the news articles.\n\n") if prefixed else []
     rows = [[*begin, *model.encode(text)] for text in TEXTS]
     rows += [[*begin, *long_row(1)], [*begin, *long_row(2, 40)]]
     prefix = model.prefix(begin) if prefixed else None
     assert_alone(way, model, rows, prefix)
-    assert_alone(way, with_passes(model, 256), rows[::-1], prefix)
+    assert_alone(way, set_passes(model, 256), rows[::-1], prefix)
 
 
 @pytest.mark.model

@@ -16,16 +16,16 @@ import torch
 
 from dpicl import models
 from dpicl.core.errors import DpiclError, ModelError, PromptTooLong, UsageError
-from dpicl.core.together import together
+from dpicl.core.together import run_together
 from dpicl.models import server_http, server_probe
 from dpicl.models.server import ServerLM
 from dpicl.models.server_dialects import LETTERS
 from dpicl.models.server_http import Call, Connection
 from dpicl.models.transformers import TransformersLM
-from tests.fuzz.mutations import mutated
+from tests.fuzz.mutations import mutate
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
-from tests.harness.models.fake_server import FakeServer, Handler, running, says, status
+from tests.harness.models.fake_server import FakeServer, Handler, answer_with, run_server, status
 
 TEXTS = ("The film of the year", "School", "", "the team won the game in the city")
 KEY = "hunter2-hunter2-hunter2"
@@ -42,10 +42,10 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def start(tiny_folder: Path) -> Iterator[Callable[..., FakeServer]]:
     with ExitStack() as servers:
-        yield lambda kind, **how: servers.enter_context(running(kind, tiny_folder, **how))
+        yield lambda kind, **how: servers.enter_context(run_server(kind, tiny_folder, **how))
 
 
-def loaded(server: FakeServer, **how: object) -> ServerLM:
+def load(server: FakeServer, **how: object) -> ServerLM:
     model = models.load(server.name(**{"patience": 60, "timeout": 30, **how}))
     assert isinstance(model, ServerLM)
     return model
@@ -56,7 +56,7 @@ def close(one: torch.Tensor, other: torch.Tensor) -> None:
 
 
 def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, tiny: TransformersLM) -> None:
-    model = loaded(fake)
+    model = load(fake)
     assert (model.vocab_size, model.eos_token_id, model.max_length) == (tiny.vocab_size, tiny.eos_token_id, 256)
     assert model.server is not None and model.server.vocabulary
     assert model.identity.batch_invariant is False
@@ -80,7 +80,7 @@ def test_it_reads_as_the_same_model_does_in_this_process(fake: FakeServer, tiny:
 
 
 def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
-    model = loaded(fake, context=20)
+    model = load(fake, context=20)
     before = len(fake.seen)
     with pytest.raises(PromptTooLong):
         model.next_token_log_probs([[5] * 20])
@@ -93,10 +93,10 @@ def test_a_prompt_that_does_not_fit_is_not_sent(fake: FakeServer) -> None:
 
 def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: TransformersLM) -> None:
     prompts = [tiny.encode("Article: A new"), tiny.encode("Answer")]
-    whole = loaded(start("vllm"))
+    whole = load(start("vllm"))
     assert whole.server is not None and whole.server.vocabulary and whole.server.kind == "vllm"
     close(whole.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
-    model, expected = loaded(start("vllm", top=20)), tiny.next_token_log_probs(prompts)
+    model, expected = load(start("vllm", top=20)), tiny.next_token_log_probs(prompts)
     assert model.server is not None
     assert (model.server.vocabulary, model.server.top_tokens, model.server.listed_ids) == (False, 20, 128)
     listed = list(range(0, 300, 2))  # more than a request lists
@@ -112,7 +112,7 @@ def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: Tran
 
 
 def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny: TransformersLM) -> None:
-    model = loaded(start("vllm", top=20, listed=0), patience=1)
+    model = load(start("vllm", top=20, listed=0), patience=1)
     assert model.server is not None and model.server.listed_ids == 0 and not model.server.candidates
     prompt, expected = tiny.encode("Article: A new"), tiny.next_token_log_probs([tiny.encode("Article: A new")])[0]
     known = model.next_token_log_probs([prompt])[0] > -torch.inf
@@ -122,7 +122,7 @@ def test_ids_that_an_older_server_ignores_are_not_relied_on(start, tiny: Transfo
     assert score == pytest.approx(min(share, float(expected[known].min())), abs=1e-3)
 
 
-def positive(handler: Handler, answer: bytes) -> bool:
+def send_positive(handler: Handler, answer: bytes) -> bool:
     """Log-probabilities above 0."""
     handler.raw(answer.replace(b'"logprob": -', b'"logprob": '))
     return True
@@ -132,19 +132,19 @@ FAULTS = {
     "500": status(500),
     "429": status(429, Retry_After="0"),
     "half": fake_server.half,
-    "truncated": fake_server.truncated,
-    "dropped": fake_server.dropped,
-    "dripping": fake_server.dripping,
-    "endless": fake_server.endless,
-    "above 0": positive,
-    "not JSON": says(b"\xff\xfe<html>"),
-    "NaN": says(b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": NaN}]}]}'),
-    "deep": says(b"[" * 100_000),
-    "out of range": says(b'{"completion_probabilities": [{"top_logprobs": [{"id": 99999999, "logprob": -1}]}]}'),
-    "twice": says(
+    "truncated": fake_server.truncate,
+    "dropped": fake_server.drop,
+    "dripping": fake_server.send_slowly,
+    "endless": fake_server.send_endlessly,
+    "above 0": send_positive,
+    "not JSON": answer_with(b"\xff\xfe<html>"),
+    "NaN": answer_with(b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": NaN}]}]}'),
+    "deep": answer_with(b"[" * 100_000),
+    "out of range": answer_with(b'{"completion_probabilities": [{"top_logprobs": [{"id": 99999999, "logprob": -1}]}]}'),
+    "twice": answer_with(
         b'{"completion_probabilities": [{"top_logprobs": [{"id": 1, "logprob": -1}, {"id": 1, "logprob": -2}]}]}'
     ),
-    "gzip": says(gzip.compress(b" " * 10_000_000), Content_Encoding="gzip"),
+    "gzip": answer_with(gzip.compress(b" " * 10_000_000), Content_Encoding="gzip"),
 }
 
 
@@ -152,7 +152,7 @@ FAULTS = {
 def test_a_request_that_fails_is_sent_again_and_gives_the_same(
     fault: str, fake: FakeServer, tiny: TransformersLM
 ) -> None:
-    model = loaded(fake, timeout=3 if fault == "dripping" else 30)
+    model = load(fake, timeout=3 if fault == "dripping" else 30)
     prompts = [tiny.encode(text) or [5] for text in TEXTS]
     fake.faults.extend([FAULTS[fault], None, FAULTS[fault]])
     close(model.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
@@ -160,11 +160,13 @@ def test_a_request_that_fails_is_sent_again_and_gives_the_same(
 
 
 def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(fake: FakeServer, tiny: TransformersLM) -> None:
-    model = loaded(fake, patience=0.3)
+    model = load(fake, patience=0.3)
     bad, good = tiny.encode("the bad film"), tiny.encode("the good film")
 
-    for refuse in (status(400), status(500), fake_server.dropped):
-        fake.always = lambda handler, answer, refuse=refuse: refuse(handler, answer) if _sent(handler) == bad else False
+    for refuse in (status(400), status(500), fake_server.drop):
+        fake.always = lambda handler, answer, refuse=refuse: (
+            refuse(handler, answer) if _read_prompt(handler) == bad else False
+        )
         rows = model.next_token_log_probs([good, bad, good])
         assert rows[1].isnan().all()
         close(rows[::2], tiny.next_token_log_probs([good, good]))
@@ -176,9 +178,9 @@ def test_one_refused_prompt_has_no_numbers_and_no_other_one_changes(fake: FakeSe
 
 
 def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) -> None:
-    model = loaded(fake, patience=0.3, key="OUR_KEY")
+    model = load(fake, patience=0.3, key="OUR_KEY")
     assert all(seen["Authorization"] == f"Bearer {KEY}" for seen in fake.headers_seen)
-    fake.always = says(json.dumps({"error": f"{KEY} {SECRET}"}).encode())
+    fake.always = answer_with(json.dumps({"error": f"{KEY} {SECRET}"}).encode())
     with pytest.raises(ModelError) as caught:
         model.next_token_log_probs([model.encode(SECRET)])
     for word in (KEY, SECRET, "Elm"):
@@ -187,7 +189,7 @@ def test_a_server_that_is_gone_ends_the_run_and_shows_nothing(fake: FakeServer) 
 
 
 def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) -> None:
-    model, elsewhere = loaded(fake), start("llama.cpp")
+    model, elsewhere = load(fake), start("llama.cpp")
     fake.always = status(307, Location=elsewhere.url + "/completion")
     with pytest.raises(ModelError, match="redirect"):
         model.next_token_log_probs([tiny.encode("the film")])
@@ -195,11 +197,11 @@ def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) ->
 
 
 def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, tiny: TransformersLM) -> None:
-    model = loaded(fake, window=3)
+    model = load(fake, window=3)
     fake.most_going = 0
     fake.always = lambda handler, answer: bool(fake_server.time.sleep(0.01))
     prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was", "one", "two")]
-    found = together([lambda p=prompt: model.next_token_log_probs([p, p]) for prompt in prompts])
+    found = run_together([lambda p=prompt: model.next_token_log_probs([p, p]) for prompt in prompts])
     for rows, prompt in zip(found, prompts, strict=True):
         close(rows, tiny.next_token_log_probs([prompt, prompt]))
     assert 1 < fake.most_going <= 3
@@ -241,20 +243,20 @@ def test_a_tokenizer_of_another_model_is_refused(fake: FakeServer, monkeypatch: 
         models.load(fake.name())
 
 
-def _sent(handler: Handler) -> object:
+def _read_prompt(handler: Handler) -> object:
     return handler.sent.get("prompt")
 
 
 def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(fake: FakeServer, start) -> None:
-    loaded(fake).next_token_log_probs([[5]])
+    load(fake).next_token_log_probs([[5]])
     assert all(body["cache_prompt"] is True for _, body in fake.seen)
     fake.seen.clear()
-    model = loaded(fake, cache="no")
+    model = load(fake, cache="no")
     model.next_token_log_probs([[5]])
     assert all(body["cache_prompt"] is False for _, body in fake.seen)
     assert model.server is not None and not model.server.cache
     vllm = start("vllm", top=20)
-    loaded(vllm, cache="no").next_token_log_probs([[5, 6], [5, 7]])
+    load(vllm, cache="no").next_token_log_probs([[5, 6], [5, 7]])
     salts = [body["cache_salt"] for _, body in vllm.seen]
     assert len(set(salts)) == len(salts)
 
@@ -301,14 +303,14 @@ def test_a_key_in_place_of_its_variable_is_not_shown() -> None:
 def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
     start: Callable[..., FakeServer], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chance, sent, name = random.Random(kind), Connection._sent, start(kind, top=20).name(patience=0.05, timeout=20)
+    chance, sent, name = random.Random(kind), Connection._send, start(kind, top=20).name(patience=0.05, timeout=20)
 
-    async def altered(self: Connection, call: Call) -> tuple[int, float, bytes]:
+    async def alter(self: Connection, call: Call) -> tuple[int, float, bytes]:
         status, after, content = await sent(self, call)
-        return status, after, mutated(content, chance) if chance.random() < 0.3 else content
+        return status, after, mutate(content, chance) if chance.random() < 0.3 else content
 
     model = models.load(name)
-    monkeypatch.setattr(Connection, "_sent", altered)
+    monkeypatch.setattr(Connection, "_send", alter)
     monkeypatch.setattr(server_probe, "PATIENCE", 0.01)
     for at in range(20):
         if at % 4 == 0:

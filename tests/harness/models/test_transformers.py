@@ -12,7 +12,7 @@ from dpicl import models
 from dpicl.core.errors import ModelError, PromptTooLong
 from dpicl.models import reading
 from dpicl.models.base import ChatPrompt, Prefix
-from dpicl.models.products import by_onednn, linear_layers
+from dpicl.models.products import linear_layers, use_onednn
 from dpicl.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
@@ -166,7 +166,7 @@ def test_products_are_those_of_onednn_only_while_the_reader_reads(tiny: Transfor
     assert layers and not linear_layers(tiny.model.to(torch.bfloat16)) and linear_layers(tiny.model.float()) == layers
     rows = torch.randn(16, layers[0].in_features)
     before = layers[0](rows)
-    with by_onednn(layers):
+    with use_onednn(layers):
         assert "forward" in vars(layers[0])
         torch.testing.assert_close(layers[0](rows), before)
     assert "forward" not in vars(layers[0])

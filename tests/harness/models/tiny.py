@@ -54,7 +54,7 @@ def save_tiny_llama(folder: Path, max_length: int = 256) -> Path:
     return folder
 
 
-def with_passes(model: TransformersLM, pass_tokens: int | None = None, memory: int | None = None) -> TransformersLM:
+def set_passes(model: TransformersLM, pass_tokens: int | None = None, memory: int | None = None) -> TransformersLM:
     """A reader of the same weights and sizes that reads in passes of its own."""
     reader = TransformersLM(model.model, model.tokenizer, model.identity)
     reader.read_in(model.shapes)

@@ -97,15 +97,15 @@ class Recorder:
         self.asked: list[tuple[str, float, int]] = []
 
     def gaussian(self, scale: float, size: int) -> np.ndarray:
-        return self._noted("gaussian", scale, size)
+        return self._note("gaussian", scale, size)
 
     def gumbel(self, size: int) -> np.ndarray:
-        return self._noted("gumbel", 1.0, size)
+        return self._note("gumbel", 1.0, size)
 
     def uniform(self, size: int) -> np.ndarray:
         return np.zeros(size)
 
-    def _noted(self, law: str, scale: float, size: int) -> np.ndarray:
+    def _note(self, law: str, scale: float, size: int) -> np.ndarray:
         assert self.allowed, "noise was drawn"
         self.asked.append((law, scale, size))
         return np.zeros(size)
@@ -115,11 +115,11 @@ class Recorder:
 WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
-def seeded(seed: int = 0) -> SeededNoise:
+def make_noise(seed: int = 0) -> SeededNoise:
     return SeededNoise(lambda shot: np.random.default_rng(seed))
 
 
-def paid(primitive: Any, noise: Any, times: int = 1, own_slots: int | None = None) -> Sample:
+def pay(primitive: Any, noise: Any, times: int = 1, own_slots: int | None = None) -> Sample:
     """A sample without records on which the primitive's event was charged so many times: one shared slot, or so many
     slots of which each is a record's own."""
     slots: tuple[tuple[()], ...] = ((),) * (1 if own_slots is None else own_slots)
@@ -134,7 +134,7 @@ class Row:
 
 def private_set(texts: Sequence[str], ledger: Ledger | None = None, **more: Any) -> PrivateSet:
     """Records of the class "a" with these texts, as many as are declared, seeded, and any budget."""
-    given: dict[str, Any] = {"sizes": {"a": len(texts)}, "sampling": seeded(1), "noise": seeded(), **more}
+    given: dict[str, Any] = {"sizes": {"a": len(texts)}, "sampling": make_noise(1), "noise": make_noise(), **more}
     return PrivateSet([Row(text) for text in texts], ledger or Ledger(None, math.inf), **given)
 
 
@@ -157,6 +157,6 @@ def worst_choice(size: float, t: float) -> Pair:
     return with_record, with_record * np.exp([-t, size - t])
 
 
-def mixed(pair: Pair, rate: float) -> Pair:
+def mix(pair: Pair, rate: float) -> Pair:
     """The pair of a Poisson sample: the record is in it with probability rate."""
     return (1 - rate) * pair[1] + rate * pair[0], pair[1]

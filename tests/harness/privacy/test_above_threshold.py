@@ -23,14 +23,14 @@ from dpicl.privacy.decomposition import components
 from dpicl.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
 from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import Permit
-from dpicl.privacy.sampled_composites import composed
+from dpicl.privacy.sampled_composites import compose_losses
 from tests.examples import examples
-from tests.harness.privacy.makers import WILD, Recorder, seeded
+from tests.harness.privacy.makers import WILD, Recorder, make_noise
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
-def exact(queries):
+def compute_exactly(queries):
     """float64[n + 1]: chances that the first "above" is at each of n queries, (h - t)/b, and that there is none."""
     levels = np.exp(np.asarray(queries, dtype=float))
     cuts = [0.0, *sorted(1 / level for level in levels if level > 1), 1.0]
@@ -59,7 +59,7 @@ QUERIES = st.lists(st.floats(-6, 2), min_size=1, max_size=7)
 @settings(max_examples=examples(300), deadline=None)
 def test_the_loss_of_a_round_lies_in_the_interval_of_the_theorem(queries, shares, size):
     raised = [h + size * share for h, share in zip(queries, shares, strict=False)]
-    present, absent = exact(raised), exact(queries)
+    present, absent = compute_exactly(raised), compute_exactly(queries)
     assert present.sum() == pytest.approx(1) and absent.sum() == pytest.approx(1)
     some = (present > 1e-12) & (absent > 1e-12)
     loss = np.log(present[some] / absent[some])
@@ -69,22 +69,25 @@ def test_the_loss_of_a_round_lies_in_the_interval_of_the_theorem(queries, shares
 @given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.2, 1.0]), st.floats(-2, 2))
 @settings(max_examples=examples(200), deadline=None)
 def test_no_divergence_of_a_round_is_above_that_of_its_two_outcomes(queries, shares, size, x):
-    present, absent = exact([h + size * s for h, s in zip(queries, shares, strict=False)]), exact(queries)
+    present, absent = (
+        compute_exactly([h + size * s for h, s in zip(queries, shares, strict=False)]),
+        compute_exactly(queries),
+    )
     for found, bound in zip(delta(present, absent, x), delta(*round_pair(size), x), strict=True):
         assert found <= bound + 1e-9
 
 
 def test_both_ends_of_the_interval_are_reached_by_unlikely_answers():
     """The first query far below the threshold and raised; many raised ones, then one far below that is not."""
-    assert np.log(exact([-3.0])[0] / exact([-3.5])[0]) == pytest.approx(0.5)
-    present, absent = exact([*[2.5] * 9, -9.0]), exact([*[2.0] * 9, -9.0])
+    assert np.log(compute_exactly([-3.0])[0] / compute_exactly([-3.5])[0]) == pytest.approx(0.5)
+    present, absent = compute_exactly([*[2.5] * 9, -9.0]), compute_exactly([*[2.0] * 9, -9.0])
     assert np.log(present[-2] / absent[-2]) < -2 * 0.5 * 0.8
 
 
 def test_queries_that_fall_as_well_are_caught():
     """A record that moves queries both ways by the same bound leaves the interval: the threshold would have to pay."""
     size = 0.5
-    present, absent = exact([*[-1.0 - size] * 12, -5.0 + size]), exact([*[-1.0] * 12, -5.0])
+    present, absent = compute_exactly([*[-1.0 - size] * 12, -5.0 + size]), compute_exactly([*[-1.0] * 12, -5.0])
     assert np.log(present / absent).max() > size * 1.5
     worst = max(delta(present, absent, x)[0] - delta(*round_pair(size), x)[0] for x in np.linspace(0, 1, 21))
     assert worst > 1e-4
@@ -98,7 +101,7 @@ def rounds(size, number, raise_first):
         for with_it, without, state in pairs:
             queries = [*[-0.5, -1.5, 0.3][state:], 0.0]
             raised = [h + size * (at < raise_first[state]) for at, h in enumerate(queries)]
-            chances = zip(exact(raised), exact(queries), strict=True)
+            chances = zip(compute_exactly(raised), compute_exactly(queries), strict=True)
             after += [(with_it * p, without * q, min(at, 2)) for at, (p, q) in enumerate(chances)]
         pairs = after
     return np.array([p for p, _, _ in pairs]), np.array([q for _, q, _ in pairs])
@@ -112,7 +115,7 @@ def test_adaptive_rounds_stay_below_the_composed_bound_in_both_directions(plan, 
     assert present.sum() == pytest.approx(1) and absent.sum() == pytest.approx(1)
     present = (1 - rate) * absent + rate * present
     event = dp.PoissonSampledDpEvent(rate, dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number))
-    total = composed(components(event, None), 64)
+    total = compose_losses(components(event, None), 64)
     for x in np.linspace(0, 1.5, 7):
         assert max(delta(present, absent, x)) <= total.get_delta_for_epsilon(x) + 1e-9
 
@@ -120,9 +123,9 @@ def test_adaptive_rounds_stay_below_the_composed_bound_in_both_directions(plan, 
 def test_a_threshold_that_is_not_redrawn_is_caught():
     """All rounds end at once far more often, and with the largest loss, where they share the noise of a threshold."""
     size, number = 0.3, 30
-    fresh = [exact([level])[0] ** number for level in (0.0, -size)]
+    fresh = [compute_exactly([level])[0] ** number for level in (0.0, -size)]
     shared = [math.exp(level * number) / (number + 1) for level in (0.0, -size)]  # integral of (w e^level)^number
-    total = composed({AboveThresholdDpEvent(size): number}, 64)
+    total = compose_losses({AboveThresholdDpEvent(size): number}, 64)
     for x in (0.9 * number * size, 0.95 * number * size):
         bound = total.get_delta_for_epsilon(x)
         assert fresh[0] - math.exp(x) * fresh[1] <= bound < shared[0] - math.exp(x) * shared[1]
@@ -131,7 +134,7 @@ def test_a_threshold_that_is_not_redrawn_is_caught():
 def test_with_choices_on_one_sample_the_composite_is_that_of_enumerated_mechanisms():
     """A round, then a choice of two at one end of its range, twice; both directions, with and without sampling."""
     size, own, rate = 0.3, 0.5, 0.1
-    first = np.stack([exact([0.0, 0.5]), exact([-size, 0.5])])
+    first = np.stack([compute_exactly([0.0, 0.5]), compute_exactly([-size, 0.5])])
     t = 0.7 * own
     high = math.expm1(t - own) / math.expm1(-own)
     choice = np.array([[high, 1 - high], [high * math.exp(-t), (1 - high) * math.exp(own - t)]])
@@ -140,7 +143,7 @@ def test_with_choices_on_one_sample_the_composite_is_that_of_enumerated_mechanis
     assert present.sum() == pytest.approx(1, abs=1e-9) and absent.sum() == pytest.approx(1)
     inside = dp.SelfComposedDpEvent(dp.ComposedDpEvent((AboveThresholdDpEvent(size), BoundedRangeDpEvent(own))), 2)
     for q in (1.0, rate):
-        total = composed(components(dp.PoissonSampledDpEvent(q, inside), None), 64)
+        total = compose_losses(components(dp.PoissonSampledDpEvent(q, inside), None), 64)
         for x in (0.0, 0.1, 0.4, 0.9):
             found = max(delta((1 - q) * absent + q * present, absent, x))
             assert found <= total.get_delta_for_epsilon(x) + 1e-9
@@ -161,8 +164,8 @@ def test_two_outcomes_compose_as_binomials():
 
 def test_the_adversary_of_the_slack_is_a_round():
     pair = round_adversary(0.4)
-    np.testing.assert_allclose(pair.present, exact([0.0] * (QUESTIONS + 1)), atol=1e-12)
-    np.testing.assert_allclose(pair.absent, exact([-0.4] + [0.0] * QUESTIONS), atol=1e-12)
+    np.testing.assert_allclose(pair.present, compute_exactly([0.0] * (QUESTIONS + 1)), atol=1e-12)
+    np.testing.assert_allclose(pair.absent, compute_exactly([-0.4] + [0.0] * QUESTIONS), atol=1e-12)
 
 
 def slow_round(queries, scale, generator):
@@ -180,7 +183,7 @@ def sample(primitive, noise, slots=1, times=1):
 
 def test_the_primitive_answers_as_the_slow_code_and_the_exact_chances_say():
     queries, draws = [-1.2, 0.4, -0.3], 4000
-    primitive, noise, generator = AboveThreshold(0.5, 1, 8.0), seeded(3), np.random.default_rng(4)
+    primitive, noise, generator = AboveThreshold(0.5, 1, 8.0), make_noise(3), np.random.default_rng(4)
     scale = primitive.scale
     assert scale == 1 / 8
     drawn = {"primitive": [], "slow": []}
@@ -191,7 +194,7 @@ def test_the_primitive_answers_as_the_slow_code_and_the_exact_chances_say():
         drawn["primitive"].append(at)
         drawn["slow"].append(slow_round(np.array(queries) * scale, scale, generator))
     for found in drawn.values():
-        assert stats.chisquare(np.bincount(found, minlength=4), draws * exact(queries)).pvalue > 1e-4
+        assert stats.chisquare(np.bincount(found, minlength=4), draws * compute_exactly(queries)).pvalue > 1e-4
 
 
 def test_the_threshold_is_drawn_once_a_round_and_every_query_afresh():
@@ -272,5 +275,5 @@ def test_without_noise_the_comparison_is_exact():
 
 @pytest.mark.parametrize("distance", [-0.7, 0.0, 0.2])
 def test_the_chance_of_a_first_yes_is_that_of_a_laplace_distribution(distance):
-    np.testing.assert_allclose(first_chances(distance, 0.3), exact([distance / 0.3])[::-1], atol=1e-9)
+    np.testing.assert_allclose(first_chances(distance, 0.3), compute_exactly([distance / 0.3])[::-1], atol=1e-9)
     assert first_chances(distance, 0.0).tolist() == [float(distance < 0), float(distance >= 0)]

@@ -22,9 +22,9 @@ from dpicl.privacy.bounded_range import (
     sampled_choices_pld,
 )
 from dpicl.privacy.events import bounded_range_choice, compose
-from dpicl.privacy.sampled_composites import sampled
+from dpicl.privacy.sampled_composites import sample_losses
 from dpicl.privacy.slack import LARGEST, slack
-from tests.harness.privacy.makers import divergence, mixed, softmax, worst_choice
+from tests.harness.privacy.makers import divergence, mix, softmax, worst_choice
 
 SIZES = (0.05, 0.4, 1.0, 3.0, 9.0)
 
@@ -141,7 +141,7 @@ def sampled_pairs(size: float, rate: float, choices: int) -> list[tuple[np.ndarr
     """(with the record, without): the two-outcome choices of every range on a scan, on a sample."""
     found = []
     for t in np.linspace(0, size, choices)[1:-1]:
-        found.append(mixed(worst_choice(size, float(t)), rate))
+        found.append(mix(worst_choice(size, float(t)), rate))
     return found
 
 
@@ -185,7 +185,7 @@ def test_no_choice_of_that_range_on_two_samples_exceeds_the_recursion(
     scores: list[float], moves: list[float], size: float, rate: float, x: float
 ) -> None:
     before = np.array(scores)
-    sample, q = mixed((softmax(before + size * np.array(moves)), softmax(before)), rate)
+    sample, q = mix((softmax(before + size * np.array(moves)), softmax(before)), rate)
     grid, mixed2, q2 = 0.02, np.outer(sample, sample).ravel(), np.outer(q, q).ravel()
     for removed, first, second in ((True, mixed2, q2), (False, q2, mixed2)):
         deltas = sampled_choices_delta(size, rate, 2, grid, removed=removed, cells=6)
@@ -197,7 +197,7 @@ def test_no_choice_of_that_range_on_two_samples_exceeds_the_recursion(
 def test_many_samples_of_a_choice_cost_less_than_each_at_its_own_worst_and_more_than_any_adversary() -> None:
     size, rate, count = 1.5, 0.05, 40
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, bounded_range_choice(size)), count)
-    apart = sampled(choice_pld(size, size / 200), rate, count).on_grid(2e-3).self_compose(count)
+    apart = sample_losses(choice_pld(size, size / 200), rate, count).build_distribution(2e-3).self_compose(count)
     upper = epsilon(event, 1e-5).upper
     assert upper < 0.93 * apart.get_epsilon_for_delta(1e-5)
     assert slack(event, 1e-5, upper) < LARGEST

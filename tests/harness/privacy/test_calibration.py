@@ -32,7 +32,9 @@ def test_each_label_has_the_noise_of_its_own_size_at_the_whole_epsilon(row) -> N
         {"Abbreviation": 84, "Location": 835, "Entity": 1250}, {"Abbreviation": 1, "Location": 1, "Entity": 2}
     )
     found = calibrate_mechanism(row, sizes, 1.0, DELTA, cache=None)
-    alone = {label: calibrate_mechanism(row, sizes.only(label), 1.0, DELTA, cache=None) for label in sizes.shots}
+    alone = {
+        label: calibrate_mechanism(row, sizes.select_group(label), 1.0, DELTA, cache=None) for label in sizes.shots
+    }
     assert found.by_label == {label: own.knob for label, own in alone.items()}
     assert found.knob == max(found.by_label.values()) > 2 * found.by_label["Location"] > 0
     assert found.event == row.events_of(found.knob, found.by_label, sizes)

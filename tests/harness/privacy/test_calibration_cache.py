@@ -19,13 +19,13 @@ from tests.harness.privacy.makers import DELTA, SIZES, OneGaussian, SoftTokens
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one for every search that is really done."""
     done: list[str] = []
-    original = calibration._Search.proved
+    original = calibration._Search.search_by_proof
 
-    def counted(search: calibration._Search) -> object:
+    def count(search: calibration._Search) -> object:
         done.append(search.name)
         return original(search)
 
-    monkeypatch.setattr(calibration._Search, "proved", counted)
+    monkeypatch.setattr(calibration._Search, "search_by_proof", count)
     return done
 
 
@@ -33,7 +33,7 @@ def test_answers_are_remembered_on_disk(tmp_path: Path, searches: list[str]) -> 
     first = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert len(searches) == 1
-    calibration_cache._opened.cache_clear()
+    calibration_cache._open.cache_clear()
     assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert len(searches) == 1
 
@@ -54,11 +54,11 @@ def test_an_edited_mechanism_is_calibrated_anew(
     before = calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
     original, knob = OneGaussian.events, OneGaussian.knob
 
-    def edited(self: OneGaussian, value: float, sizes: Sizes) -> dp.DpEvent:
+    def edit_events(self: OneGaussian, value: float, sizes: Sizes) -> dp.DpEvent:
         known = value == math.sqrt(knob.low * knob.high)  # the key has this event
         return original(self, value, sizes) if known else dp.GaussianDpEvent(value / 2)
 
-    monkeypatch.setattr(OneGaussian, "events", edited)
+    monkeypatch.setattr(OneGaussian, "events", edit_events)
     assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob > 1.4 * before
     assert len(searches) == 2
 
@@ -76,10 +76,10 @@ def test_a_damaged_answer_is_searched_for_again(tmp_path: Path, searches: list[s
     whole = path.read_bytes()
     for content in (b"", whole[:-5], whole.replace(b"knob", b"knot"), whole.replace(b"0", b"1", 1)):
         path.write_bytes(content)
-        calibration_cache._opened.cache_clear()  # another process
+        calibration_cache._open.cache_clear()  # another process
         assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert len(searches) == 5
-    calibration_cache._opened.cache_clear()
+    calibration_cache._open.cache_clear()
     assert calibrate_mechanism(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert len(searches) == 5
 

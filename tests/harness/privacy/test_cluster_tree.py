@@ -15,7 +15,7 @@ from dpicl.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions,
 from dpicl.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.privacy.primitives import clip_norm
 from tests.examples import examples
-from tests.harness.privacy.makers import WILD, paid, seeded
+from tests.harness.privacy.makers import WILD, make_noise, pay
 
 #: Coordinates that fall on grid positions and interval borders as often as beside them.
 COORDINATE = st.one_of(st.sampled_from([i / 8 for i in range(-8, 9)]), st.floats(-1, 1))
@@ -102,7 +102,7 @@ class Readable:
 
     def gaussian(self, scale, size):
         self.counts_left -= 1
-        return known(size) if self.counts_left >= 0 else np.zeros(size)
+        return make_values(size) if self.counts_left >= 0 else np.zeros(size)
 
     def gumbel(self, size):
         if not self.forced:
@@ -110,7 +110,7 @@ class Readable:
         return np.where(np.arange(size) == self.generator.integers(size), 1e9, 0.0)
 
 
-def known(size):
+def make_values(size):
     return 1000.0 * np.arange(size, 0, -1)
 
 
@@ -131,14 +131,14 @@ def test_one_point_moves_counts_and_sums_by_at_most_what_is_stated(own, values, 
     tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0 if own else None)
     assert (tree.count_bound, tree.sum_bound) == ((1, RADIUS) if own else (math.sqrt(2), 2 * RADIUS))
 
-    def measured(rows):
-        found = tree.clusters(rows, paid(tree, Readable(2, seed), own_slots=len(rows) if own else None))
+    def measure(rows):
+        found = tree.clusters(rows, pay(tree, Readable(2, seed), own_slots=len(rows) if own else None))
         assert len(found) == 4
         weights = np.array([cluster.weight for cluster in found])
-        return weights - known(4), weights[:, None] * np.array([cluster.centre for cluster in found])
+        return weights - make_values(4), weights[:, None] * np.array([cluster.centre for cluster in found])
 
     before, after = (values[:number], [*values[:number], record[0]]) if own else (values, [record[0], *values[1:]])
-    (counts, sums), (other_counts, other_sums) = measured(before), measured(np.array(after))
+    (counts, sums), (other_counts, other_sums) = measure(before), measure(np.array(after))
     assert counts.sum() == len(before) and other_counts.sum() == len(after)
     assert np.linalg.norm(counts - other_counts) <= tree.count_bound + 1e-9
     assert np.linalg.norm(sums - other_sums) <= tree.sum_bound + 1e-9
@@ -162,7 +162,7 @@ def test_the_number_of_points_shows_nowhere_where_it_is_private():
     """Nothing is split, so the one cluster shows what is released without noise: the expected number."""
     for number in (0, 3, 40):
         tree = ClusterTree(1.0, RADIUS, levels=1, intervals=1, expected=6.0)
-        found = tree.clusters(np.full((number, 2), 0.3), paid(tree, Unsplit(), own_slots=number))
+        found = tree.clusters(np.full((number, 2), 0.3), pay(tree, Unsplit(), own_slots=number))
         assert [cluster.weight for cluster in found] == [6.0]
 
 
@@ -204,7 +204,7 @@ def slow_tree(rows, radius, levels, intervals):
 def test_without_noise_the_tree_is_dpm_done_slowly(seed):
     rows = clip_norm(np.random.default_rng(seed).normal(0, 0.4, size=(24, 2 + seed % 2)), RADIUS)
     off = ClusterTree(0.0, RADIUS, levels=3, intervals=6)
-    got = off.clusters(rows, paid(off, seeded()))
+    got = off.clusters(rows, pay(off, make_noise()))
     slow = slow_tree(rows, RADIUS, 3, 6)
     assert [c.weight for c in got] == sorted(map(len, slow), reverse=True)
     expected = sorted((np.mean(cluster, axis=0) for cluster in slow), key=lambda mean: mean.tolist())
@@ -215,20 +215,20 @@ def test_well_separated_clusters_are_found():
     generator, middles = np.random.default_rng(0), np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5]])
     rows = np.vstack([m + generator.normal(0, 0.03, (n, 2)) for m, n in zip(middles, (12, 9, 8), strict=True)])
     off = ClusterTree(0.0, 1.0, levels=2)
-    got = off.clusters(rows, paid(off, seeded()))
+    got = off.clusters(rows, pay(off, make_noise()))
     assert [c.weight for c in got] == [12, 9, 8]
     np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
     noisy = ClusterTree(0.01, 1.0, levels=2)
-    got = noisy.clusters(rows, paid(noisy, seeded()))
+    got = noisy.clusters(rows, pay(noisy, make_noise()))
     np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
 
 
 def test_counts_and_sums_have_noise_of_the_stated_scale():
     """Two points far apart on one axis and a grid of one position: the split is certain."""
     rows = np.repeat([[-1.0], [1.0]], 50, axis=0)
-    tree, noise, counts, sums = ClusterTree(0.4, 1.0, levels=1, intervals=1), seeded(), [], []
+    tree, noise, counts, sums = ClusterTree(0.4, 1.0, levels=1, intervals=1), make_noise(), [], []
     for _ in range(1500):
-        got = tree.clusters(rows, paid(tree, noise))
+        got = tree.clusters(rows, pay(tree, noise))
         counts += [c.weight - 50 for c in got]
         sums += [float(c.centre[0] * c.weight - math.copysign(50, c.centre[0])) for c in got]
     assert stats.kstest(counts, stats.norm(scale=math.sqrt(2) * tree.count_multiplier).cdf).pvalue > 1e-4
@@ -240,8 +240,8 @@ def test_a_split_has_the_frequencies_of_the_exponential_mechanism():
     tree, draws, grid = ClusterTree(1.0, 1.0, levels=1, intervals=4), 4000, grid_positions(1.0, 4)
     scores = split_scores(rows, grid, 0.5, 10.0)[0]
     expected = np.exp(log_softmax(scores * tree.split_epsilon / (2 * SCORE_RANGE)))
-    below = [known(2)[0] + (rows < position).sum() for position in grid]  # tells the position of a split
-    seen = [tree.clusters(rows, paid(tree, Readable(1, seed, forced=False)))[0].weight for seed in range(draws)]
+    below = [make_values(2)[0] + (rows < position).sum() for position in grid]  # tells the position of a split
+    seen = [tree.clusters(rows, pay(tree, Readable(1, seed, forced=False)))[0].weight for seed in range(draws)]
     assert len(set(below)) == 4 and set(seen) <= set(below)
     assert stats.chisquare([seen.count(weight) for weight in below], expected * draws).pvalue > 1e-4
 
@@ -264,7 +264,7 @@ def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
 @pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.full((5, 2), np.nan), np.full((4, 3), 1e300), np.ones((7, 1))])
 def test_a_tree_of_one_point_or_of_equal_points_is_one_cluster_without_noise(sigma, rows):
     tree = ClusterTree(sigma, RADIUS, levels=3)
-    got = tree.clusters(rows, paid(tree, seeded()))
+    got = tree.clusters(rows, pay(tree, make_noise()))
     assert all(np.isfinite(c.centre).all() and np.isfinite(c.weight) for c in got)
     if sigma == 0:
         assert [c.weight for c in got] == [len(rows)]
@@ -274,4 +274,4 @@ def test_a_tree_of_one_point_or_of_equal_points_is_one_cluster_without_noise(sig
 def test_a_box_without_a_grid_position_left_stays_whole():
     rows = np.repeat([[-1.0], [1.0]], 8, axis=0)
     off = ClusterTree(0.0, 1.0, levels=4, intervals=1)
-    assert [c.weight for c in off.clusters(rows, paid(off, seeded()))] == [8, 8]
+    assert [c.weight for c in off.clusters(rows, pay(off, make_noise()))] == [8, 8]

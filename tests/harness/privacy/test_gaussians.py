@@ -48,13 +48,13 @@ def test_a_bound_from_above_below_one_from_below_stops_the_run_however_near_it_i
     original, grids = gaussians.prv_epsilon, []
     discrete = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5).accountants["pld"]
 
-    def too_high(*given: Any) -> dict[str, float]:
+    def answer_too_high(*given: Any) -> dict[str, float]:
         grids.append(given)
         return original(*given) | {"low": 1.001 * discrete, "estimate": 1.005 * discrete, "upper": 1.01 * discrete}
 
     gaussians.bounds.cache_clear()
     accountants._composition.cache_clear()
-    monkeypatch.setattr(gaussians, "prv_epsilon", too_high)
+    monkeypatch.setattr(gaussians, "prv_epsilon", answer_too_high)
     with pytest.raises(AccountantsDisagree):
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
     assert grids
@@ -63,11 +63,11 @@ def test_a_bound_from_above_below_one_from_below_stops_the_run_however_near_it_i
 def test_many_tiny_steps_are_settled_on_a_finer_grid(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
     original, grids = gaussians.pld_epsilon, []
 
-    def pessimistic_when_coarse(parts: gaussians.Parts, delta: float, grid: float) -> float:
+    def answer_by_grid(parts: gaussians.Parts, delta: float, grid: float) -> float:
         grids.append(grid)
         return original(parts, delta, grid) * (1.05 if grid == grids[0] else 1.0)
 
-    monkeypatch.setattr(gaussians, "pld_epsilon", pessimistic_when_coarse)
+    monkeypatch.setattr(gaussians, "pld_epsilon", answer_by_grid)
     bounds = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
     assert len(grids) == 2
     assert grids[1] < grids[0]
@@ -84,10 +84,10 @@ def test_prv_that_gives_up_on_a_very_large_epsilon_is_replaced_by_pld(fresh: Non
 def test_without_the_pld_there_is_no_proof_since_prv_leaves_out_the_addition_of_a_record(
     monkeypatch: pytest.MonkeyPatch, fresh: None
 ) -> None:
-    def broken(*given: Any) -> float:
+    def fail(*given: Any) -> float:
         raise OverflowError("too large")
 
-    monkeypatch.setattr(gaussians, "pld_epsilon", broken)
+    monkeypatch.setattr(gaussians, "pld_epsilon", fail)
     with pytest.raises(UnsupportedEvent, match=r"no proved epsilon: .* \(too large\)"):
         epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
 
@@ -96,11 +96,11 @@ def test_an_accountant_that_takes_too_long_is_left_behind(monkeypatch: pytest.Mo
     stop = threading.Event()
     monkeypatch.setattr(time_limit, "ACCOUNTANT_SECONDS", 5.0)
 
-    def never(*given: Any) -> dict[str, float]:
+    def wait_forever(*given: Any) -> dict[str, float]:
         stop.wait(60)
         return {}
 
-    monkeypatch.setattr(gaussians, "prv_epsilon", never)
+    monkeypatch.setattr(gaussians, "prv_epsilon", wait_forever)
     bounds = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
     stop.set()
     assert set(bounds.accountants) == {"pld"}
@@ -112,7 +112,7 @@ def test_the_time_limit_works_in_any_thread() -> None:
 
     def work() -> None:
         try:
-            time_limit.within(0.05, lambda: time.sleep(2))
+            time_limit.run_within(0.05, lambda: time.sleep(2))
         except time_limit.TookTooLong as error:
             caught.append(error)
 
@@ -120,7 +120,7 @@ def test_the_time_limit_works_in_any_thread() -> None:
     worker.start()
     worker.join()
     assert len(caught) == 1
-    assert time_limit.within(5, lambda: 42) == 42
+    assert time_limit.run_within(5, lambda: 42) == 42
 
 
 def test_deltas_near_rounding_errors_are_refused() -> None:

@@ -49,7 +49,7 @@ def streams_of(cls, names, vectors, queries):
     return [[[names[at] for at in slot] for slot in joining.join(query)] for query in queries]
 
 
-def breaks(cls, vectors, queries, at, slots=1):
+def has_larger_change(cls, vectors, queries, at, slots=1):
     """Whether the record at that place moves more than that many slots, or anything in more than r queries; where one
     slot is stated, whether it moves another record."""
     names = [f"record {i}" for i in range(len(vectors))]
@@ -75,8 +75,8 @@ def points(angles):
 @settings(max_examples=examples(300), deadline=None)
 def test_a_record_changes_one_slot_of_at_most_r_queries_and_nobody_else(records, queries, at):
     """For any queries, so also for those that are chosen after earlier answers."""
-    assert not breaks(Joining, points(records), np.array(points(queries)), at % len(records))
-    assert not breaks(Nearest, points(records), np.array(points(queries)), at % len(records), slots=2)
+    assert not has_larger_change(Joining, points(records), np.array(points(queries)), at % len(records))
+    assert not has_larger_change(Nearest, points(records), np.array(points(queries)), at % len(records), slots=2)
 
 
 def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
@@ -84,10 +84,10 @@ def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
     for records in itertools.product((0.0, 0.6, 1.5), repeat=4):
         for queries in itertools.product((0.0, 1.0), repeat=4):
             asked = np.array(points(queries))
-            assert not breaks(Joining, points(records), asked, 3)
-            assert not breaks(Nearest, points(records), asked, 3, slots=2)
-            broken += breaks(TopK, points(records), asked, 3, slots=2)
-            displaced += breaks(Nearest, points(records), asked, 3)
+            assert not has_larger_change(Joining, points(records), asked, 3)
+            assert not has_larger_change(Nearest, points(records), asked, 3, slots=2)
+            broken += has_larger_change(TopK, points(records), asked, 3, slots=2)
+            displaced += has_larger_change(Nearest, points(records), asked, 3)
     assert broken > 100 and displaced > 100
 
 
@@ -109,7 +109,7 @@ def embed(texts, name):
     return np.array([[float(text[:1] == letter) for letter in "ab"] for text in texts]).reshape(len(texts), 2)
 
 
-def joined_set(texts, ledger, **more):
+def make_joined_set(texts, ledger, **more):
     return private_set(texts, ledger, **{"sizes": {None: max(len(texts), 1)}, "embed": embed, **more})
 
 
@@ -124,7 +124,7 @@ GAUSS = dp.GaussianDpEvent(3.0)
 def test_the_stream_is_charged_r_times_whatever_it_asks_and_every_query_has_its_release(uses, queries, charged):
     allowance = dp.SelfComposedDpEvent(GAUSS, charged)
     ledger = Ledger(allowance, 1.0)
-    sample_of = scheme(uses).sampler(joined_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
+    sample_of = scheme(uses).sampler(make_joined_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
     assert ledger.event() == (allowance if charged > 1 else GAUSS) == scheme(uses).event(GAUSS, 3, queries)
     seen = []
     for number in range(min(queries, 6)):
@@ -138,32 +138,32 @@ def test_the_stream_is_charged_r_times_whatever_it_asks_and_every_query_has_its_
 
 
 def test_nothing_is_read_before_it_is_charged():
-    def unread(texts, name):
+    def fail(texts, name):
         pytest.fail("records were embedded")
 
     for allowance in (dp.GaussianDpEvent(3.0), dp.SelfComposedDpEvent(dp.GaussianDpEvent(4.0), 2)):
-        private = joined_set(["a1"], Ledger(allowance, 1.0), embed=unread)
+        private = make_joined_set(["a1"], Ledger(allowance, 1.0), embed=fail)
         with pytest.raises(BudgetExceeded):
             scheme(2).sampler(private, GAUSS, 5)
 
 
 def test_more_queries_than_were_charged_numbers_that_count_nothing_and_sets_without_embedding_are_refused():
-    sample_of = scheme().sampler(joined_set(["a1"], Ledger(None, math.inf)), GAUSS, 1)
+    sample_of = scheme().sampler(make_joined_set(["a1"], Ledger(None, math.inf)), GAUSS, 1)
     sample_of("a")
     with pytest.raises(BudgetExceeded):
         sample_of("a")
     wanted = {"threshold": 0.5, "uses": 1, "embedding": "any", "releases": GAUSS, "times": 1}
     for wrong in ({"uses": 0}, {"uses": 2.5}, {"times": 0}):
         with pytest.raises(UsageError):
-            joined_set(["a1"], Ledger(None, math.inf)).joining_slots(2, **{**wanted, **wrong})
+            make_joined_set(["a1"], Ledger(None, math.inf)).joining_slots(2, **{**wanted, **wrong})
     with pytest.raises(PluginError):
-        joined_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **wanted)
+        make_joined_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **wanted)
     with pytest.raises(UsageError):
         JoiningScheme(2, 4, 1.5, 2, "any")
 
 
 def test_a_closed_sample_and_a_closed_set_give_no_record():
-    private = joined_set(["a1", "a2"], Ledger(None, math.inf))
+    private = make_joined_set(["a1", "a2"], Ledger(None, math.inf))
     sample_of = scheme().sampler(private, GAUSS, 3)
     first = sample_of("a")
     second = sample_of("b")
@@ -175,7 +175,7 @@ def test_a_closed_sample_and_a_closed_set_give_no_record():
 
 
 def test_a_set_without_records_answers_too():
-    assert sum(map(len, scheme().sampler(joined_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots)) == 0
+    assert sum(map(len, scheme().sampler(make_joined_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots)) == 0
 
 
 def test_with_secure_noise_there_are_no_more_slots_than_its_margins_are_for():

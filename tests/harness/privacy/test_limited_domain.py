@@ -13,7 +13,7 @@ from dpicl.privacy.bounded_range import choice_delta
 from dpicl.privacy.events import EpsilonDeltaDpEvent, flatten
 from dpicl.privacy.limited_domain import LimitedDomain
 from dpicl.privacy.private_set import Sample
-from tests.harness.privacy.makers import Recorder, paid, seeded
+from tests.harness.privacy.makers import Recorder, make_noise, pay
 
 
 def neighbours(size, most=3):
@@ -32,13 +32,13 @@ def excess(epsilon, failure, size, domain, threshold=0.0):
     x = np.linspace(-2 * epsilon, 2 * epsilon, 41)
     stated = failure + (1 - failure) * choice_delta(epsilon, x)
 
-    def released(counts):
+    def release(counts):
         scores = mechanism.scores(counts)
         scores[-1] += threshold
         return softmax(epsilon * scores)
 
     for fewer, more in neighbours(size):
-        p, q = released(fewer), released(more)
+        p, q = release(fewer), release(more)
         for one, other in ((p, q), (q, p)):
             found = np.maximum(one[:, None] - np.exp(x) * other[:, None], 0.0).sum(axis=0)
             worst = max(worst, float((found - stated).max()))
@@ -68,18 +68,18 @@ def test_the_event_is_the_composition_and_its_epsilon_that_of_the_divergence():
 def test_without_noise_it_is_the_most_frequent_vote_or_nothing():
     off = LimitedDomain(0.0, 2, 1e-7)
 
-    def chosen(*votes):
-        return off.choose(np.array(votes, dtype=np.int64), 5, paid(off, seeded(), own_slots=len(votes)))
+    def choose(*votes):
+        return off.choose(np.array(votes, dtype=np.int64), 5, pay(off, make_noise(), own_slots=len(votes)))
 
-    assert chosen(3, 3, 1, -1, 9) == 3
-    assert chosen(4) == 4
-    assert chosen() is None and chosen(-1, 9) is None
-    assert chosen(0, 1, 2) is None  # the third one is as frequent
+    assert choose(3, 3, 1, -1, 9) == 3
+    assert choose(4) == 4
+    assert choose() is None and choose(-1, 9) is None
+    assert choose(0, 1, 2) is None  # the third one is as frequent
 
 
 def test_a_release_draws_once_for_every_index_and_for_nothing_and_spends_both_parts():
     mechanism, source = LimitedDomain(0.5, 2, 1e-3), Recorder()
-    sample = paid(mechanism, source, own_slots=3)
+    sample = pay(mechanism, source, own_slots=3)
     mechanism.choose(np.array([1, 1, 2]), 5, sample)
     assert source.asked == [("gumbel", 1.0, 6)]
     with pytest.raises(BudgetExceeded):
@@ -87,9 +87,9 @@ def test_a_release_draws_once_for_every_index_and_for_nothing_and_spends_both_pa
 
 
 def test_shares_of_releases_are_those_of_the_softmax():
-    mechanism, noise, draws = LimitedDomain(1.0, 2, 0.5), seeded(), 6000
+    mechanism, noise, draws = LimitedDomain(1.0, 2, 0.5), make_noise(), 6000
     votes = np.array([0, 0, 0, 1, 1])
-    found = [mechanism.choose(votes, 4, paid(mechanism, noise, own_slots=5)) for _ in range(draws)]
+    found = [mechanism.choose(votes, 4, pay(mechanism, noise, own_slots=5)) for _ in range(draws)]
     expected = softmax(mechanism.scores(np.bincount(votes, minlength=4)))
     assert set(found) == {0, 1, None}
     for at, outcome in ((0, 0), (1, 1), (4, None)):
@@ -100,7 +100,7 @@ def test_shares_of_releases_are_those_of_the_softmax():
 def test_shared_slots_too_small_a_list_and_what_was_not_charged_are_refused_before_noise_is_drawn():
     mechanism = LimitedDomain(1.0, 2, 1e-3)
     votes, source = np.zeros(1, dtype=np.int64), Recorder(False)
-    for sample, size in ((paid(mechanism, source), 5), (paid(mechanism, source, own_slots=1), 2)):
+    for sample, size in ((pay(mechanism, source), 5), (pay(mechanism, source, own_slots=1), 2)):
         with pytest.raises(PluginError):
             mechanism.choose(votes, size, sample)
     with pytest.raises(BudgetExceeded):

@@ -15,7 +15,7 @@ from dpicl.privacy.events import gaussian
 from dpicl.privacy.near_centre import NearCentre
 from dpicl.privacy.primitives import GaussianSum
 from dpicl.privacy.release_hooks import observing
-from tests.harness.privacy.makers import WILD, Recorder, paid, seeded
+from tests.harness.privacy.makers import WILD, Recorder, make_noise, pay
 
 SIZE = 5
 IDS = np.arange(SIZE) + 10
@@ -29,16 +29,16 @@ class Answering:
     def __init__(self, at: int) -> None:
         self.at, self.releases = at, []
 
-    def passes(self, noisy_release, draw):
+    def intercept(self, noisy_release, draw):
         self.releases.append(noisy_release)
         out = draw()
         return 100.0 * np.eye(len(out))[self.at] if len(self.releases) == 1 else out
 
 
-def released(rows, at, own_slots, noise=None):
+def release_rows(rows, at, own_slots, noise=None):
     nearby, watch = NearCentre(1.0, RADII, 3.0, own_slots=own_slots), Answering(at)
     with observing(watch):
-        sample = paid(nearby, noise or Recorder(), own_slots=len(rows) if own_slots else None)
+        sample = pay(nearby, noise or Recorder(), own_slots=len(rows) if own_slots else None)
         nearby.choose(rows, CENTRE, sample, IDS)
     return watch.releases
 
@@ -47,7 +47,7 @@ def released(rows, at, own_slots, noise=None):
 @given(rows=ROWS, other=arrays(np.float64, SIZE, elements=WILD), at=st.integers(0, len(RADII)))
 def test_one_record_moves_both_releases_by_at_most_what_is_stated(rows, other, at, own_slots):
     changed = np.vstack([rows, other]) if own_slots else np.vstack([rows[:-1], other])
-    for before, after in zip(released(rows, at, own_slots), released(changed, at, own_slots), strict=True):
+    for before, after in zip(release_rows(rows, at, own_slots), release_rows(changed, at, own_slots), strict=True):
         assert before.bound == after.bound and before.scale == after.scale
         assert np.linalg.norm(after.clean - before.clean) <= before.bound * (1 + 1e-12)
 
@@ -57,12 +57,14 @@ def test_the_bound_is_met_and_the_noise_is_a_fixed_multiple_of_it(own_slots):
     corner, far = np.eye(SIZE)[0], np.eye(SIZE)[4]
     shares = (0.1, 0.9)
     for at in range(len(RADII) + 1):
-        near = released(np.array([corner, corner, corner]), at, own_slots)
-        moved = released(np.array([corner, corner, corner, far] if own_slots else [corner, corner, far]), at, own_slots)
+        near = release_rows(np.array([corner, corner, corner]), at, own_slots)
+        moved = release_rows(
+            np.array([corner, corner, corner, far] if own_slots else [corner, corner, far]), at, own_slots
+        )
         for release, share in zip(near, shares, strict=True):
             assert release.scale / release.bound == pytest.approx(1 / math.sqrt(share))
         assert np.linalg.norm(moved[1].clean - near[1].clean) >= 0.6 * near[1].bound
-    radii = [released(np.zeros((3, SIZE)), at, own_slots)[1].bound for at in range(len(RADII))]
+    radii = [release_rows(np.zeros((3, SIZE)), at, own_slots)[1].bound for at in range(len(RADII))]
     assert radii == [pytest.approx(min((1 if own_slots else 2) * radius, math.sqrt(2))) for radius in RADII]
 
 
@@ -77,16 +79,16 @@ def test_slots_that_agree_get_a_small_ball_and_others_the_plain_sum():
     nearby = NearCentre(1e-6, RADII, 3.0)
     for rows, bound in ((same, 2 * RADII[0]), (np.eye(SIZE)[[4, 4, 4]], math.sqrt(2))):
         watch = Answering(0)
-        watch.passes = lambda release, draw, watch=watch: watch.releases.append(release) or draw()
+        watch.intercept = lambda release, draw, watch=watch: watch.releases.append(release) or draw()
         with observing(watch):
-            nearby.choose(rows, CENTRE, paid(nearby, seeded()), IDS)
+            nearby.choose(rows, CENTRE, pay(nearby, make_noise()), IDS)
         assert watch.releases[1].bound == pytest.approx(bound)
 
 
 @given(rows=ROWS)
 def test_without_noise_the_plain_sum_decides(rows):
     off, plain = NearCentre(0.0, RADII, 3.0), GaussianSum(0.0)
-    assert off.choose(rows, CENTRE, paid(off, seeded()), IDS) == plain.choose(rows, paid(plain, seeded()), IDS)
+    assert off.choose(rows, CENTRE, pay(off, make_noise()), IDS) == plain.choose(rows, pay(plain, make_noise()), IDS)
 
 
 @pytest.mark.parametrize("wrong", [{"radii": ()}, {"radii": (0.2, 0.1)}, {"share": 0.0}, {"histogram_share": 1.0}])

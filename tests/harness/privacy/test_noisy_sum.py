@@ -24,7 +24,7 @@ def records(number):
     return [Record(f"text {n}", "World") for n in range(number)]
 
 
-def summed(vectors, weights, noisy):
+def sum_vectors(vectors, weights, noisy):
     seen = Recording(lambda number, release: release.clean)
     sample = Sample([[each] for each in records(len(vectors))], noisy.event, streams(0).source("noise"), own_slots=True)
     with observing(seen):
@@ -40,15 +40,15 @@ def summed(vectors, weights, noisy):
 )
 def test_an_added_row_moves_the_sum_by_at_most_the_radius_and_others_by_no_bit(vectors, weights, radius):
     noisy = NoisySum(1.0, radius)
-    without, with_it = (summed(vectors[:n], weights[:n], noisy) for n in (3, 4))
+    without, with_it = (sum_vectors(vectors[:n], weights[:n], noisy) for n in (3, 4))
     moved = with_it.clean - without.clean
     step = with_it.grid
     whole = [int(value) for value in (moved / step).ravel()]  # exact: both sums are whole multiples of a power of 2
     assert np.array_equal(moved / step, np.reshape(whole, moved.shape))
     assert sum(value**2 for value in whole) <= (radius / step) ** 2
-    assert np.array_equal(moved, summed(vectors[3:], weights[3:], noisy).clean)
+    assert np.array_equal(moved, sum_vectors(vectors[3:], weights[3:], noisy).clean)
     other_order = [2, 0, 1]
-    assert np.array_equal(without.clean, summed(vectors[other_order], weights[other_order], noisy).clean)
+    assert np.array_equal(without.clean, sum_vectors(vectors[other_order], weights[other_order], noisy).clean)
 
 
 def test_what_is_released_is_the_sum_plus_noise_that_no_record_changes():
@@ -56,14 +56,14 @@ def test_what_is_released_is_the_sum_plus_noise_that_no_record_changes():
     vectors = np.random.default_rng(0).normal(size=(50, 8))
     noisy = NoisySum(0.7)
 
-    def released(rows):
+    def release(rows):
         sample = Sample([[r] for r in records(len(rows))], noisy.event, streams(5).source("noise"), own_slots=True)
         return noisy.release(rows, sample)
 
-    full, fewer = released(vectors), released(vectors[:-1])
-    clean = summed(vectors, None, noisy)
+    full, fewer = release(vectors), release(vectors[:-1])
+    clean = sum_vectors(vectors, None, noisy)
     assert math.frexp(clean.grid)[0] == 0.5  # a power of 2
-    assert np.array_equal(full - clean.clean, fewer - summed(vectors[:-1], None, noisy).clean)
+    assert np.array_equal(full - clean.clean, fewer - sum_vectors(vectors[:-1], None, noisy).clean)
     for values in (full, fewer):
         assert np.array_equal(values / clean.grid, np.rint(values / clean.grid))
     assert np.abs(full - clean.clean).max() > 0.1
@@ -73,8 +73,8 @@ def test_close_to_the_plain_sum():
     vectors = np.random.default_rng(0).normal(size=(200, 16))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     weights = np.random.default_rng(1).normal(size=(200, 3)) / 10
-    assert summed(vectors, None, NoisySum(1.0)).clean == pytest.approx(vectors.sum(axis=0)[None], abs=1e-3)
-    assert summed(vectors, weights, NoisySum(1.0)).clean == pytest.approx(weights.T @ vectors, abs=0.05)
+    assert sum_vectors(vectors, None, NoisySum(1.0)).clean == pytest.approx(vectors.sum(axis=0)[None], abs=1e-3)
+    assert sum_vectors(vectors, weights, NoisySum(1.0)).clean == pytest.approx(weights.T @ vectors, abs=0.05)
 
 
 @pytest.mark.parametrize("radius", [5e-324, 1e-310, 1.7e308, math.nan])
@@ -89,10 +89,10 @@ def test_two_releases_tell_the_sum_where_they_have_one_seed(noise, tell):
     """docs/accounting.md: nothing is proved for several rows of one seed, even for those who do not know it."""
     vectors, (low, high) = np.eye(3), (0.6, 4.0)
 
-    def released(sigma):
+    def release(sigma):
         noisy = NoisySum(sigma)
         slots = [[record] for record in records(3)]
         return noisy.release(vectors, Sample(slots, noisy.event, streams(0, noise).source("noise"), own_slots=True))[0]
 
-    small, large = released(low), released(high)
+    small, large = release(low), release(high)
     assert np.allclose(small - low * (large - small) / (high - low), vectors.sum(axis=0), atol=1e-3) is tell

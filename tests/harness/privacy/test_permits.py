@@ -15,7 +15,7 @@ from dpicl.core.seeds import SecureNoise, SeededNoise, Streams
 from dpicl.privacy.events import bounded_range, bounded_range_choice, gaussian
 from dpicl.privacy.ledger import Ledger
 from dpicl.privacy.private_set import Sample
-from dpicl.privacy.release_hooks import Permit, in_steps
+from dpicl.privacy.release_hooks import Permit, round_to_grid
 from dpicl.privacy.secure_release import sum_margin
 from tests.examples import examples
 from tests.harness.privacy.makers import Row, private_set
@@ -178,7 +178,7 @@ def test_slots_and_samples_cannot_be_changed():
             change()
 
 
-def reachable(thing, depth=6, seen=None):
+def find_reachable(thing, depth=6, seen=None):
     """Everything that attributes, items and slots of an object lead to (not what functions close over)."""
     seen = {} if seen is None else seen
     if id(thing) in seen or depth < 0 or isinstance(thing, str | bytes | int | float | type(None) | np.ndarray | type):
@@ -191,7 +191,7 @@ def reachable(thing, depth=6, seen=None):
     if isinstance(thing, list | tuple | set | frozenset):
         parts += list(thing)
     for part in parts:
-        reachable(part, depth - 1, seen)
+        find_reachable(part, depth - 1, seen)
     return seen
 
 
@@ -199,7 +199,7 @@ def test_what_a_mechanism_holds_names_no_record_no_ledger_and_no_noise():
     noise = Scales()
     private = private_set(TEXTS, noise=noise)
     drawing = sampler(private)
-    found = list(reachable([private, drawing, drawing.draw(), Streams(0).public]).values())
+    found = list(find_reachable([private, drawing, drawing.draw(), Streams(0).public]).values())
     assert not any(isinstance(each, Row | Ledger | SeededNoise | Streams) for each in found)
 
 
@@ -266,12 +266,12 @@ def test_noise_on_a_grid_takes_odd_and_even_multiples(noise, grid):
 @settings(max_examples=examples(100), deadline=None)
 def test_the_noise_pays_for_what_the_rounding_of_a_sum_adds_to_its_moves(sums):
     """And nothing is added to that of whole numbers, which stay as they are."""
-    (one, rounding), (other, _) = (in_steps(each, 0.25) for each in sums)
+    (one, rounding), (other, _) = (round_to_grid(each, 0.25) for each in sums)
     assert np.linalg.norm(one - other) <= np.linalg.norm(sums[0] - sums[1]) + rounding + 1e-12
     noise = Scales()
     Permit(gaussian(3.0), noise).noisy_sum(sums[0], 2.0, 0.25)
     assert noise.asked == [("gaussian", 3.0 * (2.0 + rounding))]
-    whole, none = in_steps(np.rint(sums[0]).astype(np.int64), 0.25)
+    whole, none = round_to_grid(np.rint(sums[0]).astype(np.int64), 0.25)
     assert none == 0 and np.array_equal(whole * 4, np.rint(sums[0]))
 
 

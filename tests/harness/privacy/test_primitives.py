@@ -42,7 +42,7 @@ from dpicl.privacy.private_set import Sample
 from dpicl.privacy.release_hooks import NoisyRelease, observing
 from dpicl.privacy.top_k import NoisyTopK
 from dpicl.privacy.vote_histogram import VoteHistogram
-from tests.harness.privacy.makers import WILD, Recorder, paid, seeded
+from tests.harness.privacy.makers import WILD, Recorder, make_noise, pay
 
 SIZE, RADIUS, SIGMA = 4, 0.7, 0.51
 PUBLIC = np.log([0.1, 0.2, 0.3, 0.4])
@@ -76,7 +76,7 @@ class Use:
         return self.before is None
 
     def sample(self, noise: Any, slots: int = 3) -> Sample:
-        return paid(self.mechanism, noise, own_slots=slots if self.own else None)
+        return pay(self.mechanism, noise, own_slots=slots if self.own else None)
 
     def release(self, rows: np.ndarray) -> NoisyRelease:
         """What is released of the rows, before its noise."""
@@ -85,7 +85,7 @@ class Use:
             self.ask(self.mechanism, rows, self.sample(Recorder(), len(rows)))
         return seen.observed_releases[0].release
 
-    def moved(self, rows: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> float:
+    def measure_move(self, rows: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> float:
         """How far a sum, or the range of scores, is moved between two neighbours, whose scale and bound are one."""
         one, other = (self.release(np.array(each).reshape(-1, SIZE)) for each in (rows, more))
         assert (one.bound, one.scale) == (other.bound, other.scale)
@@ -144,21 +144,21 @@ def test_one_record_moves_a_release_by_at_most_what_is_stated_whatever_rows_hold
     use = RELEASES[name]
     pairs = [(rows, [*rows, record]), ([], [record])] if use.own else [(rows, [record, *rows[1:]])]
     for without, with_it in pairs:
-        assert use.moved(without, with_it) <= use.bound * (1 + 1e-9)
+        assert use.measure_move(without, with_it) <= use.bound * (1 + 1e-9)
 
 
 def test_rows_in_float32_are_summed_in_float64():
     """Rounding moved a sum of shares by more than the stated bound."""
     rows = np.array([[0, 1, 0, 0], [0, 1 / 3, 0, 0]], dtype=np.float32)
     use = RELEASES["top k, own slots"]
-    assert use.moved(rows, [*rows, np.array([0, 1, 1, 1], dtype=np.float32)]) <= use.bound
+    assert use.measure_move(rows, [*rows, np.array([0, 1, 1, 1], dtype=np.float32)]) <= use.bound
 
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_stated_bound_is_reached_and_its_noise_is_what_was_charged(name):
     use = RELEASES[name]
     rows = [] if use.before is None else [use.before]
-    assert use.moved(rows, [use.after]) == pytest.approx(use.bound, rel=1e-4)
+    assert use.measure_move(rows, [use.after]) == pytest.approx(use.bound, rel=1e-4)
     release = use.release(np.array([use.after]))
     assert release.bound == pytest.approx(use.bound)
     if name in SUMS:
@@ -177,7 +177,7 @@ def test_every_coordinate_of_a_sum_gets_noise_of_the_scale(name):
     assert source.asked == [("gaussian", pytest.approx(use.bound * SIGMA), SIZE)]
 
 
-def drawn_in_order(scores: np.ndarray, count: int) -> dict[tuple[int, ...], float]:
+def compute_ordered_draws(scores: np.ndarray, count: int) -> dict[tuple[int, ...], float]:
     """Probability of every ordered choice, drawn one after the other by softmax."""
     found = {}
     for order in itertools.permutations(range(len(scores)), count):
@@ -191,10 +191,10 @@ def drawn_in_order(scores: np.ndarray, count: int) -> dict[tuple[int, ...], floa
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_have_the_frequencies_of_draws_from_the_softmax_in_order(name):
-    use, noise, draws = CHOICES[name], seeded(), 4000
+    use, noise, draws = CHOICES[name], make_noise(), 4000
     rows = np.array([[0.9, 0.4, 0.0, 0.2], [0.6, 0.0, 1.0, 0.1], [0.3, 0.8, 0.2, 0.0]]) - 0.1
     release = use.release(rows)
-    expected = drawn_in_order(release.clean / release.scale, release.count)
+    expected = compute_ordered_draws(release.clean / release.scale, release.count)
     seen: Counter[tuple[int, ...]] = Counter()
     for _ in range(draws):
         seen[tuple(np.atleast_1d(use.ask(use.mechanism, rows, use.sample(noise))).tolist())] += 1
@@ -207,7 +207,7 @@ def test_the_ideal_auditor_finds_all_of_epsilon_and_no_more(own):
     mu = 1/sigma either way, and the noise on the board is 29% less."""
     use = SUMS["sum, own slots" if own else "sum"]
     rows = [SECOND] if own else [SECOND, SECOND]
-    mu = use.moved(rows, [SECOND, FIRST]) / use.release(np.array([FIRST])).scale
+    mu = use.measure_move(rows, [SECOND, FIRST]) / use.release(np.array([FIRST])).scale
     proved = epsilon(use.mechanism.event, 1e-5).upper
     assert epsilon_of_mu(mu, 1e-5) == pytest.approx(proved, rel=1e-6)
     assert epsilon_of_mu(mu, 1e-5) <= proved
@@ -222,8 +222,8 @@ OWN = [name for name in ALL if ALL[name].own]
 def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(name):
     use = ALL[name]
     with pytest.raises(PluginError, match="poisson_slots"):
-        use.ask(use.mechanism, np.eye(3, SIZE), paid(use.mechanism, Recorder(allowed=False)))
-    use.ask(use.mechanism, np.eye(3, SIZE), use.sample(seeded()))
+        use.ask(use.mechanism, np.eye(3, SIZE), pay(use.mechanism, Recorder(allowed=False)))
+    use.ask(use.mechanism, np.eye(3, SIZE), use.sample(make_noise()))
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -243,7 +243,7 @@ def test_shared_slots_may_have_any_number_of_rows():
     """A row may be the public prompt's, and every sample of a scheme has the same number of them."""
     for name, number in itertools.product(("sum", "top k"), (1, 2, 5)):
         use = ALL[name]
-        chosen = use.ask(use.mechanism, np.eye(SIZE)[[0] * number], use.sample(seeded()))
+        chosen = use.ask(use.mechanism, np.eye(SIZE)[[0] * number], use.sample(make_noise()))
         assert set(np.atleast_1d(chosen)) <= set(range(SIZE))
 
 
@@ -298,16 +298,16 @@ def test_clipping_is_the_published_formula_and_ignores_a_shift():
 # --- without noise
 
 
-def off(mechanism: Any, slots: int | None = None) -> Sample:
-    return paid(mechanism, Recorder(allowed=False), own_slots=slots)
+def pay_without_noise(mechanism: Any, slots: int | None = None) -> Sample:
+    return pay(mechanism, Recorder(allowed=False), own_slots=slots)
 
 
 def test_a_ranking_is_the_sorted_sum_and_starts_with_the_choice():
     rows = np.eye(5)[[3, 3, 3, 1, 1, 4]]
-    assert GaussianSum(0.0).rank(rows, paid(GaussianSum(0.0), seeded())) == [3, 1, 4, 0, 2]
+    assert GaussianSum(0.0).rank(rows, pay(GaussianSum(0.0), make_noise())) == [3, 1, 4, 0, 2]
     noisy = GaussianSum(3.0)
     for seed in range(20):
-        assert noisy.rank(rows, paid(noisy, seeded(seed)))[0] == noisy.choose(rows, paid(noisy, seeded(seed)))
+        assert noisy.rank(rows, pay(noisy, make_noise(seed)))[0] == noisy.choose(rows, pay(noisy, make_noise(seed)))
 
 
 def test_the_nearest_candidate_is_that_of_the_slow_mean_divided_by_the_constant():
@@ -321,7 +321,7 @@ def test_the_nearest_candidate_is_that_of_the_slow_mean_divided_by_the_constant(
         mean += away * min(1, RADIUS / math.sqrt(sum(away**2))) / 10
     slow = min(range(6), key=lambda at: sum((public[at] - mean) ** 2))
     nearest = NearestToMean(0.0, RADIUS, divisor=10)
-    assert nearest.choose(rows, centre, public, paid(nearest, Recorder())) == slow
+    assert nearest.choose(rows, centre, public, pay(nearest, Recorder())) == slow
 
 
 def test_softmax_scores_are_averages_of_clipped_rows_over_the_constant():
@@ -329,11 +329,13 @@ def test_softmax_scores_are_averages_of_clipped_rows_over_the_constant():
     greedy, logits = BoundedRangeChoice(10, 2, 0.0), np.log(values)
     clipped = [[max(-10, z[i] - max(z) + 10) for i in range(3)] for z in logits]
     slow = [(clipped[0][i] + clipped[1][i]) / 4 + clipped[1][i] / 2 for i in range(3)]
-    assert greedy.choose(logits, logits[1], off(greedy, 2)) == int(np.argmax(slow))
-    assert greedy.choose(np.zeros((0, 3)), np.log([0.1, 0.2, 0.7]), off(greedy, 0)) == 2  # the public scores are left
+    assert greedy.choose(logits, logits[1], pay_without_noise(greedy, 2)) == int(np.argmax(slow))
+    assert (
+        greedy.choose(np.zeros((0, 3)), np.log([0.1, 0.2, 0.7]), pay_without_noise(greedy, 0)) == 2
+    )  # the public scores are left
     # Divided by the number of rows, this one would decide.
     faint = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
-    assert faint.choose(np.array([[0.0, -20.0]]), np.array([-0.5, 0.0]), off(faint, 1)) == 1
+    assert faint.choose(np.array([[0.0, -20.0]]), np.array([-0.5, 0.0]), pay_without_noise(faint, 1)) == 1
 
 
 def test_the_range_of_prism_is_c_over_s_tau_and_infinite_without_temperature():
@@ -347,28 +349,30 @@ def test_the_range_of_prism_is_c_over_s_tau_and_infinite_without_temperature():
 def test_all_k_choices_are_charged_also_of_a_short_list():
     mechanism = NoisyTopK(10, 4.0)
     assert flatten(mechanism.event) == {BoundedRangeDpEvent(0.5): 10}
-    assert sorted(mechanism.choose(np.ones((3, 2)), paid(mechanism, seeded()))) == [0, 1]
-    assert mechanism.choose(np.ones((3, 0)), paid(mechanism, seeded())) == []
+    assert sorted(mechanism.choose(np.ones((3, 2)), pay(mechanism, make_noise()))) == [0, 1]
+    assert mechanism.choose(np.ones((3, 0)), pay(mechanism, make_noise())) == []
 
 
 @given(arrays(np.float32, (3, 4), elements=WILD))
 def test_top_k_are_the_largest_counts_of_clipped_rows(rows):
     first = NoisyTopK(3, 0.0)
-    assert first.choose(np.array([[0, 1, 1, 0, 1], [0, 1, 0, 0, 1]]), off(first)) == [
+    assert first.choose(np.array([[0, 1, 1, 0, 1], [0, 1, 0, 0, 1]]), pay_without_noise(first)) == [
         1,
         4,
         2,
     ]  # of equal ones the first
     every = NoisyTopK(4, 0.0)
     counts = [sum(min(max(x, 0), 1) if math.isfinite(x) else 0 for x in column.tolist()) for column in rows.T]
-    assert [counts[at] for at in every.choose(rows, off(every))] == pytest.approx(sorted(counts, reverse=True))
+    assert [counts[at] for at in every.choose(rows, pay_without_noise(every))] == pytest.approx(
+        sorted(counts, reverse=True)
+    )
 
 
 def test_an_expert_with_a_number_that_is_none_says_nothing_and_an_impossible_label_counts_as_the_floor():
     rows = np.array([[-0.5, np.nan, 0.0], [-1.0, -0.4, -np.inf], [-1.0, -0.4, -9.0]])
     assert clip_log_probs(rows, 2.0).tolist() == [[0, 0, 0], [-1.0, -0.4, -2.0], [-1.0, -0.4, -2.0]]
     sure = ProductChoice(2.0, 0.0, own_slots=True)
-    assert sure.choose(rows, off(sure, 3)) == 1
+    assert sure.choose(rows, pay_without_noise(sure, 3)) == 1
 
 
 # --- histograms of votes
@@ -379,7 +383,7 @@ GROUPS = ((0, 2, 4), (1, 3))
 @given(st.lists(st.integers(-3, 8), max_size=12))
 def test_votes_are_those_of_a_slow_count_and_others_abstain(votes):
     histogram = VoteHistogram(0.0)
-    sample = paid(histogram, Recorder(), own_slots=len(votes))
+    sample = pay(histogram, Recorder(), own_slots=len(votes))
     best = histogram.best(np.array(votes, dtype=np.int64), GROUPS, 2, sample)
     assert best == [sorted(group, key=lambda at: -votes.count(at))[:2] for group in GROUPS]
 
@@ -387,11 +391,11 @@ def test_votes_are_those_of_a_slow_count_and_others_abstain(votes):
 def test_draws_follow_the_counts_that_reach_the_threshold():
     generator, votes = np.random.default_rng(0), np.array([0] * 6 + [2] * 2 + [3])
     every = VoteHistogram(0.0)
-    first, second = every.draw(votes, GROUPS, 4000, paid(every, Recorder(), own_slots=9), generator)
+    first, second = every.draw(votes, GROUPS, 4000, pay(every, Recorder(), own_slots=9), generator)
     assert set(first) == {0, 2} and set(second) == {3}
     assert stats.binomtest(first.count(0), 4000, 0.75).pvalue > 1e-4
     silent = VoteHistogram(1.0, threshold=4.0)  # the recorder's noise is 0
-    first, second = silent.draw(votes, GROUPS, 4000, paid(silent, Recorder(), own_slots=9), generator)
+    first, second = silent.draw(votes, GROUPS, 4000, pay(silent, Recorder(), own_slots=9), generator)
     assert set(first) == {0}
     assert stats.binomtest(second.count(1), 4000, 0.5).pvalue > 1e-4  # none reaches it: uniform
 
@@ -400,7 +404,7 @@ def test_draws_follow_the_counts_that_reach_the_threshold():
 def test_groups_that_are_no_partition_are_refused(groups):
     histogram = VoteHistogram(1.0)
     with pytest.raises(PluginError):
-        histogram.best(np.zeros(1, dtype=np.int64), groups, 1, off(histogram, 1))
+        histogram.best(np.zeros(1, dtype=np.int64), groups, 1, pay_without_noise(histogram, 1))
 
 
 # --- sources of noise

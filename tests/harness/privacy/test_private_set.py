@@ -11,19 +11,19 @@ from scipy import stats
 
 from dpicl.core.errors import BudgetExceeded, DataError, UsageError
 from dpicl.privacy.ledger import Ledger
-from tests.harness.privacy.makers import private_set, seeded
+from tests.harness.privacy.makers import make_noise, private_set
 
 GAUSS = dp.GaussianDpEvent(1.0)
 
 
-def numbered(n=50, seed=0, epsilon=math.inf, sampling=None):
+def make_numbered_set(n=50, seed=0, epsilon=math.inf, sampling=None):
     """(a private set of n records, its ledger)."""
     ledger = Ledger(None, epsilon)
-    return private_set([str(i) for i in range(n)], ledger, sampling=sampling or seeded(seed)), ledger
+    return private_set([str(i) for i in range(n)], ledger, sampling=sampling or make_noise(seed)), ledger
 
 
 def test_every_sample_is_on_the_ledger_with_its_rate():
-    private, ledger = numbered(50)
+    private, ledger = make_numbered_set(50)
     private.poisson_slots(5, 2, partition="a", releases=GAUSS)
     assert ledger.to_json()[0]["event"] == {
         "event": "poisson",
@@ -33,7 +33,7 @@ def test_every_sample_is_on_the_ledger_with_its_rate():
 
 
 def test_revealing_costs_infinity():
-    private, ledger = numbered(3)
+    private, ledger = make_numbered_set(3)
     assert len(private.reveal()) == 3
     assert ledger.event() == dp.NonPrivateDpEvent()
 
@@ -46,13 +46,13 @@ def test_a_sample_over_the_budget_flips_no_coin_and_gives_no_record():
         def uniform(self, size):
             pytest.fail("records were sampled")
 
-    private, _ = numbered(50, epsilon=0.001, sampling=NoCoins())
+    private, _ = make_numbered_set(50, epsilon=0.001, sampling=NoCoins())
     with pytest.raises(BudgetExceeded):
         private.poisson_slots(5, 2, partition="a", releases=GAUSS).draw()
 
 
 def test_the_number_sampled_is_binomial_and_slots_are_uniform():
-    private, _ = numbered(40)
+    private, _ = make_numbered_set(40)
     sizes, places = [], np.zeros(4)
     sampler = private.poisson_slots(4, 4, partition="a", releases=GAUSS, times=3000)
     for _ in range(3000):
@@ -68,7 +68,7 @@ def test_the_number_sampled_is_binomial_and_slots_are_uniform():
 
 @given(st.integers(1, 30), st.integers(1, 8), st.integers(0, 1000))
 def test_every_sampled_record_is_in_exactly_one_slot(n, slots, seed):
-    private, _ = numbered(n, seed)
+    private, _ = make_numbered_set(n, seed)
     sample = private.poisson_slots(n / 2, slots, partition="a", releases=GAUSS).draw()
     texts = [row.text for slot in sample.slots for row in slot]
     assert len(sample.slots) == slots
@@ -76,19 +76,19 @@ def test_every_sampled_record_is_in_exactly_one_slot(n, slots, seed):
 
 
 def test_without_slots_every_sampled_record_stands_alone():
-    private, _ = numbered(30)
+    private, _ = make_numbered_set(30)
     sample = private.poisson_slots(30, None, partition="a", releases=GAUSS).draw()
     assert [len(slot) for slot in sample.slots] == [1] * 30
 
 
 def test_a_class_smaller_than_the_expected_sample_is_refused_with_its_size():
-    private, _ = numbered(10)
+    private, _ = make_numbered_set(10)
     with pytest.raises(UsageError, match="class 'a', which has 10"):
         private.poisson_slots(11, 2, partition="a", releases=GAUSS).draw()
 
 
 def test_a_class_without_records_is_refused():
-    private, _ = numbered(10)
+    private, _ = make_numbered_set(10)
     with pytest.raises(DataError, match="no private record of 'b'"):
         private.poisson_slots(1, 2, partition="b", releases=GAUSS).draw()
 
@@ -100,7 +100,7 @@ def test_without_labels_all_records_are_one_group():
 
 
 def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
-    private, ledger = numbered(10)
+    private, ledger = make_numbered_set(10)
     sampler = private.poisson_slots(2, 2, partition="a", releases=GAUSS, times=3)
     assert ledger.to_json()[0]["count"] == 3
     for _ in range(3):
@@ -118,7 +118,7 @@ def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
 
 @pytest.mark.parametrize("times", [0, -5, 2.5])
 def test_a_number_of_samples_that_is_no_count_is_refused_and_charges_nothing(times):
-    private, ledger = numbered(10)
+    private, ledger = make_numbered_set(10)
     private.poisson_slots(2, 2, partition="a", releases=GAUSS, times=5)
     before = ledger.to_json()
     with pytest.raises(UsageError, match="whole number of at least 1"):

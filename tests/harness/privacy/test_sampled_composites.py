@@ -15,8 +15,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpicl.privacy import gaussians, sampled_composites
 from dpicl.privacy.accountants import epsilon, rough_epsilon
 from dpicl.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
-from dpicl.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
-from tests.harness.privacy.makers import Pair, divergence, mixed, softmax, worst_choice
+from dpicl.privacy.sampled_composites import STEPS, compose_losses, composed_epsilon, has_distribution, sample_losses
+from tests.harness.privacy.makers import Pair, divergence, mix, softmax, worst_choice
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 Choice = BoundedRangeDpEvent
@@ -34,12 +34,12 @@ def times(pair: Pair, count: int) -> Pair:
     return total
 
 
-def both_ways(pair: Pair, x: float) -> float:
+def measure_both_ways(pair: Pair, x: float) -> float:
     return max(divergence(pair[0], pair[1], x), divergence(pair[1], pair[0], x))
 
 
 def bound_at(event: dp.DpEvent, count: int, x: float) -> float:
-    total = composed({event: count}, STEPS)
+    total = compose_losses({event: count}, STEPS)
     assert total is not None
     return float(total.get_delta_for_epsilon(x))
 
@@ -51,10 +51,10 @@ def test_exact_enumeration_of_softmax_choices_on_samples(choices: int, queries: 
     size = 1.2
     scores, moves = np.array([0.4, 0.0, -0.3]), np.array([1.0, 0.0, 0.3])
     one = softmax(scores + size * moves), softmax(scores)
-    exact = times(mixed(times(one, choices), rate), queries)
+    exact = times(mix(times(one, choices), rate), queries)
     event = Sampled(rate, Repeated(Choice(size), choices))
     for x in (-0.05, 0.0, 0.02, 0.1, 0.3, 0.8):
-        assert both_ways(exact, x) <= bound_at(event, queries, x) + 1e-12
+        assert measure_both_ways(exact, x) <= bound_at(event, queries, x) + 1e-12
 
 
 @pytest.mark.parametrize(("size", "choices", "rate"), [(1.2, 1, 0.05), (1.2, 2, 0.3), (3.0, 1, 0.1), (0.3, 2, 0.1)])
@@ -62,9 +62,9 @@ def test_the_bound_is_met_by_the_worst_choices(size: float, choices: int, rate: 
     event = Sampled(rate, Repeated(Choice(size), choices))
     ranges = np.linspace(0, size, 81)
     for queries, slack in ((1, 1.01), (2, 1.2)):  # two profiles composed are above any two choices
-        pairs = [times(mixed(times(worst_choice(size, t), choices), rate), queries) for t in ranges]
+        pairs = [times(mix(times(worst_choice(size, t), choices), rate), queries) for t in ranges]
         x = 0.4 * math.log1p(rate * math.expm1(choices * size))
-        exact = max(both_ways(pair, x) for pair in pairs)
+        exact = max(measure_both_ways(pair, x) for pair in pairs)
         assert exact <= bound_at(event, queries, x) + 1e-12
         if choices == 1:  # with two the worst second choice depends on the first one
             assert bound_at(event, queries, x) <= exact * slack
@@ -72,10 +72,10 @@ def test_the_bound_is_met_by_the_worst_choices(size: float, choices: int, rate: 
 
 def test_removal_and_addition_are_bounded_each() -> None:
     size, rate, queries = 2.0, 0.2, 3
-    total = composed({Sampled(rate, Choice(size)): queries}, STEPS)
+    total = compose_losses({Sampled(rate, Choice(size)): queries}, STEPS)
     assert total is not None
     for t in np.linspace(0, size, 21):
-        p, q = times(mixed(worst_choice(size, t), rate), queries)
+        p, q = times(mix(worst_choice(size, t), rate), queries)
         for x in (-0.3, 0.0, 0.3, 0.9):
             assert divergence(p, q, x) <= total._pmf_remove.get_delta_for_epsilon(x) + 1e-12
             assert divergence(q, p, x) <= total._pmf_add.get_delta_for_epsilon(x) + 1e-12
@@ -107,7 +107,7 @@ def test_moved_losses_have_exactly_the_divergences_of_the_mixture() -> None:
     p, q = np.append(p, 0.0), np.append(q, 1 - q.sum())
     forward = pld_pmf.create_pmf(dict(zip([-4, -1, 2, 6], p[:4], strict=True)), grid, 0.0, True)
     backward = pld_pmf.create_pmf(dict(zip([4, 1, -2, -6], q[:4], strict=True)), grid, float(q[4]), True)
-    moved = sampled(pld.PrivacyLossDistribution(forward, backward), rate)
+    moved = sample_losses(pld.PrivacyLossDistribution(forward, backward), rate)
     mixture = (1 - rate) * q + rate * p
     for x in (-0.5, -0.1, 0.0, 0.1, 0.2):
         for side, exact in ((moved.remove, divergence(mixture, q, x)), (moved.add, divergence(q, mixture, x))):
@@ -128,7 +128,7 @@ def test_samples_of_one_pure_mechanism_cost_what_the_binomials_say() -> None:
     inside, rate, count, delta = 1.0, 0.1, 30, 1e-5
     upper = composed_epsilon({Sampled(rate, EpsilonDeltaDpEvent(inside, 0.0)): count}, delta)
     p = np.array([math.exp(inside), 1.0]) / (1 + math.exp(inside))
-    high, low = mixed((p, p[::-1]), rate)
+    high, low = mix((p, p[::-1]), rate)
 
     def exact_delta(x: float, a: np.ndarray, b: np.ndarray) -> float:
         weights = np.array([math.comb(count, k) for k in range(count + 1)], dtype=float)
@@ -144,10 +144,10 @@ def test_a_sample_inside_a_sample_keeps_both_directions() -> None:
     size, inner, outer = 1.5, 0.3, 0.2
     event = Sampled(outer, compose([Sampled(inner, Choice(size)), Choice(0.4)]))
     for t, s in itertools.product(np.linspace(0, size, 7), np.linspace(0, 0.4, 3)):
-        inside = product([mixed(worst_choice(size, t), inner), worst_choice(0.4, s)])
-        exact = times(mixed(inside, outer), 2)
+        inside = product([mix(worst_choice(size, t), inner), worst_choice(0.4, s)])
+        exact = times(mix(inside, outer), 2)
         for x in (0.0, 0.05, 0.2):
-            assert both_ways(exact, x) <= bound_at(event, 2, x) + 1e-12
+            assert measure_both_ways(exact, x) <= bound_at(event, 2, x) + 1e-12
 
 
 def test_choices_of_two_sizes_next_to_other_noise() -> None:
@@ -156,12 +156,12 @@ def test_choices_of_two_sizes_next_to_other_noise() -> None:
     event = Sampled(rate, compose([Choice(1.0), Choice(1.0), Choice(0.3), EpsilonDeltaDpEvent(0.5, 0.0)]))
     answer = np.array([math.exp(0.5), 1.0]) / (1 + math.exp(0.5))
     pairs = [
-        times(mixed(product([worst_choice(1.0, t)] * 2 + [worst_choice(0.3, s), (answer, answer[::-1])]), rate), 2)
+        times(mix(product([worst_choice(1.0, t)] * 2 + [worst_choice(0.3, s), (answer, answer[::-1])]), rate), 2)
         for t, s in itertools.product(np.linspace(0, 1, 11), (0.0, 0.15, 0.3))
     ]
     for x in (0.0, 0.1, 0.5):
-        assert max(both_ways(pair, x) for pair in pairs) <= bound_at(event, 2, x) + 1e-12
-    assert bound_at(event, 2, 0.1) <= 1.2 * max(both_ways(pair, 0.1) for pair in pairs)
+        assert max(measure_both_ways(pair, x) for pair in pairs) <= bound_at(event, 2, x) + 1e-12
+    assert bound_at(event, 2, 0.1) <= 1.2 * max(measure_both_ways(pair, 0.1) for pair in pairs)
 
 
 def test_what_has_a_distribution() -> None:

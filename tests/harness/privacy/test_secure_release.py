@@ -45,7 +45,7 @@ def words_of(seed: int) -> exact_noise.Words:
     return lambda number: generator.integers(0, 2**64, number, dtype=np.uint64)
 
 
-def given(*words: int) -> exact_noise.Words:
+def give(*words: int) -> exact_noise.Words:
     """These words, in order."""
     left = list(words)
     return lambda number: np.array([left.pop(0) for _ in range(number)], dtype=np.uint64)
@@ -94,12 +94,12 @@ def test_a_close_comparison_decides_as_whole_numbers_do(monkeypatch):
         numbers = [chance + offset for chance in exact]
         coin = np.array([number >> 192 for number in numbers], dtype=np.uint64)
         further = [(number >> (64 * place)) & (2**64 - 1) for number in numbers for place in range(3)]
-        kept = exact_noise._kept(cell, inside, RATIO, coin, given(*further))
+        kept = exact_noise._draw_kept(cell, inside, RATIO, coin, give(*further))
         assert kept.tolist() == [expected] * 4  # the floats cannot tell them apart
     coin = words_of(3)(4)
-    plain = exact_noise._kept(cell, inside, RATIO, coin, given())
+    plain = exact_noise._draw_kept(cell, inside, RATIO, coin, give())
     monkeypatch.setattr(exact_noise, "DOUBT", 2.0)
-    assert exact_noise._kept(cell, inside, RATIO, coin, words_of(4)).tolist() == plain.tolist()
+    assert exact_noise._draw_kept(cell, inside, RATIO, coin, words_of(4)).tolist() == plain.tolist()
 
 
 def test_a_number_that_equals_an_entry_in_its_first_half_is_looked_up_in_full():
@@ -145,10 +145,10 @@ def test_sum_and_noise_are_a_function_of_the_sum_of_steps():
 
 def test_exponentials_have_digits_at_both_ends():
     zero, top = 0, 2**64 - 1
-    (small,) = exact_noise.exponential(1, given(zero, 2**63, 1))  # 53 zeros and none: 1 - uniform is 2^-55
-    (large,) = exact_noise.exponential(1, given(zero, 2**63, 0))
+    (small,) = exact_noise.exponential(1, give(zero, 2**63, 1))  # 53 zeros and none: 1 - uniform is 2^-55
+    (large,) = exact_noise.exponential(1, give(zero, 2**63, 0))
     assert small == pytest.approx(2.0**-55, rel=1e-15) and large == pytest.approx(55 * math.log(2), rel=1e-15)
-    middle = [exact_noise.exponential(1, given(top, top - 1 + last))[0] for last in (0, 1)]
+    middle = [exact_noise.exponential(1, give(top, top - 1 + last))[0] for last in (0, 1)]
     assert middle == pytest.approx([math.log(2)] * 2, rel=1e-12)  # the halves meet
     drawn = exact_noise.exponential(40_000, words_of(8))
     assert stats.kstest(drawn, stats.expon.cdf).pvalue > 1e-3
@@ -267,7 +267,7 @@ def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
     monkeypatch.setattr(exact_noise, "FACTOR", factor)
     monkeypatch.setattr(secure_release, "MOST_COORDINATES", 1)
 
-    def changed(law: np.ndarray) -> np.ndarray:
+    def change(law: np.ndarray) -> np.ndarray:
         other = law * np.exp(random.choice([-1, 1], law.size) * factor / 2)
         other = other / other.sum()  # within e^(+-factor)
         moved = min(added, other.max())
@@ -278,7 +278,7 @@ def test_delta_grows_by_no_more_than_the_stated_share(monkeypatch, seed):
     with_it, without = random.dirichlet(np.ones(5)), random.dirichlet(np.ones(5))
     delta = max(divergence(with_it, without, epsilon), divergence(without, with_it, epsilon))
     allowed = delta + floating_point_delta(gaussian(1.0), epsilon)
-    first, second = changed(with_it), changed(without)
+    first, second = change(with_it), change(without)
     assert max(divergence(first, second, epsilon), divergence(second, first, epsilon)) <= allowed + 1e-12
 
 
@@ -302,7 +302,7 @@ def test_the_share_counts_every_noisy_sum_and_no_choice():
 class Seen:
     """Keeps what is released and what comes out."""
 
-    def passes(self, noisy_release: NoisyRelease, draw) -> np.ndarray:
+    def intercept(self, noisy_release: NoisyRelease, draw) -> np.ndarray:
         self.release, self.out = noisy_release, draw()
         return self.out
 

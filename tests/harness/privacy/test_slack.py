@@ -21,7 +21,7 @@ from dpicl.privacy.adversaries import (
     MOST_CHOICES,
     WorstPair,
     choices_pair,
-    composed,
+    compose_pairs,
     following_pair,
     gaussian_pair,
     hockey,
@@ -40,7 +40,7 @@ from dpicl.privacy.events import (
 )
 from dpicl.privacy.slack import (
     LARGEST,
-    checked_lower_bound,
+    compute_lower_bound,
     lower_bound,
     pairs_epsilon,
     rounds_bound,
@@ -149,24 +149,24 @@ def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
         t = j * size / CELLS
         return [(high[j], high[j] * math.exp(-t)), (1 - high[j], (1 - high[j]) * math.exp(size - t))]
 
-    def reached(chain: list[tuple[float, float]]) -> float:
-        sampled = WorstPair(*np.array(chain).T).sampled(rate)
+    def reach(chain: list[tuple[float, float]]) -> float:
+        sampled = WorstPair(*np.array(chain).T).sample(rate)
         return costs(sampled, threshold)
 
-    def after(first: tuple[float, float], j: int) -> list[tuple[float, float]]:
+    def follow(first: tuple[float, float], j: int) -> list[tuple[float, float]]:
         return [(first[0] * p, first[1] * q) for p, q in outcomes(j)]
 
     best = max(
-        sum(max(reached(after(first, j)) for j in range(CELLS + 1)) for first in outcomes(j)) for j in range(CELLS + 1)
+        sum(max(reach(follow(first, j)) for j in range(CELLS + 1)) for first in outcomes(j)) for j in range(CELLS + 1)
     )
     # Sums over outcomes: the best second choice after each outcome of the first one is taken by itself.
-    found = costs(choices_pair(size, 2, rate, NOTHING, hockey(threshold)).sampled(rate), threshold)
+    found = costs(choices_pair(size, 2, rate, NOTHING, hockey(threshold)).sample(rate), threshold)
     assert found == pytest.approx(best, abs=1e-12)
 
 
 def test_merged_outcomes_lose_little_and_never_gain() -> None:
     whole = gaussian_pair(0.7)
-    merged = whole.merged(300)
+    merged = whole.merge(300)
     assert merged.present.size <= 302
     for x in (-1.0, 0.0, 1.0, 4.0):
         assert 0.99 * costs(whole, x) - 1e-12 <= costs(merged, x) <= costs(whole, x) + 1e-15
@@ -226,7 +226,7 @@ def test_many_choices_are_as_many_as_were_charged(count: int) -> None:
     event = Repeated(Choice(0.03), count)
     upper = epsilon(event, DELTA).upper
     assert 0.97 * upper <= lower_bound(event, DELTA, upper) <= upper
-    pair = composed({Choice(0.03): count}, 1.0, moment(2.0))
+    pair = compose_pairs({Choice(0.03): count}, 1.0, moment(2.0))
     assert 0.98 < variance(pair) / (count * 0.03**2 / 4) <= 1.0001
 
 
@@ -262,7 +262,7 @@ def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one()
     """KSA's row: no bound for the joint list can be below this."""
     rate, queries, size = 24 / 1287, 20, 2 / 2.946
     upper = epsilon(Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries), DELTA).upper
-    pair = list_pair(950, 4000, size, 10).sampled(rate)
+    pair = list_pair(950, 4000, size, 10).sample(rate)
     assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
     assert 0.9 * upper < pairs_epsilon([(pair, queries)], DELTA, upper) < upper
 
@@ -273,7 +273,7 @@ def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_ever
     pair = following_pair(size, rate, count, threshold, way)
     assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
 
-    def reached_by(present, absent):
+    def reach_by(present, absent):
         return divergence(*((present, absent) if way == 1 else (absent, present)), threshold)
 
     fixed = []
@@ -283,9 +283,9 @@ def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_ever
         absent = np.array([high, 1 - high])
         present = absent * (1 + ends)
         of_all = [[math.prod(own) for own in itertools.product(side, repeat=count)] for side in (present, absent)]
-        fixed.append(reached_by(*map(np.array, of_all)))
+        fixed.append(reach_by(*map(np.array, of_all)))
     upper = sampled_choices_delta(size, rate, count, 0.001, removed=way == 1, cells=64)
-    reached = reached_by(pair.present, pair.absent)
+    reached = reach_by(pair.present, pair.absent)
     assert 0.99 * max(fixed) <= reached <= upper[len(upper) // 2 + 250] + 1e-9
 
 
@@ -304,7 +304,7 @@ def test_choices_that_may_fail_have_an_adversary_who_looks_back():
     for t in np.linspace(0, size, 25)[1:-1]:
         high = math.expm1(t - size) / math.expm1(-size)
         pair = WorstPair(np.array([high, 1 - high]), np.array([high * math.exp(-t), (1 - high) * math.exp(size - t)]))
-        fixed.append(pairs_epsilon([(pair.sampled(rate), count)], delta, upper))
+        fixed.append(pairs_epsilon([(pair.sample(rate), count)], delta, upper))
     assert max(fixed) < lower_bound(event, delta, upper) <= upper
 
 
@@ -341,6 +341,6 @@ def test_what_an_adversary_of_rounds_reaches_is_below_the_proof_and_no_rank_by_m
     event = Repeated(EpsilonDeltaDpEvent(2 / scale, 0.0), count)
     upper = epsilon(event, DELTA).upper
     reached = rounds_bound(scale, 1.0, 0.0, count, DELTA, upper)
-    assert 0 < reached <= upper and checked_lower_bound(event, DELTA, upper) <= upper
+    assert 0 < reached <= upper and compute_lower_bound(event, DELTA, upper) <= upper
     if scale == 1.0:  # the round with the largest mean and deviation of its loss reaches 1.347 only
         assert reached > 1.45

@@ -16,7 +16,7 @@ from selenium.webdriver.support.ui import Select
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.html import pages
-from tests.leaderboards.factory import ends, make_result, turned
+from tests.leaderboards.factory import ends, invert_metric, make_result
 
 ROWS = "tr[data-row]"
 BASELINES = "tr[data-row][data-kind='reference baselines']"
@@ -28,7 +28,7 @@ return Array.from(document.querySelectorAll(arguments[0]))
 """
 
 
-def shown(browser: Chrome, selector: str) -> list[str]:
+def list_shown(browser: Chrome, selector: str) -> list[str]:
     """Texts of the elements that can be seen."""
     return browser.execute_script(_SHOWN, selector)
 
@@ -42,7 +42,9 @@ def state(browser: Chrome) -> str:
 
 
 def column(browser: Chrome, task: str, number: int) -> list[str]:
-    return shown(browser, f"section.task[data-task='{task}'] table.sortable tbody tr[data-row] > :nth-child({number})")
+    return list_shown(
+        browser, f"section.task[data-task='{task}'] table.sortable tbody tr[data-row] > :nth-child({number})"
+    )
 
 
 def score_button(browser: Chrome, task: str) -> WebElement:
@@ -71,7 +73,7 @@ def test_a_click_on_a_head_sorts_and_a_second_turns_the_order(site, open_page):
 
 
 def test_where_lower_is_better_the_lowest_comes_first(open_page, tmp_path):
-    results = [turned(one) for one in (*ends(), make_result("tang", 0.5), make_result("pta", 0.9))]
+    results = [invert_metric(one) for one in (*ends(), make_result("tang", 0.5), make_result("pta", 0.9))]
     page.write(pages(build_board(results)), tmp_path)
     browser = open_page(tmp_path / "index.html")
     button = score_button(browser, "agnews")
@@ -92,26 +94,30 @@ def test_where_lower_is_better_the_lowest_comes_first(open_page, tmp_path):
 )
 def test_every_filter_hides_what_it_should_and_puts_itself_into_the_address(site, open_page, name, value, gone):
     browser = open_page(site / "index.html", "#epsilon=")
-    before = len(shown(browser, OTHERS))
-    assert shown(browser, gone)
+    before = len(list_shown(browser, OTHERS))
+    assert list_shown(browser, gone)
     Select(element(browser, f"[data-filter='{name}']")).select_by_value(value)
-    assert shown(browser, gone) == [] and 0 < len(shown(browser, OTHERS)) < before and shown(browser, BASELINES)
+    assert (
+        list_shown(browser, gone) == []
+        and 0 < len(list_shown(browser, OTHERS)) < before
+        and list_shown(browser, BASELINES)
+    )
     assert " of " in element(browser, "#shown").text
     assert f"{name}=" in state(browser)
-    left = len(shown(browser, OTHERS))
+    left = len(list_shown(browser, OTHERS))
     open_page(site / "index.html", f"#{state(browser)}")
-    assert len(shown(browser, OTHERS)) == left
+    assert len(list_shown(browser, OTHERS)) == left
     element(browser, "#reset").click()
-    assert len(shown(browser, OTHERS)) == before
+    assert len(list_shown(browser, OTHERS)) == before
 
 
 def test_filters_hold_for_columns_and_plots_and_keep_the_baselines(site, open_page):
     browser = open_page(site / "index.html", "#row=tang&task=trec&epsilon=1")
-    heads = shown(browser, ".answer th[data-task]")
+    heads = list_shown(browser, ".answer th[data-task]")
     assert heads and {text.split()[0] for text in heads} == {"trec"}
-    names = {text.split()[0] for text in shown(browser, ".answer tr[data-row] th")}
+    names = {text.split()[0] for text in list_shown(browser, ".answer tr[data-row] th")}
     assert names == {"tang", "zero_shot", "real_demonstrations"}
-    assert {text.split()[0].rstrip(":") for text in shown(browser, "figcaption")} <= {"trec"}
+    assert {text.split()[0].rstrip(":") for text in list_shown(browser, "figcaption")} <= {"trec"}
 
 
 def test_the_name_of_a_method_leads_to_its_rows_alone_at_every_epsilon(open_page, tmp_path):
@@ -119,10 +125,10 @@ def test_the_name_of_a_method_leads_to_its_rows_alone_at_every_epsilon(open_page
     page.write(pages(build_board([*ends(), *own])), tmp_path)
     browser = open_page(tmp_path / "index.html")
     element(browser, ".answer tr[data-row^='tang '] th a").click()
-    assert {text.split()[0] for text in shown(browser, ".answer tr[data-row] th")} == {
+    assert {text.split()[0] for text in list_shown(browser, ".answer tr[data-row] th")} == {
         *("tang", "zero_shot", "real_demonstrations")
     }
-    assert len(shown(browser, ".answer tr[data-row^='tang']")) == 4  # two ε, of methods and of claims
+    assert len(list_shown(browser, ".answer tr[data-row^='tang']")) == 4  # two ε, of methods and of claims
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -138,7 +144,7 @@ def test_the_first_screen_has_the_answer_the_table_and_the_chart(site, committed
         assert width == 390 or boxes[3]["y"] < 800
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
         if width == 1280:  # a phone has the filters folded
-            number, _, whole = shown(browser, "#shown")[0].split()[:3]
+            number, _, whole = list_shown(browser, "#shown")[0].split()[:3]
             assert number == whole
         assert browser.execute_script(_BROKEN) == []
 
@@ -163,11 +169,11 @@ return broken;
 
 def test_what_is_not_found_is_said(site, open_page):
     browser = open_page(site / "index.html", "#row=xyz")
-    assert shown(browser, OTHERS) == []
+    assert list_shown(browser, OTHERS) == []
     assert "none fits" in element(browser, "#shown").text
     open_page(site / "index.html", "#task=<img src=x onerror=alert(1)>&row=%3Cb%3E&none=1")
     assert element(browser, "[data-filter='task']").get_attribute("value") == ""
-    assert shown(browser, OTHERS) == []
+    assert list_shown(browser, OTHERS) == []
 
 
 @pytest.fixture

@@ -79,14 +79,14 @@ class World:
     def examine(self, **more: Any) -> Examination:
         return examine(self.case(**more))
 
-    def finding(self, check: str, **more: Any) -> Finding:
+    def make_finding(self, check: str, **more: Any) -> Finding:
         """What one check finds, made alone."""
         (found,) = run_checks(self.case(**more), [one for one in CHECKS if one.name == check])
         return found
 
     def status(self, check: str, **more: Any) -> tuple[str, str]:
         """(status, sentence) of one check."""
-        found = self.finding(check, **more)
+        found = self.make_finding(check, **more)
         return found.status, found.why
 
     def edit(self, change: Callable[[dict[str, Any]], None], files: list[Path] | None = None) -> None:
@@ -154,13 +154,13 @@ def move_cell(path: Path, **change: Any) -> Path:
     return target
 
 
-def edited(part: str | None = None, first: bool = False, **values: Any) -> Callable[[World], None]:
+def edit_part(part: str | None = None, first: bool = False, **values: Any) -> Callable[[World], None]:
     """Sets keys of a part of every result, or of the first one."""
     files = slice(0, 1 if first else None)
     return lambda world: world.edit(lambda data: (data[part] if part else data).update(values), world.files[files])
 
 
-def moved(first: bool = False, **change: Any) -> Callable[[World], None]:
+def move_results(first: bool = False, **change: Any) -> Callable[[World], None]:
     """Moves every result, or the first one, to another cell; a value may be a function of the old cell."""
 
     def move(world: World) -> None:

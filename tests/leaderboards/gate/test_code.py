@@ -9,16 +9,16 @@ from statistics import fmean
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.leaderboards.gate.code import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_outcome, sample
+from dpicl.leaderboards.gate.code import LEAN_LEVEL, SLACK, RerunCell, compare_reruns, p_of_lean, rerun_outcome, sample
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.results import manifest
 from dpicl.results.schema import Result, from_text
 from tests.leaderboards.factory import make_result
-from tests.leaderboards.gate.conftest import World, edited, move_cell, short_ledger
+from tests.leaderboards.gate.conftest import World, edit_part, move_cell, short_ledger
 
 
 def test_ledgers_are_what_the_mechanism_declares(world: World):
-    found = world.finding("ledger", run_code=True)
+    found = world.make_finding("ledger", run_code=True)
     assert found.status == "ok"
     assert found.why.startswith("5 ledgers are what the mechanism declares; this trusts the submitted code")
 
@@ -26,15 +26,15 @@ def test_ledgers_are_what_the_mechanism_declares(world: World):
 def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(world: World):
     """The epsilon is recomputed and fits; only the mechanism knows that more was charged."""
     short_ledger(world)
-    edited("privacy", epsilon_proved=1.0)(world)
-    found = world.finding("ledger", run_code=True)
+    edit_part("privacy", epsilon_proved=1.0)(world)
+    found = world.make_finding("ledger", run_code=True)
     assert found.status == "failed"
     assert "(and 4 more): its ledger" in found.why
 
 
 def test_submitted_code_does_not_run_without_the_flag(world: World):
     for check in ("ledger", "conformance"):
-        found = world.finding(check)
+        found = world.make_finding(check)
         assert found.status == "not checked" and "--run-code" in found.why
 
 
@@ -44,7 +44,7 @@ def test_a_mechanism_that_fails_is_one_sentence(world: World):
     digest = read_contents(world.folder).plugin_hash
     for path in world.files:
         move_cell(path, plugin=digest)
-    found = world.finding("ledger", run_code=True)
+    found = world.make_finding("ledger", run_code=True)
     assert found.status == "failed" and "fails to import: SystemExit" in found.why
 
 
@@ -78,7 +78,7 @@ def test_the_cells_of_a_rerun_follow_from_nothing_that_was_sent_and_can_be_drawn
     assert len({one.cell_id for one in sample(contents, 99)[1]}) == 5
 
 
-def again(reported: Result, flips: Sequence[int], texts: str) -> RerunCell:
+def rerun(reported: Result, flips: Sequence[int], texts: str) -> RerunCell:
     """A re-run on another processor with other outcomes of these documents. texts: what it released."""
     outcomes = [1 - one if i in flips else one for i, one in enumerate(reported.documents["acc_calibrated"].outcomes)]
     data = reported.model_dump()
@@ -86,7 +86,7 @@ def again(reported: Result, flips: Sequence[int], texts: str) -> RerunCell:
     data["scores"]["acc_calibrated"] |= {"value": fmean(outcomes), "low": 0.0, "high": 1.0}
     data["released"][0]["text"] = texts
     data["manifest"]["machine"]["cpu"] = "another processor"
-    return compared(reported, Result(**data))
+    return compare_reruns(reported, Result(**data))
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_allowances_collected_in_one_direction_are_refused(world: World, texts: 
     """Seven points above what comes out, everywhere, and each within its allowance; below it nobody gains."""
     claimed = [make_result(score=0.6, documents=100, seed=seed) for seed in range(cells)]
     contents = read_contents(world.folder)
-    up = [again(one, range(7), texts) for one in claimed]
-    down = [again(one, range(90, 97), texts) for one in claimed]
+    up = [rerun(one, range(7), texts) for one in claimed]
+    down = [rerun(one, range(90, 97), texts) for one in claimed]
     assert not any(one.problem for one in (*up, *down))
     found = rerun_outcome(contents, up, 1)
     assert bool(found.problems) == refused and ("lean one way" in "".join(found.problems)) == refused
     assert "--rerun-seed 1" in found.notes[1]
     assert not rerun_outcome(contents, down, 1).problems
-    assert p_of_lean([again(one, (), texts) for one in claimed], 1) == 1
+    assert p_of_lean([rerun(one, (), texts) for one in claimed], 1) == 1
 
 
 def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():
@@ -111,41 +111,41 @@ def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():
     chance = random.Random(0)
     claimed = [make_result(score=0.5, documents=100, seed=seed) for seed in range(8)]
 
-    def moved(reported: Result) -> RerunCell:
+    def move(reported: Result) -> RerunCell:
         start = chance.choice((0, 50))
-        return again(reported, range(start, start + chance.randrange(9)), "other")
+        return rerun(reported, range(start, start + chance.randrange(9)), "other")
 
     runs = 400
-    refused = sum(p_of_lean([moved(one) for one in claimed], seed) <= LEAN_LEVEL for seed in range(runs))
+    refused = sum(p_of_lean([move(one) for one in claimed], seed) <= LEAN_LEVEL for seed in range(runs))
     assert refused <= 11  # 12 or more have a probability below 0.001 at a level of 0.01
 
 
-def rounded_by(result: Result, arithmetic: str) -> Result:
+def round_by(result: Result, arithmetic: str) -> Result:
     model = result.manifest.model.model_copy(update={"arithmetic": arithmetic})
     return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
 
 
 def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world: World):
     reported = from_text(world.files[0].read_text())
-    assert compared(reported, reported).identical and not compared(reported, reported).problem
+    assert compare_reruns(reported, reported).identical and not compare_reruns(reported, reported).problem
     texts = [one.model_copy(update={"text": "another text"}) for one in reported.released]
     again = reported.model_copy(update={"released": texts})
-    assert "not identical" in compared(reported, again).problem
+    assert "not identical" in compare_reruns(reported, again).problem
     machine = reported.manifest.machine.model_copy(update={"cpu": "another processor"})
     elsewhere = again.model_copy(update={"manifest": again.manifest.model_copy(update={"machine": machine})})
-    assert compared(reported, elsewhere).problem == ""
-    assert compared(rounded_by(reported, "a"), rounded_by(again, "b")).problem == ""  # other threads, say
-    assert "not identical" in compared(rounded_by(reported, "a"), rounded_by(again, "a")).problem
-    assert compared(reported, rounded_by(again, "b")).problem == ""  # of before it was noted
-    later = rounded_by(again, "b").model_copy(update={"main_metric": "another"})  # of the task's next version
-    assert compared(reported, later).score == reported.scores[reported.main_metric].value
+    assert compare_reruns(reported, elsewhere).problem == ""
+    assert compare_reruns(round_by(reported, "a"), round_by(again, "b")).problem == ""  # other threads, say
+    assert "not identical" in compare_reruns(round_by(reported, "a"), round_by(again, "a")).problem
+    assert compare_reruns(reported, round_by(again, "b")).problem == ""  # of before it was noted
+    later = round_by(again, "b").model_copy(update={"main_metric": "another"})  # of the task's next version
+    assert compare_reruns(reported, later).score == reported.scores[reported.main_metric].value
     with pytest.raises(UsageError, match="run the suite again"):
-        compared(reported.model_copy(update={"main_metric": "gone"}), later)
+        compare_reruns(reported.model_copy(update={"main_metric": "gone"}), later)
     score = reported.scores[reported.main_metric]
     far = score.model_copy(update={"value": score.value + 0.5})
     moved = elsewhere.model_copy(update={"scores": {**reported.scores, reported.main_metric: far}})
-    assert "the scores differ by 0.500, more than" in compared(reported, moved).problem
+    assert "the scores differ by 0.500, more than" in compare_reruns(reported, moved).problem
     assert SLACK == 0.02
     cheaper = reported.privacy.model_copy(update={"epsilon_proved": 1.9})
     other = elsewhere.model_copy(update={"privacy": cheaper})
-    assert compared(reported, other).problem == "another epsilon is proved"
+    assert compare_reruns(reported, other).problem == "another epsilon is proved"

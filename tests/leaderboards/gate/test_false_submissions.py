@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from dpicl.core.errors import UsageError
-from dpicl.leaderboards.gate.consistency import missing_texts
+from dpicl.leaderboards.gate.consistency import explain_missing_texts
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.gate.ledgers import events_of, ledger_problem, recompute
 from dpicl.results.store import Store
-from tests.leaderboards.gate.conftest import World, moved
+from tests.leaderboards.gate.conftest import World, move_results
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -22,29 +22,31 @@ def test_an_answer_mechanism_without_queries_is_refused():
     results, _ = Store(RESULTS, "open").load_all()
     honest = next(result for result in results if result.cell.mechanism == "voting")
     assert (
-        events_of([honest], []) and missing_texts(honest) == "" and ledger_problem(honest) == recompute(honest)[0] == ""
+        events_of([honest], [])
+        and explain_missing_texts(honest) == ""
+        and ledger_problem(honest) == recompute(honest)[0] == ""
     )
     for queries in (None, 1, honest.released_count - 1):
         privacy = honest.privacy.model_copy(update={"queries": queries})
         false = honest.model_copy(update={"privacy": privacy, "answers": []})
         with pytest.raises(UsageError, match=rf"covers {queries or 'no'} queries, and it answered"):
             events_of([false], [])
-        assert "texts and holds none" in missing_texts(false)
+        assert "texts and holds none" in explain_missing_texts(false)
 
 
 def test_texts_may_be_missing_only_where_the_task_withholds_them():
     results, _ = Store(RESULTS, "generation").load_all()
     withheld = next(one for one in results if one.released_count and not one.released and one.cell.mechanism == "esa")
-    assert missing_texts(withheld) == ""
+    assert explain_missing_texts(withheld) == ""
     public = withheld.cell.model_copy(update={"source": "synthetic"})
-    assert "holds none" in missing_texts(withheld.model_copy(update={"cell": public}))
+    assert "holds none" in explain_missing_texts(withheld.model_copy(update={"cell": public}))
 
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_code_that_ends_the_program_is_no_pass(world: World, dpicl, code: int):
     path = world.folder / "vote.py"
     path.write_text(path.read_text().replace("\nimport ", f"\nimport os\nos._exit({code})\nimport ", 1))
-    moved(plugin=read_contents(world.folder).plugin_hash)(world)
+    move_results(plugin=read_contents(world.folder).plugin_hash)(world)
     answer = dpicl("submit", world.folder, "--suite", world.suite, "--results", world.results, "--run-code")
     assert answer.code == 2 and "passes" not in answer.out
     assert "ended the program before the checks were done" in answer.err

@@ -16,7 +16,7 @@ from dpicl.leaderboards.gate.examination import ROOT, find_submissions
 from dpicl.leaderboards.gate.ledgers import bounds_of
 from dpicl.privacy.events import from_json
 from dpicl.results.schema import from_text
-from tests.leaderboards.gate.conftest import World, edited, move_cell, moved, short_ledger
+from tests.leaderboards.gate.conftest import World, edit_part, move_cell, move_results, short_ledger
 
 VOTE = "results/tiny/sim/vote"
 
@@ -48,7 +48,7 @@ def eights(text: str) -> set[str]:
     return {" ".join(words[i : i + 8]) for i in range(len(words) - 7)}
 
 
-def in_disguise(text: str) -> str:
+def disguise(text: str) -> str:
     """Wide letters, with something invisible after each."""
     return " ".join("".join(f"{chr(ord(letter) + 0xFEE0)}\u200b" for letter in word) for word in text.split())
 
@@ -57,17 +57,17 @@ def private(number: int = 7) -> str:
     return Task.load("agnews", "synthetic", limit_train=60, seed=0).train[number].text
 
 
-def _louder(world: World) -> None:
+def _add_noise(world: World) -> None:
     """The rows of the ledger say more noise than the event does."""
 
-    def louder(data):
+    def add_noise(data):
         for row in data["privacy"]["ledger"]:
             row["event"]["of"]["noise_multiplier"] *= 2
 
-    world.edit(louder)
+    world.edit(add_noise)
 
 
-def _unspent(world: World) -> None:
+def _halve_ledger(world: World) -> None:
     """Half of the charges are gone, and the proved epsilon is honestly that of the rest."""
     short_ledger(world)
 
@@ -95,12 +95,12 @@ def _same_noise(world: World) -> None:
     world.edit(lambda data: data.update(released=released))
 
 
-def _not_sent(world: World) -> None:
+def _remove_plugin(world: World) -> None:
     (world.folder / "vote.py").unlink()
     world.card("mechanism: vote.py\n", "")
 
 
-def _escaped(world: World) -> None:
+def _escape(world: World) -> None:
     escaped = "".join(f"\\x{ord(one):02x}" for one in private())
     world.card("tuning: none", f'tuning: "{escaped}"')
 
@@ -108,14 +108,14 @@ def _escaped(world: World) -> None:
 def _record_in_the_mechanism(world: World) -> None:
     (world.folder / "vote.py").write_text(f'"""A method."""\n\nEXAMPLES = ["{private(3)}"]\n')
     world.card("mechanism: vote.py\n", "")  # otherwise the suite check comes first
-    moved(plugin=None)(world)
+    move_results(plugin=None)(world)
 
 
 def card(old: str, new: str) -> Callable[[World], None]:
     return lambda world: world.card(old, new)
 
 
-def wrote(name: str, text: Callable[[], str] | str, mode: str = "w") -> Callable[[World], None]:
+def write_file(name: str, text: Callable[[], str] | str, mode: str = "w") -> Callable[[World], None]:
     def write(world: World) -> None:
         with (world.folder / name).open(mode) as file:
             file.write(text if isinstance(text, str) else text())
@@ -123,7 +123,7 @@ def wrote(name: str, text: Callable[[], str] | str, mode: str = "w") -> Callable
     return write
 
 
-def edited_in(part: str, **values: object) -> Callable[[World], None]:
+def edit_manifest(part: str, **values: object) -> Callable[[World], None]:
     return lambda world: world.edit(lambda data: data["manifest"][part].update(values))
 
 
@@ -145,39 +145,43 @@ def _results_of_another_file(world: World) -> None:
 
 
 BROKEN = {
-    "edited score": (edited("scores", True, acc_calibrated=score(0.99)), "schema", "not the mean of its outcomes"),
-    "edited cell": (edited("cell", True, seed=9), "schema", "cell_id"),
+    "edited score": (edit_part("scores", True, acc_calibrated=score(0.99)), "schema", "not the mean of its outcomes"),
+    "edited cell": (edit_part("cell", True, seed=9), "schema", "cell_id"),
     "short ledger": (short_ledger, "epsilon", r"its ledger costs epsilon 1\.\d+, and the file says"),
-    "lowered epsilon": (edited("privacy", epsilon_proved=1.0), "epsilon", r"epsilon 1\.99\d+.* says 1\.000000"),
-    "rows and event": (_louder, "epsilon", "do not add up to its event"),
-    "no charge": (edited("privacy", **NOTHING), "epsilon", "released 2 texts and charged nothing"),
-    "unspent": (_unspent, "epsilon", r"costs epsilon 1\.\d+, under 0\.98 of the target 2"),
-    "asserted": (edited("privacy", **ASSERTED), "epsilon", "asserts epsilon_delta"),
+    "lowered epsilon": (edit_part("privacy", epsilon_proved=1.0), "epsilon", r"epsilon 1\.99\d+.* says 1\.000000"),
+    "rows and event": (_add_noise, "epsilon", "do not add up to its event"),
+    "no charge": (edit_part("privacy", **NOTHING), "epsilon", "released 2 texts and charged nothing"),
+    "unspent": (_halve_ledger, "epsilon", r"costs epsilon 1\.\d+, under 0\.98 of the target 2"),
+    "asserted": (edit_part("privacy", **ASSERTED), "epsilon", "asserts epsilon_delta"),
     "private record": (
         lambda world: world.edit(lambda data: data["released"][0].update(text=private()), world.files[:1]),
         "private records",
         r"released\[0\] holds words of 1 private record of agnews",
     ),
     "eight words": (
-        wrote("README.md", lambda: f"It writes: {runs_of_eight(public=False, records=range(1, 2))[0]}.\n"),
+        write_file("README.md", lambda: f"It writes: {runs_of_eight(public=False, records=range(1, 2))[0]}.\n"),
         "private records",
         r"README\.md holds words of 1 private record of agnews",
     ),
     "in other characters": (
-        wrote("README.md", lambda: in_disguise(runs_of_eight(public=False, records=range(1, 2))[0])),
+        write_file("README.md", lambda: disguise(runs_of_eight(public=False, records=range(1, 2))[0])),
         "private records",
         r"README\.md holds words of 1 private record of agnews",
     ),
     "in the mechanism": (_record_in_the_mechanism, "private records", r"^vote\.py holds words of 1 private record"),
-    "as a key": (moved(options=lambda cell: {**cell.options, private(): 1}), "private records", "holds words of 1"),
-    "escaped": (_escaped, "private records", r"submission\.yaml holds words of 1"),
+    "as a key": (
+        move_results(options=lambda cell: {**cell.options, private(): 1}),
+        "private records",
+        "holds words of 1",
+    ),
+    "escaped": (_escape, "private records", r"submission\.yaml holds words of 1"),
     "four seeds": (_four_seeds, "seeds", r"at epsilon 2 \(sim\) lacks seed 4 of the suite"),
     "one noise": (_same_noise, "seeds", "the same for all 5 seeds"),
-    "chosen seeds": (moved(seed=lambda cell: cell.seed + 1000), "seeds", "lacks seed 0–4 of the suite"),
+    "chosen seeds": (move_results(seed=lambda cell: cell.seed + 1000), "seeds", "lacks seed 0–4 of the suite"),
     "further seed": (_further_seed, "seeds", r"zero_shot on agnews \(sim\) has no result of record for seed 7"),
-    "other records": (edited_in("data", fingerprint="0" * 64), "data", "differ in records"),
-    "other weights": (edited_in("model", sha256="0" * 64), "data", "differ in model weights"),
-    "invented metric": (edited(aggregates={"best": 1.0}, higher_is_better=None), "data", "set of metrics"),
+    "other records": (edit_manifest("data", fingerprint="0" * 64), "data", "differ in records"),
+    "other weights": (edit_manifest("model", sha256="0" * 64), "data", "differ in model weights"),
+    "invented metric": (edit_part(aggregates={"best": 1.0}, higher_is_better=None), "data", "set of metrics"),
     "turned metric": (
         lambda world: world.edit(lambda data: data.update(higher_is_better=dict.fromkeys(data["scores"], False))),
         "data",
@@ -188,28 +192,36 @@ BROKEN = {
         "suite",
         "suite_version is 1, and tiny ships in version 2",
     ),
-    "another file": (wrote("vote.py", "\n# one more line\n", "a"), "suite", r"not with the submitted vote\.py"),
-    "not sent": (_not_sent, "suite", "that is not here"),
-    "own delta": (moved(delta=1e-4), "suite", "delta 0.0001 instead of"),
-    "other epsilon": (moved(epsilon=3.0), "suite", "epsilon 3 is not in the suite"),
-    "a baseline": (moved(True, label="zero_shot"), "suite", "is a reference baseline"),
-    "options by seed": (moved(True, options=lambda cell: {**cell.options, "slots": 9}), "suite", "2 sets of options"),
-    "future": (edited(first=True, created="2999-01-01T00:00:00+00:00"), "consistency", "in the future"),
-    "uncommitted": (edited("manifest", dirty=True), "consistency", "uncommitted"),
-    "no commit": (edited("manifest", commit="0123abc"), "consistency", "names no commit"),
-    "unknown changes": (edited("manifest", dirty=None), "consistency", "no commit is known"),
-    "no texts": (edited(released=[]), "consistency", "counts 2 released texts and holds none"),
-    "nothing released": (edited(released=[], released_count=0), "consistency", "released nothing"),
-    "one query": (edited("privacy", epsilon_per_query=9.0), "consistency", "for one query, 9, is above"),
+    "another file": (write_file("vote.py", "\n# one more line\n", "a"), "suite", r"not with the submitted vote\.py"),
+    "not sent": (_remove_plugin, "suite", "that is not here"),
+    "own delta": (move_results(delta=1e-4), "suite", "delta 0.0001 instead of"),
+    "other epsilon": (move_results(epsilon=3.0), "suite", "epsilon 3 is not in the suite"),
+    "a baseline": (move_results(True, label="zero_shot"), "suite", "is a reference baseline"),
+    "options by seed": (
+        move_results(True, options=lambda cell: {**cell.options, "slots": 9}),
+        "suite",
+        "2 sets of options",
+    ),
+    "future": (edit_part(first=True, created="2999-01-01T00:00:00+00:00"), "consistency", "in the future"),
+    "uncommitted": (edit_part("manifest", dirty=True), "consistency", "uncommitted"),
+    "no commit": (edit_part("manifest", commit="0123abc"), "consistency", "names no commit"),
+    "unknown changes": (edit_part("manifest", dirty=None), "consistency", "no commit is known"),
+    "no texts": (edit_part(released=[]), "consistency", "counts 2 released texts and holds none"),
+    "nothing released": (edit_part(released=[], released_count=0), "consistency", "released nothing"),
+    "one query": (edit_part("privacy", epsilon_per_query=9.0), "consistency", "for one query, 9, is above"),
     "duplicate": (_results_of_another_file, "duplicates", "5 of its cells"),
-    "too large": (wrote("README.md", "x" * 200_001), "size", r"README\.md does not belong .* at most 200,000 bytes"),
+    "too large": (
+        write_file("README.md", "x" * 200_001),
+        "size",
+        r"README\.md does not belong .* at most 200,000 bytes",
+    ),
     "executable": (
         lambda w: (w.folder / "vote.py").chmod(0o755),
         "size",
         r"vote\.py does not belong .* not executable",
     ),
-    "pickle": (wrote("weights.pkl", "x"), "size", r"weights\.pkl does not belong in a submission"),
-    "further file": (wrote("other.py", "X = 1\n"), "size", r"other\.py is not the mechanism"),
+    "pickle": (write_file("weights.pkl", "x"), "size", r"weights\.pkl does not belong in a submission"),
+    "further file": (write_file("other.py", "X = 1\n"), "size", r"other\.py is not the mechanism"),
     "stale record": (
         card("tuning: none", "tuning: none\nreproduced: 2 of 5 cells, 2 identical; files 0123456789ab"),
         "reproduced",
@@ -238,7 +250,7 @@ BROKEN = {
 def test_a_broken_or_false_submission_is_refused_with_a_sentence(world: World, name: str):
     break_it, check, words = BROKEN[name]
     break_it(world)
-    found = world.finding(check)
+    found = world.make_finding(check)
     assert found.status == "failed"
     assert any(re.search(words, one) for one in (found.why, *found.others)), found
     assert found.why.endswith(".") or ". " in found.why
@@ -260,7 +272,7 @@ def test_eight_words_that_a_test_record_has_are_public(world: World):
 
 def test_eight_words_of_three_records_are_boilerplate_and_counted(world: World):
     (world.folder / "README.md").write_text(f"It writes: {runs_of_eight(public=False, records=range(3, 99))[0]}.\n")
-    found = world.finding("private records")
+    found = world.make_finding("private records")
     assert found.status == "ok"
     assert found.others == ("1 runs of 8 words are in 3 or more records of agnews (synthetic).",)
 

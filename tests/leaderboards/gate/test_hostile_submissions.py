@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate.case import Finding
 from dpicl.leaderboards.gate.contents import LARGEST_FILE, MOST_FILES, read_contents
 from tests.leaderboards.gate.conftest import World, move_cell
@@ -51,7 +51,7 @@ def first_result(content: bytes) -> Callable[[Path], None]:
     return lambda folder: sorted(folder.glob("results/*/*/*/*/*.json"))[0].write_bytes(content) and None
 
 
-def many(folder: Path) -> None:
+def add_many_files(folder: Path) -> None:
     place = folder / "results" / "tiny" / "sim" / "vote" / "agnews"
     for number in range(MOST_FILES + 1):
         (place / f"{number:016x}.json").write_text("{}")
@@ -62,13 +62,13 @@ def many_folders(folder: Path) -> None:
         (folder / "results" / f"{number}").mkdir()
 
 
-def deep_folders(folder: Path) -> None:
+def make_deep_folders(folder: Path) -> None:
     for _ in range(60):
         folder = folder / "results"
         folder.mkdir(exist_ok=True)
 
 
-def moved_home(folder: Path) -> None:
+def add_moved_result(folder: Path) -> None:
     """A damaged result that lies where its content then says, under the id that it then has."""
     path = sorted(folder.glob("results/*/*/*/*/*.json"))[0]
     move_cell(path, label=f"a{CONTROL}/../b", epsilon=5e-324, options={CONTROL: ["<script>"]})
@@ -90,11 +90,11 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
     "a deep result": first_result(b"[" * 100_000),
     "deep options": first_result(b'{"schema_version": 1, "cell": ' + b'{"a":' * 30_000),
     "a version of any length": first_result(b'{"schema_version": 1' + b"0" * 60_000 + b"}"),
-    "a damaged result where it says that it belongs": moved_home,
+    "a damaged result where it says that it belongs": add_moved_result,
     "10 MB": raw("README.md", b"x" * 10_000_000),
-    "more files than may be": many,
+    "more files than may be": add_many_files,
     "more folders than may be": many_folders,
-    "folders in folders": deep_folders,
+    "folders in folders": make_deep_folders,
     "a name of other bytes": lambda folder: (folder / "\udcff.py").write_text("x") and None,
     "a name with control characters": lambda folder: (folder / f"{CONTROL}.py").write_text("x") and None,
     "a device's name": lambda folder: (folder / "nul.py").write_text("x") and None,
@@ -105,11 +105,11 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
 @pytest.fixture
 def both(world: World) -> World:
     """The submission, and beside it a sound one of another team."""
-    copied(world, world.root / "team_b" / "vote")
+    copy_submission(world, world.root / "team_b" / "vote")
     return world
 
 
-def copied(world: World, folder: Path) -> Path:
+def copy_submission(world: World, folder: Path) -> Path:
     """The submission under another team's and method's name."""
     shutil.copytree(world.folder, folder)
     card = (world.folder / "submission.yaml").read_text()
@@ -118,9 +118,9 @@ def copied(world: World, folder: Path) -> Path:
     return folder
 
 
-def clean(text: str) -> bool:
+def is_clean(text: str) -> bool:
     """Whether nothing in a text moves a cursor, and every system can write it."""
-    return all(visible(line, len(line)) == line for line in text.split("\n"))
+    return all(make_visible(line, len(line)) == line for line in text.split("\n"))
 
 
 def refusals(world: World, dpicl: Any) -> dict[str, set[str]]:
@@ -128,7 +128,7 @@ def refusals(world: World, dpicl: Any) -> dict[str, set[str]]:
     words = ["submit", world.root, "--all", "--suite", world.suite, "--results", world.results]
     text, answer = dpicl(*words), dpicl(*words, "--json")
     assert text.code == answer.code == 1 and "as a fault" not in answer.out
-    assert clean(text.out) and clean(text.err) and clean(json.dumps(answer.json, ensure_ascii=False))
+    assert is_clean(text.out) and is_clean(text.err) and is_clean(json.dumps(answer.json, ensure_ascii=False))
     checks = {one["submission"]: one["checks"] for one in answer.json["submissions"]}
     failed = {name: {one["check"] for one in own if one["status"] == "failed"} for name, own in checks.items()}
     assert len(checks["team_b/vote"]) > 5
@@ -138,11 +138,11 @@ def refusals(world: World, dpicl: Any) -> dict[str, set[str]]:
 def test_each_has_its_findings_and_the_others_are_examined_and_shown(both: World, dpicl):
     names = {f"hostile/m{number}": name for number, name in enumerate(HOSTILE)}
     for folder, name in names.items():
-        HOSTILE[name](copied(both, both.root / folder))
+        HOSTILE[name](copy_submission(both, both.root / folder))
     found = refusals(both, dpicl)
     assert found["team_b/vote"] == set()
     board = dpicl("board", both.suite, "--results", both.results, "--submissions", both.root)
-    assert board.code == 0 and "team_b/vote" in board.out and clean(board.err)
+    assert board.code == 0 and "team_b/vote" in board.out and is_clean(board.err)
     for folder, name in names.items():
         if name != "a README of other bytes":
             assert found[folder], name
@@ -152,12 +152,12 @@ def test_each_has_its_findings_and_the_others_are_examined_and_shown(both: World
 def test_a_folder_may_be_called_anything_and_is_refused_by_name(both: World, dpicl):
     names = [f"te{CONTROL}am", "\udcff", "con", "a b", "A", "<script>", "te\u202eam"]
     for name in names:
-        copied(both, both.root / name / "vote")
+        copy_submission(both, both.root / name / "vote")
     found = refusals(both, dpicl)
     assert len(found) == 2 + len(names)
     assert all("card" in own for name, own in found.items() if not name.startswith("team_"))
     board = dpicl("board", both.suite, "--results", both.results, "--submissions", both.root)
-    assert board.code == 0 and board.err.count("/vote is left out") == len(names) and clean(board.err)
+    assert board.code == 0 and board.err.count("/vote is left out") == len(names) and is_clean(board.err)
 
 
 def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
@@ -167,27 +167,27 @@ def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
 
     run_checks = examination.run_checks
 
-    def broken(case):
+    def fail_deeply(case):
         if case.contents.name == "team_a/vote":
             raise RecursionError
         return run_checks(case)
 
-    monkeypatch.setattr(examination, "run_checks", broken)
+    monkeypatch.setattr(examination, "run_checks", fail_deeply)
     answer = dpicl("submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--json")
     first, second = answer.json["submissions"]
     assert [one["check"] for one in first["checks"]] == ["gate"] and "as a fault" in first["checks"][0]["why"]
     assert len(second["checks"]) > 5 and answer.code == 1
 
-    def unreadable(folder):
+    def fail_on_memory(folder):
         raise MemoryError
 
-    monkeypatch.setattr(contents, "survey", unreadable)
+    monkeypatch.setattr(contents, "survey", fail_on_memory)
     assert "(MemoryError at" in read_contents(both.folder).size[0]
 
 
 def test_a_finding_says_nothing_raw():
     found = Finding("size", "failed", f"{CONTROL}\ud800 is\nodd", ("\u202e",))
-    assert clean(found.why) and found.others == ("⟨U+202E⟩",) and "⟨U+D800⟩ is odd" in found.why
+    assert is_clean(found.why) and found.others == ("⟨U+202E⟩",) and "⟨U+D800⟩ is odd" in found.why
 
 
 @pytest.mark.parametrize("stem", ["typing", "__future__", "torch", "dpicl", "sitecustomize", "conftest", "beside"])

@@ -34,7 +34,7 @@ def test_rows_add_up_over_groups_and_what_touches_everybody_is_in_each():
     assert {"event": "laplace", "noise_multiplier": 2.0} in world["of"]
 
 
-def charged(event: dict, partition: str | None, **more):
+def charge(event: dict, partition: str | None, **more):
     """A result whose ledger is one event, with a proved epsilon that nobody looks at here."""
     result = make_result(**more)
     row = LedgerRow(partition=partition, event=event, count=1, note="")
@@ -49,14 +49,14 @@ def poisson(rate: float) -> dict:
 @pytest.mark.parametrize(
     ("result", "sentence"),
     [
-        (charged(poisson(0.02), "World"), ""),
-        (charged(poisson(0.02), "Weather"), "charges groups of records that the task does not have"),
-        (charged(poisson(0.02), "Sports"), "whose records are not on the ledger"),
-        (charged(poisson(0.0205001), "World"), "expects no whole number of 1000 records"),
-        (charged(poisson(0.0004), "World"), "expects no whole number of 1000 records"),
-        (charged(poisson(0.01), None), ""),
-        (charged(GAUSSIAN, None, answers=[("a", "x"), ("b", "y")], queries=1), "covers 1 queries, and it answered 2"),
-        (charged(GAUSSIAN, None, proved=1.1), "is above the target 1"),
+        (charge(poisson(0.02), "World"), ""),
+        (charge(poisson(0.02), "Weather"), "charges groups of records that the task does not have"),
+        (charge(poisson(0.02), "Sports"), "whose records are not on the ledger"),
+        (charge(poisson(0.0205001), "World"), "expects no whole number of 1000 records"),
+        (charge(poisson(0.0004), "World"), "expects no whole number of 1000 records"),
+        (charge(poisson(0.01), None), ""),
+        (charge(GAUSSIAN, None, answers=[("a", "x"), ("b", "y")], queries=1), "covers 1 queries, and it answered 2"),
+        (charge(GAUSSIAN, None, proved=1.1), "is above the target 1"),
     ],
 )
 def test_a_ledger_that_does_not_fit_the_public_sizes_is_a_sentence(result, sentence: str):
@@ -95,7 +95,7 @@ def test_a_file_may_say_a_little_more_than_its_ledger_costs_and_never_less():
     """A file from before a tighter proof says up to 2% more; what says much more lacks a part of its ledger."""
     event = dp.GaussianDpEvent(3.75)
     cost = bounds_of(event, 1e-5).upper
-    files = {factor: charged(to_json(event), "World", proved=factor * cost) for factor in (1.05, 1.003, 1.0, 0.99)}
+    files = {factor: charge(to_json(event), "World", proved=factor * cost) for factor in (1.05, 1.003, 1.0, 0.99)}
     said = {factor: recompute(file)[0] for factor, file in files.items()}
     assert said[1.003] == said[1.0] == ""
     assert "and the file says" in said[0.99]

@@ -26,17 +26,19 @@ def dot_git(folder: Path) -> None:
     git(folder, "init", "-q")
 
 
-def bare(folder: Path) -> None:
+def add_bare_repository(folder: Path) -> None:
     """HEAD, objects and refs among the files."""
     git(folder, "init", "-q", "--bare")
 
 
-def bare_among_the_results(folder: Path) -> None:
+def add_bare_repository_to_results(folder: Path) -> None:
     (folder / "results" / "x").mkdir()
     git(folder / "results" / "x", "init", "-q", "--bare")
 
 
-@pytest.mark.parametrize("make", [dot_git, bare, bare_among_the_results], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [dot_git, add_bare_repository, add_bare_repository_to_results], ids=lambda make: make.__name__
+)
 @pytest.mark.parametrize("flags", [(), ("--run-code", "--rerun", "1")], ids=["plain", "run-code"])
 def test_a_repository_is_no_submission_and_nothing_starts(world: World, dpicl, started, make, flags):
     make(world.folder)

@@ -34,16 +34,16 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
 
 
-def written() -> int:
+def count_files() -> int:
     return len(list(Path().rglob("*.wandb")))
 
 
 def test_offline_is_the_default_and_says_what_to_run_later(dpicl: Dpicl, results_folder: Path) -> None:
     answer = dpicl("publish", "wandb", results_folder)
     assert answer.code == 0 and "4 runs written" in answer.out and "`wandb sync wandb/" in answer.out
-    assert written() == 4
+    assert count_files() == 4
     again = dpicl("publish", "wandb", results_folder, "--json").json
-    assert (len(again["runs"]), again["mode"], len(again["advice"])) == (4, "offline", 1) and written() == 4
+    assert (len(again["runs"]), again["mode"], len(again["advice"])) == (4, "offline", 1) and count_files() == 4
 
 
 def test_a_dry_run_shows_everything_and_writes_nothing(
@@ -82,7 +82,7 @@ def test_a_bad_use_is_one_sentence_and_exit_code_2(
     dpicl: Dpicl, results_folder: Path, words: list[str], message: str
 ) -> None:
     answer = dpicl("publish", "wandb", *[str(results_folder) if word == "FOLDER" else word for word in words])
-    assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1 and written() == 0
+    assert answer.code == 2 and message in answer.err and answer.err.count("\n") == 1 and count_files() == 0
 
 
 def test_simulated_results_need_a_project_of_their_own(dpicl: Dpicl, tmp_path: Path) -> None:

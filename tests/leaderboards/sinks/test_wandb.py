@@ -137,7 +137,7 @@ class Server:
         self.loses = ""
         self.Table, self.Settings = wandb.Table, wandb.Settings
         self.setup = lambda settings: None
-        self.Api = lambda timeout: SimpleNamespace(default_entity="somebody", runs=self.listed)
+        self.Api = lambda timeout: SimpleNamespace(default_entity="somebody", runs=self.list_runs)
 
     def init(self, *, id: str, resume: str, mode: str, config: dict[str, Any], **_: object) -> Run:
         assert (resume, mode) == ("allow", "online")
@@ -145,7 +145,7 @@ class Server:
         run.config = config
         return run
 
-    def listed(self, path: str, per_page: int, lazy: bool) -> list[Run]:
+    def list_runs(self, path: str, per_page: int, lazy: bool) -> list[Run]:
         assert path == "somebody/leaderboard"
         return list(self.runs.values())
 

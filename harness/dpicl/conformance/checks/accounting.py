@@ -60,7 +60,10 @@ def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
     if len(set(knobs.values())) < 2:
         return None
     sizes = bench.sizes()
-    own = {label: _released(bench.mechanism.events(knob, sizes.only(label)), label) for label, knob in knobs.items()}
+    own = {
+        label: _list_releases(bench.mechanism.events(knob, sizes.select_group(label)), label)
+        for label, knob in knobs.items()
+    }
     for spend in run.spends:
         label = run.samples[spend.sample].partition
         for event in flatten(spend.event).keys() - own.get(label or "", set()):
@@ -70,7 +73,7 @@ def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
     return None
 
 
-def _released(event: dp.DpEvent, label: str) -> set[dp.DpEvent]:
+def _list_releases(event: dp.DpEvent, label: str) -> set[dp.DpEvent]:
     """What is released from the samples of a label."""
     found: set[dp.DpEvent] = set()
     for component in components(event, label):

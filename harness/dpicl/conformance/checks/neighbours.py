@@ -22,7 +22,7 @@ _FAILURES = 1e-3
 _MEASURES = {"gaussian": "L2 norm", "choice": "range", "threshold": "a query, which may only rise"}
 
 
-def betrayed(before: NoisyRelease, after: NoisyRelease) -> float:
+def measure_betrayal(before: NoisyRelease, after: NoisyRelease) -> float:
     """The probability, the larger one of both runs, of choosing what the other one cannot choose: a score of -infinity
     is no candidate (dpicl.privacy.limited_domain)."""
     if before.kind != "choice" or not before.scale > 0:
@@ -44,7 +44,7 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
             if moved > bound * (1 + _SLACK) + _SLACK:
                 how = f"{moved:.4g} ({_MEASURES[before.release.kind]})"
                 return failed(f"One more record moved a release by {how}, not {bound:.4g}; bound each row by itself.")
-            lost, paid = betrayed(before.release, after.release), pair.with_it.paid_delta(after)
+            lost, paid = measure_betrayal(before.release, after.release), pair.with_it.paid_delta(after)
             if lost > paid * (1 + _FAILURES):
                 return failed(f"A record decides what can be chosen ({lost:.2g}); delta = {paid:.2g} is charged.")
             compared, worst = compared + 1, max(worst, moved / bound if bound else 0.0)
@@ -64,15 +64,17 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
             strangers = count(len(run.strangers), "record")
             return failed(f"{strangers} read that no sample held; read records out of `sample.slots` alone.")
     for pair in evidence.pairs:
-        if problem := _moved_from_outside(pair):
+        if problem := _find_move_from_outside(pair):
             return failed(problem)
     return passed(f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample")
 
 
-def _moved_from_outside(pair: Pair) -> str | None:
+def _find_move_from_outside(pair: Pair) -> str | None:
     """What is wrong if a record moves releases whose sample does not hold it."""
     for before, after in pair.observed_releases:
-        if not pair.holds(after) and not np.array_equal(before.release.clean, after.release.clean, equal_nan=True):
+        if not pair.is_record_sampled(after) and not np.array_equal(
+            before.release.clean, after.release.clean, equal_nan=True
+        ):
             return "A record moved a release of a sample without it; make each release from its own sample alone."
     sampled = any(pair.added in sample.members for sample in pair.with_it.samples)
     if not sampled and pair.without.public != pair.with_it.public:
@@ -95,8 +97,8 @@ def audit(evidence: CheckEvidence) -> Verdict:
     if not evidence.plain.observed_releases:
         return not_applicable("the mechanism makes no noisy release; see `noise`")
     calibrated = (pair for pair in evidence.pairs if pair.base.knob in evidence.knobs[:2])
-    pair, seen = max(((pair, _seen(pair)) for pair in calibrated), key=lambda one: _moved(one[1]))
-    if _moved(seen) == 0:
+    pair, seen = max(((pair, _see(pair)) for pair in calibrated), key=lambda one: _sum_squares(one[1]))
+    if _sum_squares(seen) == 0:
         return passed("no record moves a release of a sample that holds it")
     samples = {sample for sample, *_ in seen.moved}
     spent = compose(spend.event for spend in pair.with_it.spends if spend.sample in samples)
@@ -107,15 +109,15 @@ def audit(evidence: CheckEvidence) -> Verdict:
     return passed(f"{count(len(seen.moved), 'release')} with a record and without show {shown:.3g} of {claim:.3g}")
 
 
-def _seen(pair: Pair) -> Seen:
+def _see(pair: Pair) -> Seen:
     """The releases from samples with the record, in both runs."""
     numbered = ((pair.with_it.sample_of(after), before, after) for before, after in pair.observed_releases)
     return Seen.of(
         (sample, 1.0, after.release, before.release)
         for sample, before, after in numbered
-        if sample is not None and pair.holds(after)
+        if sample is not None and pair.is_record_sampled(after)
     )
 
 
-def _moved(seen: Seen) -> float:
+def _sum_squares(seen: Seen) -> float:
     return sum(share**2 for share in seen.shares)

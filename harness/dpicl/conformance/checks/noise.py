@@ -9,7 +9,7 @@ from scipy import stats
 
 from dpicl.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.conformance.transcript import ObservedRelease, Transcript
-from dpicl.privacy.release_hooks import is_above, on_grid
+from dpicl.privacy.release_hooks import is_above, round_noise
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 
@@ -53,7 +53,7 @@ def _wrong_answer(observed: ObservedRelease, rounds: dict[int | None, np.ndarray
 
 def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
     """What is wrong unless the output is the input plus the noise that was drawn for it, used for the first time."""
-    if len(observed.noise) == 1 and _explains(observed):
+    if len(observed.noise) == 1 and _is_explained(observed):
         key = observed.noise[0].tobytes()
         if key and key in seen:
             yield f"The same noise was drawn for two releases, from a source that starts again; {_SOURCE}."
@@ -63,12 +63,12 @@ def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
     yield f"{what} without fresh noise of its own on every coordinate; {_SOURCE}."
 
 
-def _explains(observed: ObservedRelease) -> bool:
+def _is_explained(observed: ObservedRelease) -> bool:
     values = observed.noise[0]
     if values.size != observed.release.clean.size:
         return False
     if observed.release.kind == "gaussian":
-        added = on_grid(values, observed.release.grid, observed.release.scale).reshape(observed.release.clean.shape)
+        added = round_noise(values, observed.release.grid, observed.release.scale).reshape(observed.release.clean.shape)
         return bool(np.array_equal(observed.released, observed.release.clean + added))
     if observed.release.scale == 0:
         return False

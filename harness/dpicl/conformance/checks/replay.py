@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpicl.conformance.adversaries import PLANTED, SCRIPTS, planted, scripted
+from dpicl.conformance.adversaries import PLANTED, SCRIPTS, plant_words, scripted
 from dpicl.conformance.bench import Run
-from dpicl.conformance.checking import CheckEvidence, Verdict, failed, not_applicable, passed, raised
+from dpicl.conformance.checking import CheckEvidence, Verdict, describe_error, failed, not_applicable, passed
 from dpicl.conformance.transcript import INSTRUCTION, Transcript
 
 
@@ -50,7 +50,7 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
     bench = evidence.bench
     if bench.unbounded:
         return not_applicable("epsilon is infinite: records may be shown")
-    records = planted(bench.task.train, labels=not bench.task.partitioned)
+    records = plant_words(bench.task.train, labels=not bench.task.partitioned)
     for at in range(6):
         script = scripted(SCRIPTS[at % 3], at) if at % 2 else None
         run = bench.run(Run(records=records, sampling=at, noise=at, script=script))
@@ -66,20 +66,20 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
     return passed("no planted word in 6 releases; labels are the public ones")
 
 
-def no_crash(evidence: CheckEvidence) -> Verdict:
+def check_no_crash(evidence: CheckEvidence) -> Verdict:
     """No private set makes a run fail."""
     bench = evidence.bench
     if bench.unbounded:
         return not_applicable("epsilon is infinite: a failure may depend on records")
     runs = 0
-    for name, run in _everything(evidence):
+    for name, run in _list_unusual_runs(evidence):
         runs += 1
         if run.error is not None:
-            return failed(f"With {name} it raises {raised(run.error)}; let a slot that fails abstain.")
+            return failed(f"With {name} it raises {describe_error(run.error)}; let a slot that fails abstain.")
     return passed(f"{runs} runs on hostile, tiny and empty sets")
 
 
-def _everything(evidence: CheckEvidence) -> Iterator[tuple[str, Transcript]]:
+def _list_unusual_runs(evidence: CheckEvidence) -> Iterator[tuple[str, Transcript]]:
     """All runs but those on ordinary records; some sets are run with true noise as well."""
     for at, (name, records) in enumerate(list(evidence.sets.items())[: evidence.effort.noisy]):
         yield name, evidence.bench.run(Run(records=records, sampling=at, noise=at))

@@ -26,13 +26,13 @@ def seeds(evidence: CheckEvidence) -> Verdict:
     for run in (plain, again, other):
         if run.footprint.drew:
             return failed(f"A run draws from the global generator of {run.footprint.drew[0]}; use `context.streams`.")
-    if not _same(plain, again):
+    if not _is_same(plain, again):
         return failed("Two runs with the same seeds differ; use `context.streams`, and keep nothing between runs.")
-    if not _same(plain, bench.run_at_once([Run(), replace(stranger, noise=5)])[0]):
+    if not _is_same(plain, bench.run_at_once([Run(), replace(stranger, noise=5)])[0]):
         return failed("Other shots or runs that are under way change a run; keep what a shot needs in local variables.")
     for moment in MOMENTS:
         with clock_at(moment, modules_of(type(bench.mechanism)).values()):
-            if not _same(plain, bench.run()):
+            if not _is_same(plain, bench.run()):
                 return failed("The same seeds give another run at another time of day; do not look at the clock.")
     first, second = plain.observed_releases[:1], other.observed_releases[:1]
     if (
@@ -45,12 +45,12 @@ def seeds(evidence: CheckEvidence) -> Verdict:
     return passed("the same seeds, the same run; another noise seed, other noise")
 
 
-def _same(one: Transcript, other: Transcript) -> bool:
+def _is_same(one: Transcript, other: Transcript) -> bool:
     pairs = zip(one.observed_releases, other.observed_releases, strict=False)
     return one.public == other.public and all(np.array_equal(a.released, b.released) for a, b in pairs)
 
 
-def non_private(evidence: CheckEvidence) -> Verdict:
+def check_non_private(evidence: CheckEvidence) -> Verdict:
     """At epsilon = infinity there is no noise: the output of a noisy release is its input."""
     bench = evidence.bench
     if bench.mechanism.knob is None:
@@ -61,7 +61,7 @@ def non_private(evidence: CheckEvidence) -> Verdict:
     for run in runs:
         if run.error is not None:
             return failed(f"{where} it raises {type(run.error).__name__}; make it the method without noise.")
-        if not all(map(_clean, run.observed_releases)):
+        if not all(map(_is_clean, run.observed_releases)):
             return failed(f"{where} releases still have noise; let the knob turn all of it off.")
     if runs[0].public != runs[1].public:
         return failed("At epsilon = infinity the noise seed changes the release; all noise must depend on the knob.")
@@ -70,7 +70,7 @@ def non_private(evidence: CheckEvidence) -> Verdict:
     return passed(f"{len(runs[0].observed_releases)} releases are the true sums and choices, whatever the noise seed")
 
 
-def _clean(observed: ObservedRelease) -> bool:
+def _is_clean(observed: ObservedRelease) -> bool:
     clean, released = observed.release.clean, observed.released
     if observed.noise or observed.release.scale != 0:
         return False

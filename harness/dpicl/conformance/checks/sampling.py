@@ -28,7 +28,7 @@ def sampling(evidence: CheckEvidence) -> Verdict:
     if not used:
         return failed("No release was charged to a sample; draw records with `private.poisson_slots`.")
     if any(sample.uses is not None for sample in used):
-        return _joined(evidence.runs)
+        return _check_joining(evidence.runs)
     if not random:
         return not_applicable("every record is in every sample (q = 1): nothing is claimed from sampling")
     tests = {
@@ -49,7 +49,7 @@ def sampling(evidence: CheckEvidence) -> Verdict:
     )
 
 
-def _joined(runs: Sequence[Transcript]) -> Verdict:
+def _check_joining(runs: Sequence[Transcript]) -> Verdict:
     """No record is behind the releases of more queries than was charged, and none changes its slot."""
     most = 0
     for run in runs:

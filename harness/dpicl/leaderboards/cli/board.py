@@ -10,13 +10,13 @@ from typing import Annotated, Any, Unpack
 
 from dpicl.api import parameters as p
 from dpicl.cli.output import Answer, report_damaged
-from dpicl.cli.selecting import selected
+from dpicl.cli.selecting import select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
 from dpicl.core.paths import shipped_suites
 from dpicl.core.plugins import Registered
 from dpicl.leaderboards.api import BoardView, load_evidence, read_attacks, submissions_of, view_of
-from dpicl.leaderboards.model.board import chosen
+from dpicl.leaderboards.model.board import choose_part
 from dpicl.leaderboards.model.evidence import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render import page as pages
@@ -31,7 +31,7 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import Store, no_collection
+from dpicl.results.store import Store, pause_collection
 from dpicl.tables.document import Block
 
 #: The words in place of a suite.
@@ -61,7 +61,7 @@ class OfBoard(p.OfResults, total=False):
 
 def view(suite: str | Path, given: OfBoard) -> BoardView:
     """The board of a suite. Raises ResultError without a result for it."""
-    selection = selected(suite, given)  # type: ignore[arg-type]
+    selection = select_cells(suite, given)  # type: ignore[arg-type]
     results, damaged = selection.store.load_all()
     report_damaged(damaged)
     evidence = load_evidence(selection.store.results, selection.mechanisms)
@@ -81,10 +81,10 @@ def _submissions(given: OfBoard, asked: str | None = None, suite: str | None = N
 
 
 def _answer(view: BoardView, given: Mapping[str, Any]) -> Answer:
-    return Answer({**board_json(view.board), "page": view.page}, _shown(view, given))
+    return Answer({**board_json(view.board), "page": view.page}, _show(view, given))
 
 
-def _shown(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
+def _show(view: BoardView, given: Mapping[str, Any]) -> Iterator[Block | str]:
     selection = view.selection
     attacks, full = bool(given.get("attacks")), bool(given.get("full") or given.get("mechanism"))
     epsilons = p.as_list(given.get("epsilon") or ())
@@ -126,7 +126,7 @@ def board(
     folder = None if html is None else Path(html)
     if (url or repository) and (suite == ATTACKS or folder is None):
         raise UsageError("--url and --repository are of a site of suites: `dpicl board all --html DIR`, or SUITE.")
-    with no_collection():  # what a board is made of stays until the command ends
+    with pause_collection():  # what a board is made of stays until the command ends
         if suite in (ALL, ATTACKS):
             of_one: dict[str, Any] = {"--task": task, "--mechanism": mechanism, "--epsilon": epsilon}
             of_one |= {"--attacks": attacks, "--limit": given.get("test_records")}
@@ -140,7 +140,7 @@ def board(
         if folder is not None:
             boards = {made.selection.suite.name: made.board}
             page = write_site(boards, folder, made.evidence, url, repository)
-        shown = chosen(made.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
+        shown = choose_part(made.board, p.as_list(task), p.as_list(mechanism), p.as_list(epsilon))
         return replace(made, board=shown, page=page)
 
 

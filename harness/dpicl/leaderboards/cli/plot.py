@@ -10,7 +10,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.messages import count, names_text
 from dpicl.core.vocabulary import model_name
 from dpicl.leaderboards.cli.board import OfBoard, view
-from dpicl.leaderboards.model.board import chosen
+from dpicl.leaderboards.model.board import choose_part
 from dpicl.leaderboards.render.charts import file_of, privacy_utility
 from dpicl.leaderboards.render.page import write_file
 
@@ -41,7 +41,7 @@ def plot(
     out: figure to write: pdf, png, svg.
     """
     file = Path(out)
-    board = chosen(view(suite, given).board, as_list(task), as_list(mechanism))
+    board = choose_part(view(suite, given).board, as_list(task), as_list(mechanism))
     tables = [(one.group, table) for one in board.sections for table in one.tables]
     differs = [name for name in _NAMES if len({vars(group)[name] for group, _ in tables}) > 1]
     panels = [

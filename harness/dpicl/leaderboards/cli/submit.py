@@ -19,7 +19,7 @@ from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
 from dpicl.core.paths import DEFAULT_RESULTS, find_suite, shipped_suites
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate import card, code, examination
 from dpicl.leaderboards.gate.case import Case, Finding
 from dpicl.leaderboards.gate.contents import read_contents
@@ -36,7 +36,7 @@ _SHOWN = 5
 _MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
 
 
-def _shown(found: Sequence[Examination], whole: Sequence[Finding], boards: Sequence[str]) -> Iterator[str]:
+def _show(found: Sequence[Examination], whole: Sequence[Finding], boards: Sequence[str]) -> Iterator[str]:
     for one in found:
         yield f"{one.case.contents.name}\n{findings_text(one.findings)}\n\n{one.ending}"
     if whole:
@@ -98,7 +98,7 @@ def submit(
             raise UsageError("--new writes a card and examines nothing; leave out the other flags but --suite.")
         if len(own) > 1:
             raise UsageError("A submission is of one suite; give --suite once.")
-        return _new(place or Path(), new, *own.popitem())
+        return _write_new(place or Path(), new, *own.popitem())
     refused = {
         "Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.": not (place or all),
         "--rerun-seed repeats the draw of a re-run; add --rerun N.": rerun_seed is not None and not rerun,
@@ -110,7 +110,7 @@ def submit(
     contents = [read_contents(one) for one in folders]
 
     def announce(line: str) -> None:
-        apart.alive()
+        apart.report_alive()
         message(line)
 
     others = contents if all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
@@ -128,7 +128,7 @@ def submit(
     good = not any([*(not one.good for one in found), *(one.status == "failed" for one in whole)])
     document = {"ok": good, "submissions": [one.as_json() for one in found]}
     document |= {"whole": [asdict(one) for one in whole], "next": boards}
-    return Answer(document, _shown(found, whole, boards), 0 if good else 1)
+    return Answer(document, _show(found, whole, boards), 0 if good else 1)
 
 
 def _board(case: Case, files: Mapping[str, str]) -> str:
@@ -146,7 +146,7 @@ def _folders(folder: Path | None, every: bool) -> list[Path]:
     if not every:
         assert folder is not None  # checked before
         cards = (*folder.glob("*/submission.yaml"), *folder.glob("*/*/submission.yaml"))
-        below = sorted(visible(str(path.parent)) for path in cards)
+        below = sorted(make_visible(str(path.parent)) for path in cards)
         if below and not (folder / "submission.yaml").exists():
             raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]
@@ -156,7 +156,7 @@ def _folders(folder: Path | None, every: bool) -> list[Path]:
     return [one.absolute() for one in found]
 
 
-def _new(root: Path, name: str, file: str, suite: Suite) -> Answer:
+def _write_new(root: Path, name: str, file: str, suite: Suite) -> Answer:
     """file: the suite's, or its name."""
     written = card.begin(root, name, suite, datetime.now(UTC).year)
     folder = written[0].parent

@@ -17,9 +17,9 @@ import numpy as np
 
 from dpicl.core import json_text
 from dpicl.core.errors import ResultError, UsageError, require_known
-from dpicl.core.messages import count, epsilon_text, message, named
-from dpicl.core.printable import visible
-from dpicl.leaderboards.model.comparability import PAIR, differing, value_of, weights
+from dpicl.core.messages import count, epsilon_text, join_names, message
+from dpicl.core.printable import make_visible
+from dpicl.leaderboards.model.comparability import PAIR, list_differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import QUARANTINE, read_file
@@ -193,9 +193,9 @@ class Pair:
         return before - after if self.base[0].lower_is_better(self.metric) else after - before
 
 
-def paired(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]]:
+def pair_cells(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]]:
     """(cells to compare, results without a partner)."""
-    ours, theirs = map(_by_seed, (base, candidate))
+    ours, theirs = map(_group_by_seed, (base, candidate))
     pairs, unmatched = [], []
     for key in sorted({*ours, *theirs}):
         here, there = ours.get(key, {}), theirs.get(key, {})
@@ -214,14 +214,15 @@ def paired(base: Side, candidate: Side) -> tuple[list[Pair], list[Unmatched]]:
     return pairs, unmatched
 
 
-def _by_seed(side: Side) -> dict[Key, dict[int, Result]]:
+def _group_by_seed(side: Side) -> dict[Key, dict[int, Result]]:
     """Key -> seed -> result. Raises UsageError where a side has several suites, models, weights or dtypes, or a seed
     twice."""
     for kinds, value in _SINGLE.items():
         values = sorted({value(result) for result in side.results})
         if len(values) > 1:
+            names = join_names(make_visible(one, 60) for one in values)
             raise UsageError(
-                f"{side.path} holds results of {len(values)} {kinds} ({named(visible(one, 60) for one in values)}), and"
+                f"{side.path} holds results of {len(values)} {kinds} ({names}), and"
                 f" a side of a comparison is one release; give the folder of one of them as {side.name.upper()}."
             )
     found: dict[Key, dict[int, Result]] = defaultdict(dict)
@@ -243,7 +244,7 @@ def _check_conditions(pairs: Sequence[Pair]) -> None:
         (pair, other, found)
         for pair in pairs
         for other in (*pair.base, *pair.candidate)
-        if (found := differing(pair.base[0], other, PAIR))
+        if (found := list_differing(pair.base[0], other, PAIR))
     ]
     if not refused:
         return
@@ -263,8 +264,8 @@ def _check_conditions(pairs: Sequence[Pair]) -> None:
 
 def _first_rows(side: Side) -> str:
     cells = (result.cell for result in side.results)
-    rows = {f"{visible(one.label, 60)} on {visible(one.task, 60)} at ε = {one.epsilon:g}" for one in cells}
-    return named(sorted(rows), 2)
+    rows = {f"{make_visible(one.label, 60)} on {make_visible(one.task, 60)} at ε = {one.epsilon:g}" for one in cells}
+    return join_names(sorted(rows), 2)
 
 
 def _short(value: object) -> str:

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dpicl.core.messages import MOST_NAMED, count, epsilon_text, named, names_text, score_text
-from dpicl.core.printable import visible
+from dpicl.core.messages import MOST_NAMED, count, epsilon_text, join_names, names_text, score_text
+from dpicl.core.printable import make_visible
 from dpicl.evaluation.statistics import PairedTest, paired_tests
-from dpicl.leaderboards.compare.reading import MADE_WITH, Key, Pair, Side, Unmatched, choose, paired
-from dpicl.leaderboards.model.text import gathered, metric_name, p_number, seeds_text
+from dpicl.leaderboards.compare.reading import MADE_WITH, Key, Pair, Side, Unmatched, choose, pair_cells
+from dpicl.leaderboards.model.text import gather, metric_name, p_number, seeds_text
 from dpicl.results.schema import Result
 from dpicl.tables.document import Block, Column, Facts, Heading, Part, Table, make_table, notes
 from dpicl.tables.shown import Shown
@@ -61,11 +61,11 @@ class Settings:
 
     def verdict(self, test: PairedTest) -> Verdict:
         """What a test says."""
-        if self.shows(test) and abs(test.mean) >= self.min_effect - 1e-12:
+        if self.has_change(test) and abs(test.mean) >= self.min_effect - 1e-12:
             return "regression" if test.mean < 0 else "improvement"
         return "equivalent" if test.excluded < self.min_effect else "inconclusive"
 
-    def shows(self, test: PairedTest) -> bool:
+    def has_change(self, test: PairedTest) -> bool:
         """Whether there is a change, of whatever size."""
         return test.adjusted <= self.alpha
 
@@ -119,7 +119,7 @@ _KINDS = {"regression": "flagged", "improvement": "first", "not tested": "end"}
 
 
 _CELLS = (
-    Column("task", "task", attrgetter("key.task"), lambda task: visible(task, 120)),
+    Column("task", "task", attrgetter("key.task"), lambda task: make_visible(task, 120)),
     Column("row", "mechanism", attrgetter("key.row")),
     Column("epsilon", "ε", lambda cell: epsilon_text(cell.key.epsilon)),
     Column("metric", "metric", lambda cell: metric_name(cell.metric) + (" ↓" if cell.less_is_better else "")),
@@ -167,7 +167,7 @@ class Comparison(Shown):
     def blocks(self) -> list[Block]:
         """The gate's verdict, what changed, and every cell: regressions and improvements first, the others folded."""
         sides = (self.base, self.candidate)
-        made = {f"{side.name}, {count(len(side.results), 'result')}": visible(side.path, 120) for side in sides}
+        made = {f"{side.name}, {count(len(side.results), 'result')}": make_visible(side.path, 120) for side in sides}
         blocks: list[Block] = [Heading(_title(self)), Facts(made)]
         if self.changes:
             blocks.append(make_table("what changed", _CHANGES, self.changes, keep=1))
@@ -238,7 +238,7 @@ def compare(
         replace(side, results=choose(side.results, f"{side.name} {side.path}", **wanted)).newest()  # type: ignore[arg-type]
         for side in (base, candidate)
     )
-    pairs, unmatched = paired(base, candidate)
+    pairs, unmatched = pair_cells(base, candidate)
     gains = [pair.gains for pair in pairs]
     tests = iter(paired_tests([one for one in gains if one.shape[1] > 1], settings.alpha))
     cells = tuple(
@@ -256,7 +256,7 @@ def _cell(pair: Pair, gains: np.ndarray, test: PairedTest | None, settings: Sett
     if not gains.any():
         verdict = "identical"
     notes = [] if test else ["one document is too few to test"]
-    if test and settings.shows(test) and verdict in ("equivalent", "inconclusive"):
+    if test and settings.has_change(test) and verdict in ("equivalent", "inconclusive"):
         notes.append(f"a change is shown, and it is smaller than {settings.min_effect:g}")
     target = pair.key.epsilon
     proved = [[one.privacy.epsilon_proved for one in side] for side in (pair.base, pair.candidate)]
@@ -307,7 +307,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         base, candidate = map(epsilon_text, cell.proved)
         target = epsilon_text(cell.key.epsilon)
         yield f"{cell.privacy}: {cell.key} (target {target}, proved {base} → {candidate})."
-    yield from _without_partner(comparison)
+    yield from _list_without_partner(comparison)
     yield (
         f"Regression: Holm's p over {count(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
         f" at least {settings.min_effect:g}; intervals are not adjusted. MDE (80% power): the smallest true drop that"
@@ -321,21 +321,21 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         )
     if any(cell.less_is_better for cell in cells):
         yield "The change of a metric of which less is better has its sign reversed: negative is always a loss."
-    yield from gathered((cell.note, str(cell.key)) for cell in cells if cell.note)
+    yield from gather((cell.note, str(cell.key)) for cell in cells if cell.note)
 
 
-def _without_partner(comparison: Comparison) -> Iterator[str]:
+def _list_without_partner(comparison: Comparison) -> Iterator[str]:
     """What one side lacks; first the base's, since a row that is not there may be the one that got worse."""
 
-    def lone(one: Unmatched) -> str:
+    def name_lone(one: Unmatched) -> str:
         return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
 
-    lacking = [lone(one) for one in comparison.missing]
-    extra = [lone(one) for one in comparison.unmatched if one.side == "candidate"]
+    lacking = [name_lone(one) for one in comparison.missing]
+    extra = [name_lone(one) for one in comparison.unmatched if one.side == "candidate"]
     for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
         if found:
             more = "; --json lists them all" if len(found) > MOST_NAMED else ""
-            yield f"{head}{f' ({len(found)})' if len(found) > 1 else ''}: {named(found)}{more}."
+            yield f"{head}{f' ({len(found)})' if len(found) > 1 else ''}: {join_names(found)}{more}."
     if comparison.incomplete:
         yield "What is missing fails the gate; --allow-missing leaves it out."
 
@@ -356,4 +356,4 @@ def _title(comparison: Comparison) -> str:
 def _short(values: Sequence[str]) -> str:
     """The values of a side, hashes by their beginning."""
     shown = (one[:16] if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", one) else one for one in values)
-    return ", ".join(visible(one, 120) for one in shown) or "none"
+    return ", ".join(make_visible(one, 120) for one in shown) or "none"

@@ -14,12 +14,12 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from dpicl.core.errors import UsageError, unknown
+from dpicl.core.errors import UsageError, unknown_name
 from dpicl.core.field_types import parse_number
-from dpicl.core.messages import epsilon_text, named, names_text, score_text, signed_text
+from dpicl.core.messages import epsilon_text, join_names, names_text, score_text, signed_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.board import Board, chosen
+from dpicl.leaderboards.model.board import Board, choose_part
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.ranks import Pairs
@@ -158,7 +158,7 @@ def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
     if len(own) > 1:
         raise UsageError(f"'{name}' has several rows: {', '.join(sorted(own))}; name one of them.")
     if not own:
-        raise unknown("row", name, sorted(labels))
+        raise unknown_name("row", name, sorted(labels))
     there = [row for row in rows if row.label in own]
     found = [row for row in there if epsilon in (None, row.epsilon)]
     if not found:
@@ -175,7 +175,7 @@ def compare_named(
     Raises UsageError for a row, a task or an ε that the board does not have, with the closest names, and for rows that
     stand nowhere together.
     """
-    part = chosen(board, tasks, (), epsilons)
+    part = choose_part(board, tasks, (), epsilons)
     rows = [row for section in part.sections for row in section.rows]
     (first, at_one), (second, at_other) = (_rows_named(text, rows) for text in (one, other))
 
@@ -190,7 +190,9 @@ def compare_named(
     tables = ((section.group, table) for section in part.sections for table in section.tables)
     both = [(group, table, found) for group, table in tables if (found := pairs_on(table))]
     if not both:
-        where = "; ".join(named(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second))
+        where = "; ".join(
+            join_names(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second)
+        )
         raise UsageError(f"'{one}' and '{other}' are no two rows of one task and ε: {where}.")
     pairs = []
     for group, table, found in both:

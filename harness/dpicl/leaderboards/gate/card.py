@@ -69,7 +69,7 @@ def is_reserved(name: str) -> bool:
     return _RESERVED.fullmatch(name) is not None
 
 
-def shadows(stem: str, folder: Path) -> bool:
+def is_shadowing(stem: str, folder: Path) -> bool:
     """Whether STEM.py in a folder hides a module of Python or an installed package where the folder is on the path, or
     is run by tools unasked. Imports nothing; what the folder holds does not count."""
     if stem in sys.stdlib_module_names or stem in _RUN_UNASKED or stem.startswith("__"):
@@ -78,10 +78,10 @@ def shadows(stem: str, folder: Path) -> bool:
     places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
     editable = [each for each in sys.meta_path if getattr(each, "__module__", "").startswith("__editable__")]
     found = [PathFinder.find_spec(stem, places), *(each.find_spec(stem, None) for each in editable)]
-    return any(spec is not None and (spec.origin is not None or _installed(spec)) for spec in found)
+    return any(spec is not None and (spec.origin is not None or _is_installed(spec)) for spec in found)
 
 
-def _installed(spec: ModuleSpec) -> bool:
+def _is_installed(spec: ModuleSpec) -> bool:
     """Whether a package without a file of its own is an installed one, and no folder beside something."""
     places = spec.submodule_search_locations or ()
     return any(part in ("site-packages", "dist-packages") for place in places for part in Path(place).parts)
@@ -96,7 +96,7 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     if not is_name(team) or not is_name(method):
         raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
     folder = root / team / method
-    if shadows(method, folder):
+    if is_shadowing(method, folder):
         raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")
     if (folder / CARD).exists():
         raise UsageError(f"{folder / CARD} already exists; choose another name, or edit it.")

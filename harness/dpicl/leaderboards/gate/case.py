@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate.card import CARD, Card
 from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.plan.suite import Suite
@@ -21,7 +21,7 @@ class Finding:
     """check: its name. why: one sentence; failed: what is wrong and what to do; not checked: why not.
 
     others: further sentences of the same check, for instance one for each file. Untrusted names and texts may be in all
-    of them, so control and direction characters are written out (`visible`).
+    of them, so control and direction characters are written out (`make_visible`).
     """
 
     check: str
@@ -30,8 +30,8 @@ class Finding:
     others: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "why", visible(self.why))
-        object.__setattr__(self, "others", tuple(map(visible, self.others)))
+        object.__setattr__(self, "why", make_visible(self.why))
+        object.__setattr__(self, "others", tuple(map(make_visible, self.others)))
 
 
 class Outcome(NamedTuple):
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     good: str = ""
     notes: Sequence[str] = ()
 
-    def finding(self, check: str) -> Finding:
+    def make_finding(self, check: str) -> Finding:
         first, *more = self.problems or [self.good]
         return Finding(check, "failed" if self.problems else "ok", first, (*more, *self.notes))
 
@@ -54,7 +54,7 @@ class NotChecked(Exception):
         self.notes = notes
 
 
-def by_sentence(found: Iterable[tuple[str, str]]) -> list[str]:
+def state_problems(found: Iterable[tuple[str, str]]) -> list[str]:
     """(file, problem or "") pairs as sentences: a problem that many files share is stated once."""
     places: dict[str, list[str]] = {}
     for place, problem in found:

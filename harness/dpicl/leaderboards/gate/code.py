@@ -26,7 +26,7 @@ from dpicl.core.errors import DpiclError, UsageError
 from dpicl.core.messages import count
 from dpicl.core.plugins import as_plugin_error
 from dpicl.leaderboards.gate.card import CARD
-from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
+from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_problems
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.ledgers import SAME, events_of
@@ -87,7 +87,7 @@ def events_check(case: Case) -> Outcome:
     with as_plugin_error("The mechanism's `events` fails"):
         answers = events_of(case.results.values(), plugins(case.contents))
     wrong = f"its ledger is not what the mechanism declares for these sizes and this noise; {RESEND}"
-    problems = by_sentence(
+    problems = state_problems(
         (name, "" if declared == to_json(from_json(result.privacy.event)) else wrong)
         for (name, result), declared in zip(case.results.items(), answers, strict=True)
     )
@@ -155,11 +155,11 @@ def rerun(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
     for one in chosen:
         case.announce(f"running {one.cell}")
         with as_plugin_error(f"The re-run of {one.cell} fails"):
-            cells.append(compared(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
+            cells.append(compare_reruns(one, from_text(to_text(run_cell(one.cell, one.suite, bench)))))
     return cells
 
 
-def compared(reported: Result, now: Result) -> RerunCell:
+def compare_reruns(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
     metric = reported.main_metric
     if metric not in now.scores or metric not in now.documents:

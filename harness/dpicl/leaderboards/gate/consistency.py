@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from dpicl.core.errors import DpiclError
 from dpicl.data.task import Task
-from dpicl.leaderboards.gate.case import Case, Outcome, by_sentence
+from dpicl.leaderboards.gate.case import Case, Outcome, state_problems
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.results.schema import Result
 
@@ -31,7 +31,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 def consistency_check(case: Case) -> Outcome:
     """Every result against itself."""
     now = datetime.now(UTC)
-    problems = by_sentence((name, _contradiction(result, now)) for name, result in case.results.items())
+    problems = state_problems((name, _contradiction(result, now)) for name, result in case.results.items())
     return Outcome(problems, "scores are the means of their outcomes; nothing contradicts itself")
 
 
@@ -49,7 +49,7 @@ def _contradiction(result: Result, now: datetime) -> str:
         return "it was run outside the repository, so no commit is known; run it in a clone."
     if not _COMMIT.fullmatch(manifest.commit) or not manifest.packages.get("torch"):
         return f"its manifest names no commit, or no packages; {RESEND}"
-    if problem := missing_texts(result):
+    if problem := explain_missing_texts(result):
         return problem
     tested, answered = documents[result.main_metric].ids, {one.id for one in result.answers}
     if manifest.data.test_records != len(tested):
@@ -62,7 +62,7 @@ def _contradiction(result: Result, now: datetime) -> str:
     return ""
 
 
-def missing_texts(result: Result) -> str:
+def explain_missing_texts(result: Result) -> str:
     """Why released texts are missing, or "". A task may forbid texts that retell real records: `dpicl run` has none."""
     count = result.released_count
     if not result.cell.epsilon > 0 or result.texts:
@@ -70,7 +70,7 @@ def missing_texts(result: Result) -> str:
     if not count:
         return f"it has an epsilon and released nothing; {RESEND}"
     with suppress(DpiclError):
-        if replace(Task.without_records(result.cell.task), source=result.cell.source).restricted:
+        if replace(Task.read_public(result.cell.task), source=result.cell.source).restricted:
             return ""
     return f"it counts {count} released texts and holds none; {RESEND}"
 
@@ -90,7 +90,7 @@ def duplicates_check(case: Case) -> Outcome:
     for name, results in rivals.items():
         if both := {one.cell_id for one in own} & {one.cell_id for one in results}:
             problems.append(f"{len(both)} of its cells are those of {name} already; send only what is new.")
-        elif label := _copied(own, results):
+        elif label := _find_copied_row(own, results):
             problems.append(
                 f"All outcomes are those of {label} in {name}, record by record; send a method of its own, or explain"
                 " it to the maintainers."
@@ -98,7 +98,7 @@ def duplicates_check(case: Case) -> Outcome:
     return Outcome(problems, f"none of its cells or methods is in {len(rivals)} other sources")
 
 
-def _copied(own: Iterable[Result], results: Iterable[Result]) -> str:
+def _find_copied_row(own: Iterable[Result], results: Iterable[Result]) -> str:
     """The row of ``results`` that has the same outcomes in every cell of ``own``, or ""."""
     mine = {_outcomes(result) for result in own}
     by_label: dict[str, set[tuple[object, ...]]] = defaultdict(set)

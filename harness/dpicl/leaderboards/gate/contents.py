@@ -19,8 +19,8 @@ from traceback import extract_tb
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.files import content_of
-from dpicl.core.printable import visible
-from dpicl.leaderboards.gate.card import CARD, README, is_reserved, read_card, shadows, suite_of
+from dpicl.core.printable import make_visible
+from dpicl.leaderboards.gate.card import CARD, README, is_reserved, is_shadowing, read_card, suite_of
 from dpicl.leaderboards.model.submissions import Card, Submission
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import Store
@@ -61,7 +61,7 @@ class Contents:
 
     @property
     def name(self) -> str:
-        return visible(f"{self.folder.parent.name}/{self.folder.name}", 100)
+        return make_visible(f"{self.folder.parent.name}/{self.folder.name}", 100)
 
     @property
     def plugin(self) -> Path | None:
@@ -152,12 +152,12 @@ def survey(folder: Path) -> tuple[list[str], dict[str, bytes]]:
         if number >= _MOST_ENTRIES:
             problems.insert(0, f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.")
             break
-        if not _belongs(name, info):
+        if not _is_expected(name, info):
             problems.append(
                 f"{name} does not belong in a submission: docs/submit.md lists the files, and each must be a plain one"
                 f" of at most {LARGEST_FILE:,} bytes, readable and not executable."
             )
-        elif name.endswith(".py") and shadows(Path(name).stem, folder):
+        elif name.endswith(".py") and is_shadowing(Path(name).stem, folder):
             problems.append(
                 f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
             )
@@ -186,13 +186,13 @@ def _entries(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_resul
             for one in found:
                 name, info = below + one.name, one.stat(follow_symlinks=False)
                 yield name, info
-                if stat.S_ISDIR(info.st_mode) and _belongs(name, info):
+                if stat.S_ISDIR(info.st_mode) and _is_expected(name, info):
                     yield from _entries(folder, f"{name}/")
     except OSError:
         yield f"{below}(contents)", os.stat_result((0,) * 10)
 
 
-def _belongs(name: str, info: os.stat_result) -> bool:
+def _is_expected(name: str, info: os.stat_result) -> bool:
     """Whether a submission may have this file or folder; a link or a device it may not, nor a name of a device."""
     if any(map(is_reserved, name.split("/"))):
         return False

@@ -12,7 +12,7 @@ from typing import Any
 from dpicl.core.errors import DpiclError
 from dpicl.core.messages import count
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, settings
 from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
@@ -38,10 +38,10 @@ class Check:
     needs_results: bool = False
     needs_suite: bool = False
 
-    def finding(self, case: Case) -> Finding:
+    def make_finding(self, case: Case) -> Finding:
         """What it finds."""
         try:
-            return self.function(case).finding(self.name)
+            return self.function(case).make_finding(self.name)
         except NotChecked as reason:
             return Finding(self.name, "not checked", str(reason), tuple(reason.notes))
         except DpiclError as error:
@@ -107,7 +107,7 @@ def run_checks(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding
         elif one.needs_suite and outside:
             finding = Finding(one.name, "not checked", "the results are none of the suite; fix that first")
         else:
-            finding = one.finding(case)
+            finding = one.make_finding(case)
         outside = outside or (one.name == "suite" and finding.status != "ok")
         yield finding
 
@@ -178,7 +178,7 @@ def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Find
         cells = code.rerun(case, chosen)
     except DpiclError as error:
         return Finding("rerun", "failed", str(error)), seed
-    return code.rerun_outcome(case.contents, cells, seed).finding("rerun"), seed
+    return code.rerun_outcome(case.contents, cells, seed).make_finding("rerun"), seed
 
 
 def find_submissions(root: Path) -> list[Path]:
@@ -198,7 +198,7 @@ def places_check(root: Path) -> Finding:
     strays += [path for path in inside if path.name == "__pycache__" or not _is_plain_folder(path)]
     names = sorted(path.relative_to(root).as_posix() for path in strays)
     problems = [f"{name} is not a submission <team>/<method>; remove it." for name in names]
-    return Outcome(problems, "README.md and folders <team>/<method>, nothing else").finding("places")
+    return Outcome(problems, "README.md and folders <team>/<method>, nothing else").make_finding("places")
 
 
 def _is_plain_folder(path: Path) -> bool:
@@ -233,7 +233,7 @@ def load_submissions(
             problem = fault(error)
         if problem:
             left_out = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
-            problems.append(visible(left_out))
+            problems.append(make_visible(left_out))
         else:
             found.append(contents.submission())
     return found, problems

@@ -69,4 +69,4 @@ def removed_check(base: Path | None, folders: Iterable[Path]) -> Finding:
         for team, method in known
         if (team, method) not in there
     ]
-    return Outcome(problems, f"all {len(known)} earlier submissions are still there").finding("removed")
+    return Outcome(problems, f"all {len(known)} earlier submissions are still there").make_finding("removed")

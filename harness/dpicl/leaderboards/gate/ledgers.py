@@ -18,7 +18,7 @@ from dpicl.core.errors import DpiclError, PluginError, UsageError
 from dpicl.core.messages import epsilon_text
 from dpicl.core.seeds import streams
 from dpicl.data.task import Task, load_config
-from dpicl.leaderboards.gate.case import Case, Outcome, by_sentence
+from dpicl.leaderboards.gate.case import Case, Outcome, state_problems
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.mechanism.bases import Mechanism, Sizes
@@ -28,7 +28,7 @@ from dpicl.privacy import accountants
 from dpicl.privacy.bounds import Bounds
 from dpicl.privacy.events import ParallelDpEvent, flatten, from_json, to_json
 from dpicl.privacy.ledger import Ledger
-from dpicl.privacy.time_limit import TookTooLong, within
+from dpicl.privacy.time_limit import TookTooLong, run_within
 from dpicl.results.schema import LedgerRow, Result
 
 #: Relative difference between two numbers that are one and the same.
@@ -48,10 +48,10 @@ _SECONDS = 180.0
 
 def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
     """The rows of a file's ledger as one event."""
-    return _charged((dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition) for row in ledger)
+    return _compose_charges((dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition) for row in ledger)
 
 
-def _charged(charges: Iterable[tuple[dp.DpEvent, str | None]]) -> dp.DpEvent:
+def _compose_charges(charges: Iterable[tuple[dp.DpEvent, str | None]]) -> dp.DpEvent:
     """The event of a ledger that is charged these events, each for a group of records or (None) for all."""
     total = Ledger(None, math.inf)
     for event, group in charges:
@@ -65,24 +65,24 @@ def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
     Raises UsageError and PluginError for mechanisms that are not there, or that refuse their options.
     """
     mechanisms = load_mechanisms(plugins)
-    return [_declared_by(find_mechanism(result.cell.mechanism, mechanisms), result) for result in results]
+    return [_read_declaration(find_mechanism(result.cell.mechanism, mechanisms), result) for result in results]
 
 
-def _declared_by(cls: type[Mechanism], result: Result) -> Any:
+def _read_declaration(cls: type[Mechanism], result: Result) -> Any:
     """The JSON of what one mechanism declares. Options and sizes are untrusted: any error they cause is a refusal."""
     cell, knob = result.cell, result.privacy.knob
     try:
         mechanism = build(cls, resolve_options(cls, cell.task, cell.options))
 
-        def declared() -> dp.DpEvent:  # in a ledger's form
+        def declare() -> dp.DpEvent:  # in a ledger's form
             sizes = sizes_of(result, mechanism)
             event = (
                 mechanism.events(0.0, sizes) if knob is None else mechanism.events_of(knob.value, knob.by_label, sizes)
             )
             branches = event.branches if isinstance(event, ParallelDpEvent) else ((None, event),)
-            return _charged((branch, group) for group, branch in branches)
+            return _compose_charges((branch, group) for group, branch in branches)
 
-        return to_json(within(_SECONDS, declared))
+        return to_json(run_within(_SECONDS, declare))
     except DpiclError:
         raise
     except Exception as error:
@@ -100,9 +100,9 @@ def sizes_of(result: Result, mechanism: Mechanism) -> Sizes:
     if mechanism.pays_per_query and (problem := queries_problem(result)):
         raise UsageError(f"{result.cell}: {problem}")
     cell = result.cell
-    task = Task.of_records(load_config(cell.task), (), result.manifest.data.sizes)
+    task = Task.from_records(load_config(cell.task), (), result.manifest.data.sizes)
     shots = mechanism.plan_shots(task, cell.shots, streams(cell.seed).stream("shots"))
-    return mechanism.public_sizes(task.sized(), shots, result.privacy.queries or 0)
+    return mechanism.public_sizes(task.keep_sizes(), shots, result.privacy.queries or 0)
 
 
 def epsilon_check(case: Case) -> Outcome:
@@ -115,9 +115,9 @@ def epsilon_check(case: Case) -> Outcome:
             if not problem:
                 problem, value = recompute(result)
                 largest = max(largest, value / result.cell.epsilon if result.cell.epsilon else 0.0)
-        problems.append((name, problem or unspent(result)))
+        problems.append((name, problem or explain_unspent(result)))
     good = f"recomputed from {len(case.results)} ledgers; at most {100 * largest:.2f}% of the target"
-    return Outcome(by_sentence(problems), good)
+    return Outcome(state_problems(problems), good)
 
 
 def ledger_problem(result: Result) -> str:
@@ -157,10 +157,10 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
                     f"its sampling rate {part.sampling_probability:.6g} expects no whole number of {records} records;"
                     " use the rate of the samplers in dpicl.privacy.private_set."
                 )
-    return unpaid(result)
+    return explain_unpaid(result)
 
 
-def unpaid(result: Result) -> str:
+def explain_unpaid(result: Result) -> str:
     """Why a release was not paid for, or ""."""
     cell, privacy = result.cell, result.privacy
     stored = len(result.texts)
@@ -184,7 +184,7 @@ def queries_problem(result: Result) -> str:
     return ""
 
 
-def unspent(result: Result) -> str:
+def explain_unspent(result: Result) -> str:
     """Why the proved epsilon is less than a knob calibrated to the target spends, or ""."""
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     if not 0 < target < math.inf or proved >= SPENT * target:
@@ -213,7 +213,7 @@ def recompute(result: Result) -> tuple[str, float]:
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     try:
         event = from_json(result.privacy.event)
-        upper = within(_SECONDS, lambda: bounds_of(event, result.cell.delta)).upper
+        upper = run_within(_SECONDS, lambda: bounds_of(event, result.cell.delta)).upper
     except (DpiclError, TookTooLong) as error:
         return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0
     except Exception as error:  # an accountant that breaks on untrusted numbers proves nothing

@@ -27,7 +27,7 @@ from dpicl.core.errors import DpiclError
 from dpicl.core.messages import names_text
 from dpicl.data.config import load_config
 from dpicl.data.sources import resolve
-from dpicl.data.splits import folded, normalised
+from dpicl.data.splits import fold, normalise
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome
@@ -42,7 +42,7 @@ _SEED = 0
 def records_check(case: Case) -> Outcome:
     """Searches the records of every task and source that the submission used, and of $DPICL_DATA where it has them."""
     problems, notes, searched, absent = [], [], [], []
-    for task, source, train in sorted(_needed(case), key=str):
+    for task, source, train in sorted(_list_needed(case), key=str):
         try:
             loaded = Task.load(task, source, limit_train=train, seed=_SEED)
         except DpiclError as error:
@@ -62,7 +62,7 @@ def records_check(case: Case) -> Outcome:
     return Outcome(problems, f"no copy of {names_text(searched)}", [*notes, *absent])
 
 
-def _needed(case: Case) -> set[tuple[str, str, int | None]]:
+def _list_needed(case: Case) -> set[tuple[str, str, int | None]]:
     """(task, source, number of training records; None: all) of every data set to search."""
     needed: set[tuple[str, str, int | None]] = set()
     for cell in (result.cell for result in case.results.values()):
@@ -76,16 +76,16 @@ def _search(case: Case, task: Task) -> tuple[Counter[str], int]:
     """(place -> how many private records it has words of, number of boilerplate runs)."""
     places: dict[str, set[str]] = defaultdict(set)  # a run of eight words, or a whole line -> where it stands
     for place, text in _texts(case, task.name):
-        for words in (*_runs(text), *(whole for line in {text, *text.splitlines()} for whole in _whole(line))):
+        for words in (*_runs(text), *(whole for line in {text, *text.splitlines()} for whole in _list_keys(line))):
             places[words].add(place)
-    for text in _public(case, task):
-        for words in (*_runs(text), *_whole(text)):
+    for text in _list_public(case, task):
+        for words in (*_runs(text), *_list_keys(text)):
             places.pop(words, None)
     holders: dict[str, set[int]] = defaultdict(set)
     wholes: set[str] = set()
     for number, record in enumerate(task.train):
         for part in (record.text,) if task.labels else (record.text, record.label):
-            own = {*_whole(part)} & places.keys()
+            own = {*_list_keys(part)} & places.keys()
             wholes |= own
             for words in own | ({*_runs(part)} & places.keys()):
                 holders[words].add(number)
@@ -97,7 +97,7 @@ def _search(case: Case, task: Task) -> tuple[Counter[str], int]:
     return Counter(place for own in found.values() for place in own), len(common)
 
 
-def _public(case: Case, task: Task) -> Iterator[str]:
+def _list_public(case: Case, task: Task) -> Iterator[str]:
     for record in (*task.test, *task.public):
         yield from (record.text, record.label)
     yield from _strings(task.config.metadata.prompts.model_dump(exclude_unset=True))
@@ -141,11 +141,11 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _runs(text: str) -> Iterator[str]:
-    words = _WORD.findall(folded(text))
+    words = _WORD.findall(fold(text))
     return (" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1))
 
 
-def _whole(text: str) -> Iterator[str]:
+def _list_keys(text: str) -> Iterator[str]:
     """What is the same for texts that are one record; nothing for a few words."""
     if len(_WORD.findall(text)) >= WHOLE:
-        yield f"= {normalised(text)}"  # no run of words begins so
+        yield f"= {normalise(text)}"  # no run of words begins so

@@ -13,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from dpicl.core.cell import Cell
-from dpicl.core.errors import unknown
+from dpicl.core.errors import unknown_name
 from dpicl.core.messages import count, names_text
 from dpicl.leaderboards.gate.card import CARD
-from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, by_sentence
-from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
+from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_problems
+from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, list_differing
 from dpicl.leaderboards.model.text import seeds_text
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
@@ -33,7 +33,7 @@ def suite_check(case: Case) -> Outcome:
     if card is None:
         raise NotChecked("there is no card that names a suite")
     if suite is None:
-        return Outcome([f"{case.contents.name}: {unknown('suite', card.suite, case.suites)}"])
+        return Outcome([f"{case.contents.name}: {unknown_name('suite', card.suite, case.suites)}"])
     if not results:
         command = f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
         return Outcome([f"There is no result; make some with `{command}`, where FOLDER is the submission."])
@@ -41,7 +41,7 @@ def suite_check(case: Case) -> Outcome:
         said = f"{CARD}: suite_version is {card.suite_version}, and {suite.name} ships in version {suite.version}"
         return Outcome([f"{said}; run that one and set suite_version to it."])
     incompatible = ((name, _incompatibility(result, suite)) for name, result in results.items())
-    problems = by_sentence((*incompatible, *_plugins(case))) + _options(results.values())
+    problems = state_problems((*incompatible, *_plugins(case))) + _options(results.values())
     return Outcome(
         problems, f"{count(len(results), 'cell')} of {suite.name}, version {suite.version}, hash {suite.hash[:8]}"
     )
@@ -64,14 +64,14 @@ def _incompatibility(result: Result, suite: Suite) -> str:
     if cell.epsilon not in suite.epsilons:
         known = ", ".join(f"{one:g}" for one in suite.epsilons)
         return f"epsilon {cell.epsilon:g} is not in the suite, which has {known}; remove it."
-    fixed = {key: value for key, value in _fixed(suite, cell).items() if getattr(cell, key) != value}
+    fixed = {key: value for key, value in _list_fixed(suite, cell).items() if getattr(cell, key) != value}
     if not fixed and named.hash == suite.hash:
         return ""
     said = names_text(f"{key} {getattr(cell, key)} instead of {value}" for key, value in fixed.items())
     return f"it was not made with the suite as it is shipped ({said or 'other settings'}); run that, without --limit."
 
 
-def _fixed(suite: Suite, cell: Cell) -> dict[str, object]:
+def _list_fixed(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
     keys = ("delta", "noise", "train_records", "private_share")
     return {
@@ -152,7 +152,7 @@ def seeds_check(case: Case) -> Outcome:
                 f"{where} released the same for all {len(results)} seeds, although it has noise; say in the card why,"
                 " or run it with noise that depends on the seed."
             )
-    problems += _without_baselines(case)
+    problems += _list_without_baselines(case)
     return Outcome(problems, f"seeds {seeds_text(everywhere)} in {count(len(rows), 'row')}")
 
 
@@ -176,7 +176,7 @@ def _same_noise(results: Sequence[Result]) -> bool:
     return len(released) == 1
 
 
-def _without_baselines(case: Case) -> Iterable[str]:
+def _list_without_baselines(case: Case) -> Iterable[str]:
     """Reference baselines that have no result of record for a seed of a model and task."""
     there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in case.reference}
     own: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -201,10 +201,10 @@ def data_check(case: Case) -> Outcome:
         baseline = baselines.get((cell.task, cell.model))
         if baseline is None:
             missing.add((cell.suite, cell.task, cell.model))
-        elif differs := differing(result, baseline, REFERENCE):
+        elif differs := list_differing(result, baseline, REFERENCE):
             what = f"the results of record for {cell.task} and {cell.model} differ in {names_text(differs)}"
             wrong.append((name, f"{what}; run it with this version of the project and its data."))
-    problems = by_sentence(wrong) + [
+    problems = state_problems(wrong) + [
         f"There is no result of record for {task} and {model} to compare with; use a model that {suite} has, or make it"
         f" with `dpicl run {suite} --task {task} --model {model} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
         for suite, task, model in sorted(missing)

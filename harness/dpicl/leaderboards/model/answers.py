@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.core.messages import capitalized, epsilon_text, named, names_text, queries_words, score_text
+from dpicl.core.messages import capitalize, epsilon_text, join_names, names_text, queries_words, score_text
 from dpicl.evaluation.statistics import RankSets
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.rows import Row
@@ -68,7 +68,7 @@ class BoardAnswer:
     @property
     def texts(self) -> tuple[str, str]:
         """The best rows and the controls, in words; '–' for none."""
-        best, controls = (named(map(str, own), _NAMED) or "–" for own in (self.best, self.controls))
+        best, controls = (join_names(map(str, own), _NAMED) or "–" for own in (self.best, self.controls))
         return best, controls
 
     @property
@@ -87,27 +87,27 @@ class BoardAnswer:
         verdict = self.verdict + (" (95%)" if self.compared else "")
         if not beating:
             said += f", no method is shown to be better than {self.to_beat}, which reads no record."
-            return f"{said} Best: {_listed(tied)}, {verdict}.{self._as_good}"
-        said += f", use {_listed(beating, 'or')}"
+            return f"{said} Best: {_list_rows(tied)}, {verdict}.{self._as_good}"
+        said += f", use {_list_rows(beating, 'or')}"
         if self.beating is not None:
             said += f", better than {self.to_beat}, which reads no record"
         it = "it" if len(beating) == 1 else "them"
-        rest = f"Tied with {it} (95%): {_listed(tied)}" if tied else capitalized(verdict)
+        rest = f"Tied with {it} (95%): {_list_rows(tied)}" if tied else capitalize(verdict)
         return f"{said}. {rest}.{self._as_good}"
 
     @property
     def _as_good(self) -> str:
         others = [one for one in self.controls if one != self.to_beat]
-        said = f" Controls that score as much or more: {_listed(others)}." if others else ""
+        said = f" Controls that score as much or more: {_list_rows(others)}." if others else ""
         if self.not_compared:
-            said += f" Not compared ({FIXED_DRAW.name}): {_listed(self.not_compared)}, without records."
+            said += f" Not compared ({FIXED_DRAW.name}): {_list_rows(self.not_compared)}, without records."
         return said
 
     def __str__(self) -> str:
         return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}"
 
 
-def _listed(rows: Sequence[Best], last: str = "and") -> str:
+def _list_rows(rows: Sequence[Best], last: str = "and") -> str:
     """Rows with their numbers; of many the first and the last number."""
     if len(rows) <= _NAMED:
         return names_text(map(str, rows), last)
@@ -117,10 +117,10 @@ def _listed(rows: Sequence[Best], last: str = "and") -> str:
 def answers(tables: Sequence[TaskTable]) -> tuple[BoardAnswer, ...]:
     """On every task at every ε with ranked rows. ε = 1, or the one nearest to it, comes first, then the others,
     rising."""
-    return tuple(answer for epsilon in levels(tables) for table in tables for answer in _at(table, epsilon))
+    return tuple(answer for epsilon in levels(tables) for table in tables for answer in _answer_at(table, epsilon))
 
 
-def _at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
+def _answer_at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     """An answer for each Q of which rows are ranked, or one that says that nobody is."""
     own = {queries: rows for (level, queries), rows in table.levels.items() if level == epsilon}
     if table.ranks_nobody:
@@ -147,7 +147,7 @@ def _answer(table: TaskTable, epsilon: float, queries: str, rows: Sequence[Row])
     told = [row for row in rows if any(_is_comparable(family, row) for family in table.families)] or rows
     prompting = [row for row in told if row.prompts] or told
     family = next((one for one in table.families if {row.key for row in prompting} <= one.places.keys()), None)
-    best = sorted(_unbeaten(family, prompting), key=lambda row: -row.worth)
+    best = sorted(_list_unbeaten(family, prompting), key=lambda row: -row.worth)
     others = [*table.controls, *(row for row in told if row not in prompting)]
     as_good = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
     verdict = _verdict(family, best, len(prompting))
@@ -175,7 +175,7 @@ def _is_comparable(family: RankSets, row: Row) -> bool:
     return row.key in family.places and bool(family.comparable[family.places[row.key]].any())
 
 
-def _unbeaten(family: RankSets | None, rows: Sequence[Row]) -> Sequence[Row]:
+def _list_unbeaten(family: RankSets | None, rows: Sequence[Row]) -> Sequence[Row]:
     """Those that none of the others is better than; all of them where there are no two to compare."""
     if family is None or len(rows) < 2:
         return rows

@@ -18,13 +18,13 @@ from dpicl.core.errors import UsageError, require_known
 from dpicl.core.messages import count, epsilon_text
 from dpicl.evaluation.statistics import MARGIN
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
-from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, differing, group_of, values_of
-from dpicl.leaderboards.model.evidence import Evidence, audit_rows, left_out
+from dpicl.leaderboards.model.comparability import READER, ROW, TASK, Group, group_of, list_differing, values_of
+from dpicl.leaderboards.model.evidence import Evidence, audit_rows, list_left_out
 from dpicl.leaderboards.model.ranks import rank_rows
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.submissions import Submission, on_the_board
+from dpicl.leaderboards.model.submissions import Submission, collect_rows
 from dpicl.leaderboards.model.task_table import TaskTable, task_table
-from dpicl.leaderboards.model.text import gathered
+from dpicl.leaderboards.model.text import gather
 from dpicl.plan.headroom import measure_headroom
 from dpicl.results.schema import Result
 
@@ -74,7 +74,7 @@ def require_tasks(board: Board, tasks: Collection[str]) -> None:
     require_known("task", tasks, there)
 
 
-def chosen(
+def choose_part(
     board: Board, tasks: Collection[str] = (), labels: Collection[str] = (), epsilons: Collection[float] = ()
 ) -> Board:
     """The board with these tasks, rows (by label or mechanism) and ε alone; nothing chosen means all of that kind.
@@ -90,20 +90,20 @@ def chosen(
         return board
     mechanisms = {row.label: row.mechanism for row in rows}
 
-    def on(task: str) -> bool:
+    def is_on(task: str) -> bool:
         return not tasks or task in tasks
 
-    def wanted(one: Row) -> bool:
+    def is_wanted(one: Row) -> bool:
         named = not labels or one.label in labels or mechanisms.get(one.label) in labels
         return one.is_baseline or (named and (not epsilons or one.epsilon in epsilons or one.epsilon == 0))
 
-    def kept(section: Section) -> Section:
-        tables = (replace(one, rows=tuple(filter(wanted, one.rows))) for one in section.tables if on(one.task))
-        answered = (one for one in section.answers if on(one.task) and (not epsilons or one.epsilon in epsilons))
+    def keep(section: Section) -> Section:
+        tables = (replace(one, rows=tuple(filter(is_wanted, one.rows))) for one in section.tables if is_on(one.task))
+        answered = (one for one in section.answers if is_on(one.task) and (not epsilons or one.epsilon in epsilons))
         return replace(section, tables=tuple(tables), answers=tuple(answered))
 
-    skipped = (one for one in board.skipped if on(one["task"]) and (not labels or one["label"] in labels))
-    return replace(board, sections=tuple(map(kept, board.sections)), skipped=tuple(skipped))
+    skipped = (one for one in board.skipped if is_on(one["task"]) and (not labels or one["label"] in labels))
+    return replace(board, sections=tuple(map(keep, board.sections)), skipped=tuple(skipped))
 
 
 def build_board(
@@ -125,7 +125,7 @@ def build_board(
     for result in results:
         groups[group_of(result, asked)].append(result)
     notes = []
-    submitted, owners = on_the_board(submissions)
+    submitted, owners = collect_rows(submissions)
     for result in submitted:
         if group_of(result, asked) in groups:
             groups[group_of(result, asked)].append(result)
@@ -136,9 +136,9 @@ def build_board(
         groups = defaultdict(list, real)
     ordered = sorted(groups, key=lambda group: _importance(groups[group]), reverse=True)
     if len(ordered) > 1:
-        notes.append(_several(ordered))
+        notes.append(_name_several(ordered))
     sections = tuple(_section(group, groups[group], evidence, owners, margin) for group in ordered)
-    unplaced = tuple(left_out([row for section in sections for row in section.rows], evidence))
+    unplaced = tuple(list_left_out([row for section in sections for row in section.rows], evidence))
     return Board(sections, (*notes, *unplaced), unplaced)
 
 
@@ -155,7 +155,7 @@ def _section(
     audit_rows(tables, group, evidence)
     for table in tables:
         rank_rows(table)
-    notes = (*_notes(group, tables), *gathered([*left_out_tasks, *left_out_rows]))
+    notes = (*_notes(group, tables), *gather([*left_out_tasks, *left_out_rows]))
     return Section(group, tables, notes, answers(tables), measured)
 
 
@@ -180,10 +180,8 @@ def _notes(group: Group, tables: Sequence[TaskTable]) -> Iterator[str]:
     if group.up_to_rounding:
         yield "A record may change how the model rounds others, or nobody knows: these rows are proved up to rounding."
     rows = [row for table in tables for row in table.in_order]
-    yield from gathered((f"Refuted: {row.audit.flag}", f"{row.title} on {row.task}") for row in rows if row.audit.flag)
-    yield from gathered(
-        (f"In doubt: {said}", f"{row.title} on {row.task}") for row in rows for said in row.audit.doubts
-    )
+    yield from gather((f"Refuted: {row.audit.flag}", f"{row.title} on {row.task}") for row in rows if row.audit.flag)
+    yield from gather((f"In doubt: {said}", f"{row.title} on {row.task}") for row in rows for said in row.audit.doubts)
     for mark, number in Counter(mark for row in rows for mark in row.marks).items():
         yield f"{mark.sign} {mark.name} ({count(number, 'row')}): {mark.why}."
 
@@ -209,7 +207,7 @@ def _settle(
         for own in versions.values():
             if own is not best:
                 labels = ", ".join(sorted({result.cell.label for result in own}))
-                said = f"Left out, with other {', '.join(differing(own[0], best[0], names))}"
+                said = f"Left out, with other {', '.join(list_differing(own[0], best[0], names))}"
                 left_out.append((said, f"{count(len(own), 'result')} of {labels} on {own[0].cell.task}"))
     return kept, left_out
 
@@ -225,7 +223,7 @@ def _importance(results: Sequence[Result]) -> tuple[bool, str]:
     return private, max(result.created for result in results)
 
 
-def _several(groups: Sequence[Group]) -> str:
+def _name_several(groups: Sequence[Group]) -> str:
     first = groups[0]
     names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
     names |= {"weights": "model weights", "source": "source of records", "delta": "δ", "up_to_rounding": "rounding"}

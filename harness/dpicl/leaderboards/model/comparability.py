@@ -28,7 +28,7 @@ BASELINES = (ZERO_SHOT, REAL_DATA)
 
 
 @lru_cache(maxsize=64)
-def in_order(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
+def sort_ids(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
     """Ids in their order, and what brings their outcomes into it; results of one task share it."""
     places = sorted(range(len(ids)), key=ids.__getitem__)
     taken = itemgetter(*places)
@@ -49,10 +49,14 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "number of shots": lambda r: r.cell.shots,
     "metric": lambda r: r.main_metric,
     "direction of the metric": lambda r: r.lower_is_better(r.main_metric),
-    "test records": lambda r: in_order(tuple(r.documents[r.main_metric].ids))[0],
-    "set of metrics": lambda r: tuple(_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
-    "directions of the metrics": lambda r: tuple(filter(r.lower_is_better, _shared(r, (*r.scores, *r.aggregates)))),
-    "test records of every metric": lambda r: tuple((m, *sorted(r.documents[m].ids)) for m in _shared(r, r.documents)),
+    "test records": lambda r: sort_ids(tuple(r.documents[r.main_metric].ids))[0],
+    "set of metrics": lambda r: tuple(_list_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
+    "directions of the metrics": lambda r: tuple(
+        filter(r.lower_is_better, _list_shared(r, (*r.scores, *r.aggregates)))
+    ),
+    "test records of every metric": lambda r: tuple(
+        (m, *sorted(r.documents[m].ids)) for m in _list_shared(r, r.documents)
+    ),
     "task": lambda r: r.cell.task,
     "mechanism": lambda r: r.cell.mechanism,
     "options": lambda r: json.dumps(r.cell.options, sort_keys=True),
@@ -89,7 +93,7 @@ PAIR: Mapping[str, str] = {
 }
 
 
-def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
+def _list_shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
     """The metrics that every result of a task has: others are of demonstrations alone and missing in old files, and
     count where they are the main metric."""
     return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
@@ -149,7 +153,7 @@ def values_of(result: Result, names: Iterable[str]) -> tuple[Hashable, ...]:
     return tuple(value_of(result, name) for name in names)
 
 
-def differing(one: Result, other: Result, names: Iterable[str]) -> list[str]:
+def list_differing(one: Result, other: Result, names: Iterable[str]) -> list[str]:
     """The conditions among these in which two results differ, in the given order."""
     return [name for name in names if value_of(one, name) != value_of(other, name)]
 
@@ -191,7 +195,7 @@ class Admission:
             self._versions[cell.task] = str(cell.task_version)
             self._rows.setdefault((data, cell.label), (cell.options, cell.plugin))
 
-    def admits(self, result: Result) -> bool:
+    def can_admit(self, result: Result) -> bool:
         """Whether a result has the suite's version, settings, shots, one of its models and its
         source (any, where the suite says auto: then the board has a section for each). A row of the suite must have the
         options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.

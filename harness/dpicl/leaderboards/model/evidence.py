@@ -28,7 +28,7 @@ from dpicl.core.vocabulary import is_simulated
 from dpicl.leaderboards.model.comparability import REAL_DATA, Group, attack_identity, value_of, values_of, weights
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import gathered
+from dpicl.leaderboards.model.text import gather
 
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.
@@ -68,7 +68,7 @@ def _audit(
     wanted = 0 < row.epsilon < math.inf and not done
     return replace(
         audit,
-        settings={one.id: against_row(one, _options(row), known) for one in audit.attacks},
+        settings={one.id: describe_against_row(one, _options(row), known) for one in audit.attacks},
         powers={one.id: known_powers[one.id] for one in audit.attacks if one.id in known_powers},
         command=_audit_command(group, first.cell, known) if wanted else "",
     )
@@ -83,7 +83,7 @@ def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[Attac
         if kind_of(result) == "exact":
             candidates = [row for row in candidates if _is_row(result, row)]
         known = evidence.defaults(result.subject.mechanism, result.subject.task)
-        differ = [_differing_words(result.subject.options, _options(row), known) for row in candidates]
+        differ = [_count_differing(result.subject.options, _options(row), known) for row in candidates]
         for row, number in zip(candidates, differ, strict=True):
             if number == min(differ):
                 found[id(row)].append(result)
@@ -116,12 +116,12 @@ def _options(row: Row) -> Options:
     return row.results[0].cell.options
 
 
-def _differing_words(attacked: Options, own: Options, defaults: Options) -> int:
+def _count_differing(attacked: Options, own: Options, defaults: Options) -> int:
     pairs = differing_options(attacked, own, defaults).values()
     return sum(any(isinstance(value, str | bool) for value in pair) for pair in pairs)
 
 
-def left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
+def list_left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
     """Attacks on another version of a row."""
     used = {id(one) for row in rows for one in row.audit.attacks}
     others = []
@@ -132,7 +132,7 @@ def left_out(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
             if differs and not set(differs) & {"mechanism", "task", "model", "ε"}:  # none: exact, of another row
                 others.append((f"Left out attacks with another {', '.join(differs)}", f"{row.title} on {row.task}"))
                 break
-    yield from gathered(others)
+    yield from gather(others)
 
 
 def differing_options(attacked: Options, own: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
@@ -144,7 +144,7 @@ def differing_options(attacked: Options, own: Options, defaults: Options) -> dic
     return {name: (here, there) for name, (here, there) in pairs.items() if here != there}
 
 
-def against_row(result: AttackResult, own: Options, defaults: Options) -> str:
+def describe_against_row(result: AttackResult, own: Options, defaults: Options) -> str:
     """What was attacked, where it is not the row's own: '8 records, 1 query, slots = 4 (row: 10)'."""
     pairs = differing_options(result.subject.options, own, defaults)
     options = [f"{name} = {here} (row: {there})" for name, (here, there) in sorted(pairs.items())]

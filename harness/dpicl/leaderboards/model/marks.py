@@ -1,6 +1,6 @@
 """Marks: what a reader must know of a row or its proved ε, by rules over its results and never by its name.
 
-`up_to_rounding` and `checked` are the rules; everything that shows a row shows its marks.
+`is_up_to_rounding` and `is_vouched` are the rules; everything that shows a row shows its marks.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ FIXED_DRAW = Mark(
 )
 
 
-def up_to_rounding(result: Result) -> bool:
+def is_up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them.
 
     So it is for what costs a private event and a finite ε, unless the model's rows are known to have been read alone:
     a model that does not say so counts as one whose are not.
     """
     privacy, alone = result.privacy, result.manifest.model.batch_invariant
-    return alone is not True and math.isfinite(privacy.epsilon_proved) and _private(privacy.event)
+    return alone is not True and math.isfinite(privacy.epsilon_proved) and _is_private(privacy.event)
 
 
-def checked(result: Result, vouched: bool | None = None) -> bool | None:
+def is_vouched(result: Result, vouched: bool | None = None) -> bool | None:
     """Whether the plug-in file behind a result passed the conformance kit; None for a mechanism of the package.
 
     vouched: of a submission, whether the maintainers ran it, which they do after the kit; what a submitted result says
@@ -85,23 +85,23 @@ def checked(result: Result, vouched: bool | None = None) -> bool | None:
 
 
 def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Mark, ...]:
-    """The marks of a row: one bad seed is enough. vouched: see `checked`."""
+    """The marks of a row: one bad seed is enough. vouched: see `is_vouched`."""
     found = list(results)
-    not_checked = any(checked(one, vouched) is False for one in found)
+    not_checked = any(is_vouched(one, vouched) is False for one in found)
     loose_bound = any((one.privacy.slack or 1) > LARGEST for one in found)
     embedded = any(one.prepared and one.manifest.embedding is not None for one in found)
     rules = (
-        (ROUNDING, any(map(up_to_rounding, found))),
+        (ROUNDING, any(map(is_up_to_rounding, found))),
         (NOT_CHECKED, not_checked),
         (LOOSE, loose_bound),
         (BY_EMBEDDINGS, embedded),
-        (SERVED, any(map(_served, found))),
-        (FIXED_DRAW, _fixed_draw(found)),
+        (SERVED, any(map(_is_served, found))),
+        (FIXED_DRAW, _is_draw_fixed(found)),
     )
     return tuple(mark for mark, holds in rules if holds)
 
 
-def _fixed_draw(results: Sequence[Result]) -> bool:
+def _is_draw_fixed(results: Sequence[Result]) -> bool:
     """Whether seeds share what should be drawn anew: by the option `sampling_seed`, or since the texts of public ones
     are the same for whatever label two seeds have some. A label as its own text is no draw, nor is the likeliest text.
     """
@@ -120,12 +120,12 @@ def signs(marks: Iterable[Mark]) -> str:
     return "".join(mark.sign for mark in marks)
 
 
-def _served(result: Result) -> bool:
+def _is_served(result: Result) -> bool:
     """Whether a model server read prompts with private records."""
-    return result.manifest.server is not None and _private(result.privacy.event)
+    return result.manifest.server is not None and _is_private(result.privacy.event)
 
 
-def _private(event: Mapping[str, Any]) -> bool:
+def _is_private(event: Mapping[str, Any]) -> bool:
     """Whether any part of an event is more than NoOp."""
     return not event_kinds(event) <= {"none", "parallel", "compose", "poisson", "fixed_size", "repeat"}
 

@@ -111,7 +111,7 @@ class Pairs:
         for family in [*self._families, *beside]:
             if one.key in family.places and other.key in family.places:
                 return family.difference(one.key, other.key, self._tables)
-        found = compare_rows(self._beside(one, other), self.table.margin)
+        found = compare_rows(self._find_neighbours(one, other), self.table.margin)
         if found is None:
             return None
         self._families.append(found)
@@ -122,7 +122,7 @@ class Pairs:
         rows = (one for one in self.table.in_order if row.at_an_end or one.epsilon == row.epsilon or one.at_an_end)
         return [one for one in rows if one.key != row.key]
 
-    def _beside(self, one: Row, other: Row) -> Sequence[Row]:
+    def _find_neighbours(self, one: Row, other: Row) -> Sequence[Row]:
         ends = [row for row in self.table.in_order if row.at_an_end]
         epsilons = {one.epsilon, other.epsilon}
         at = [own for (epsilon, _), own in self.table.levels.items() if epsilon in epsilons]

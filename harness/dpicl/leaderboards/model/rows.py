@@ -17,7 +17,7 @@ from dpicl.attacks.audited import Audit
 from dpicl.core.messages import epsilon_text, score_text
 from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.evaluation.statistics import Difference
-from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
+from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, sort_ids
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import queries_text, seeds_text
@@ -106,7 +106,7 @@ class Row:
     @property
     def reported(self) -> float | None:
         """The score that the paper of a submission reports for this task and ε; None where it does not."""
-        return None if self.submission is None else self.submission.reported(self.task, self.epsilon)
+        return None if self.submission is None else self.submission.find_reported(self.task, self.epsilon)
 
     @property
     def metric(self) -> str:
@@ -174,7 +174,7 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     low, high = bootstrap_interval([outcomes_of(result)[1] for result in results])
-    zero_shot, real_data = (_over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA))
+    zero_shot, real_data = (_mean_over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA))
     score = fmean(map(score_of, results))
     recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
     interval = None
@@ -204,7 +204,7 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
         metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
-        unranked=_unranked(first, proved, marks, submission),
+        unranked=_make_unranked(first, proved, marks, submission),
         marks=marks,
         results=results,
         submission=submission,
@@ -214,7 +214,7 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed], submission: Submi
 def outcomes_of(result: Result) -> tuple[tuple[str, ...], list[float]]:
     """Ids and outcomes of the main metric, in the order of the ids."""
     documents = result.documents[result.main_metric]
-    ids, ordered = in_order(tuple(documents.ids))
+    ids, ordered = sort_ids(tuple(documents.ids))
     return ids, ordered(documents.outcomes)
 
 
@@ -227,7 +227,7 @@ def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean(one[name] for one in values) for name in values[0] if all(name in one for one in values)}
 
 
-def _unranked(result: Result, proved: float, marks: Sequence[Mark], submission: Submission | None) -> str:
+def _make_unranked(result: Result, proved: float, marks: Sequence[Mark], submission: Submission | None) -> str:
     cell = result.cell
     if cell.mechanism in BASELINES:
         return "a reference baseline"
@@ -241,7 +241,7 @@ def _unranked(result: Result, proved: float, marks: Sequence[Mark], submission: 
     return f"marked unreliable: {unreliable.rstrip('.')}" if unreliable else ""
 
 
-def _over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:
+def _mean_over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:
     """The mean score of a baseline over the seeds of a row; None where it lacks one."""
     return fmean(score_of(baseline[seed]) for seed in by_seed) if by_seed.keys() <= baseline.keys() else None
 

@@ -24,7 +24,7 @@ LONGEST = 2000
 PLACEHOLDER = "TODO"
 
 
-def _filled(value: str) -> str:
+def _require_filled(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty; write it, or 'none' where that is the answer")
     if value.lstrip().startswith(PLACEHOLDER):
@@ -45,7 +45,7 @@ def _somebody(value: str) -> str:
     return value
 
 
-Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
+Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_require_filled)]
 Address = Annotated[str, Field(max_length=LONGEST, pattern=r"^(https://[^\s<>\"']+)?$")]
 #: Beside the card.
 PythonFile = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*\.py)?$")]
@@ -101,7 +101,7 @@ class Submission:
     def name(self) -> str:
         return f"{self.card.team}/{self.card.method}"
 
-    def reported(self, task: str, epsilon: float) -> float | None:
+    def find_reported(self, task: str, epsilon: float) -> float | None:
         """The score that its paper reports, in [0, 1]; None where it does not."""
         return next((one.score for one in self.card.reported if (one.task, one.epsilon) == (task, epsilon)), None)
 
@@ -115,7 +115,7 @@ class Submission:
         return self.name if len(self.rows) < 2 else f"{self.name}:{label}"
 
 
-def on_the_board(submissions: Sequence[Submission]) -> tuple[list[Result], dict[str, Submission]]:
+def collect_rows(submissions: Sequence[Submission]) -> tuple[list[Result], dict[str, Submission]]:
     """(the results of all submissions, each under its title; title -> submission).
 
     Reference baselines are never taken from a submission: every recovery depends on them.

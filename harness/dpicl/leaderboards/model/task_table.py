@@ -125,7 +125,7 @@ def task_table(
         zero_shot=ends.get(ZERO_SHOT),
         real_data=ends.get(REAL_DATA),
         rows=tuple(rows),
-        missing=tuple(_missing(group, task, baselines, results)),
+        missing=tuple(_find_missing(group, task, baselines, results)),
         margin=margin,
     )
 
@@ -136,7 +136,7 @@ def _whole_records(results: Sequence[Result]) -> str:
     return min(own, key=lambda label: (own[label].options.get("matched_tokens") is not None, label), default="")
 
 
-def _missing(
+def _find_missing(
     group: Group, task: str, baselines: Mapping[str, BySeed], results: Sequence[Result]
 ) -> Iterable[Mapping[str, str]]:
     for name, own in baselines.items():

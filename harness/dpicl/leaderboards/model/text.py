@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from dpicl.core.messages import named
+from dpicl.core.messages import join_names
 
 _METRICS = {
     **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy", "exact_match": "exact match"},
@@ -46,12 +46,12 @@ def seeds_text(seeds: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
 
 
-def gathered(notes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def gather(notes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Of (what is said, of what): 'WHAT: a, b and c.', in the order in which it is said first."""
     found: dict[str, list[str]] = defaultdict(list)
     for said, about in notes:
         found[said].append(about)
-    return tuple(f"{said}: {named(about)}." for said, about in found.items())
+    return tuple(f"{said}: {join_names(about)}." for said, about in found.items())
 
 
 def metric_name(metric: str) -> str:

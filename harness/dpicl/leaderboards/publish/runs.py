@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from dpicl.core.messages import epsilon_text
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.evidence import Evidence
@@ -121,7 +121,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
     }
     return Published(
         stands_for={**stands_for, "noise": cell.noise},
-        name=visible(f"{first.name} {first.task}, {group_name(group)}", _NAME),
+        name=make_visible(f"{first.name} {first.task}, {group_name(group)}", _NAME),
         group=group_name(group),
         config=finite(config),
         summary=_summary(section, table, rows),
@@ -131,7 +131,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
 def group_name(group: Group) -> str:
     """'classification v1, embedded': what the runs of one section are grouped under."""
     rounding = ", proved up to rounding" if group.up_to_rounding else ""
-    return visible(f"{group.suite} v{group.version}, {group.model}{rounding}", _NAME)
+    return make_visible(f"{group.suite} v{group.version}, {group.model}{rounding}", _NAME)
 
 
 def _group_config(group: Group) -> dict[str, Any]:
@@ -159,10 +159,10 @@ def _line(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
     """The row of board.csv, and its other metrics; None for an infinite number."""
     found = {"row": row.label, "epsilon_text": epsilon_text(row.epsilon), **record(section, table, row)}
     found |= _others(row)
-    return {name: _in_table(value) for name, value in found.items()}
+    return {name: _show_in_table(value) for name, value in found.items()}
 
 
-def _in_table(value: Any) -> Any:
+def _show_in_table(value: Any) -> Any:
     if isinstance(value, str):
-        return visible(value, _NAME)
+        return make_visible(value, _NAME)
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from dpicl.core.errors import DpiclError
-from dpicl.core.extras import required
+from dpicl.core.extras import require_extras
 from dpicl.core.messages import count
 from dpicl.leaderboards.publish.runs import Published, content_hash
 from dpicl.models.server_settings import is_loopback
@@ -61,7 +61,7 @@ class Destination:
 def load_wandb() -> ModuleType:
     """wandb, quiet and without error reports, and with the settings of environment and home."""
     os.environ |= {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true"}
-    with required():
+    with require_extras():
         import wandb
     _load_settings()
     return wandb
@@ -176,14 +176,14 @@ class Sink:
             later = f"when there is a network and a key, run `wandb sync {self._folder}/offline-run-*`."
             return [f"Nothing was sent yet; {later}"] if self.sent else []
         end = time.monotonic() + ASK_SECONDS
-        while lacking := self.sent.items() - self._arrived().items():
+        while lacking := self.sent.items() - self._read_arrived().items():
             if time.monotonic() > end:
                 sent = count(len(self.sent), "run")
                 raise SinkError(f"W&B took the data but shows {len(lacking)} of {sent} incomplete.")
             time.sleep(1)
         return []
 
-    def _arrived(self) -> dict[str, Any]:
+    def _read_arrived(self) -> dict[str, Any]:
         """Run id -> content of every finished run of the project."""
         try:
             self._wandb.setup(settings=_run_settings(self.to.address))

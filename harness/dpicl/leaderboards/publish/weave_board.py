@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any
 
-from dpicl.core.extras import required
+from dpicl.core.extras import require_extras
 from dpicl.core.messages import epsilon_text
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.publish.runs import content_hash, group_name
@@ -57,11 +57,11 @@ def _board(section: Section) -> WeaveBoard:
     columns: dict[tuple[str, str], bool] = {}  # (evaluation, scorer) -> whether lower is better
     for table in section.tables:
         for epsilon in sorted({row.epsilon for row in table.rows}):
-            name = visible(f"{group_name(group)}: {table.task} at epsilon {epsilon_text(epsilon)}", 200)
+            name = make_visible(f"{group_name(group)}: {table.task} at epsilon {epsilon_text(epsilon)}", 200)
             shared = {**settings, "task": table.task, "documents": table.documents, "evaluation": name}
             for row in table.in_order:
                 if row.is_baseline or row.epsilon == epsilon:
-                    label, marks, summary = visible(row.label, 100), row.marks, _summary(row, table.metric)
+                    label, marks, summary = make_visible(row.label, 100), row.marks, _summary(row, table.metric)
                     model = {"name": re.sub(r"\W", "_", label), "row": label, "marks": [mark.name for mark in marks]}
                     evaluations.append({"evaluation": name, "attributes": shared, "model": model, "summary": summary})
                     columns |= {(name, each): each == _PROVED or table.lower_is_better(each) for each in summary}
@@ -84,7 +84,7 @@ def _summary(row: Row, main_metric: str) -> dict[str, dict[str, float]]:
 def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:
     """A function that publishes the leaderboards and says so. Raises UsageError at once without the package."""
     os.environ.setdefault("WEAVE_PRINT_CALL_LINK", "false")
-    with required():
+    with require_extras():
         import weave
 
     def export() -> str:

@@ -17,7 +17,7 @@ from dpicl.leaderboards.model.rows import Row
 _LONGEST = 40
 
 
-def plain(name: str) -> str:
+def make_plain(name: str) -> str:
     """The name with only ASCII letters, digits, '_', single dots, and '-', which stands for all else."""
     return re.sub(r"[^A-Za-z0-9_.]+|\.{2,}", "-", name[: 4 * _LONGEST]).strip(".-")[:_LONGEST] or "x"
 
@@ -29,7 +29,7 @@ def row_id(section: Section, row: Row) -> str:
     rounding = ("up to rounding",) if group.up_to_rounding else ()
     own = (*parts, *rounding, row.task, row.label, "proved", row.epsilon)
     key = hashlib.sha256(json.dumps([*map(str, own)]).encode()).hexdigest()[:10]
-    return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
+    return f"{make_plain(row.label)}-{make_plain(row.task)}-e{make_plain(f'{row.epsilon:g}')}-{key}"
 
 
 class Addresses:
@@ -48,7 +48,7 @@ class Addresses:
         """The row's page."""
         return f"{self._start}rows/{self.of(row)}.html"
 
-    def named(self, label: str) -> str:
+    def board_of_name(self, label: str) -> str:
         """The board with the rows of this very name alone, at every ε."""
         exact = urlencode({"epsilon": "", "row": f'"{label}"'})
         return f"{self._start}index.html#{exact}"

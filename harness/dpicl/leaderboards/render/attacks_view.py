@@ -12,7 +12,7 @@ from operator import itemgetter
 from dpicl.attacks.audited import attack_name
 from dpicl.attacks.power import NO_POWER, Power
 from dpicl.attacks.results import AttackResult
-from dpicl.attacks.table import ENDS, Attacked, attacks_table, of_results
+from dpicl.attacks.table import ENDS, Attacked, attacks_table, pair_with_settings
 from dpicl.core.messages import bound_text, count, epsilon_text, names_text
 from dpicl.leaderboards.model.evidence import AttackBoard, question_of
 from dpicl.leaderboards.model.rows import Row, name_of
@@ -21,7 +21,7 @@ from dpicl.tables.document import Block, Column, Part, Table, make_table, notes,
 _NOTHING = "There are no attacks yet; make some with: dpicl audit voting --task agnews --epsilon 1"
 
 
-def on_rows(rows: Iterable[Row]) -> list[Attacked]:
+def list_attacks_on(rows: Iterable[Row]) -> list[Attacked]:
     """Every attack on these rows."""
     return [
         Attacked(row.name, row.epsilon, one, row.audit.settings.get(one.id, ""), row.audit.powers.get(one.id))
@@ -33,7 +33,7 @@ def on_rows(rows: Iterable[Row]) -> list[Attacked]:
 def row_attacks(task: str, rows: Sequence[Row]) -> list[Block]:
     """Every attack on the rows of one task, and how to audit rows without an audit."""
     blocks: list[Block] = []
-    if attacked := on_rows(rows):
+    if attacked := list_attacks_on(rows):
         blocks.append(attacks_table(f"{task}: attacks", attacked))
         if any(len(row.audit.attacks) > 1 for row in rows):
             blocks += notes(["Audited ε of a row is the largest bound at 95% or more; each has its own confidence."])
@@ -53,7 +53,7 @@ def audited_text(best: AttackResult | None, powers: Mapping[str, Power]) -> tupl
 
 def is_hidden(attack: AttackResult, powers: Mapping[str, Power]) -> bool:
     """Whether an attack without power made it."""
-    return attack.id in powers and powers[attack.id].hides(attack)
+    return attack.id in powers and powers[attack.id].is_inconclusive(attack)
 
 
 def share_text(best: AttackResult | None, powers: Mapping[str, Power]) -> str | None:
@@ -71,7 +71,7 @@ def attack_blocks(board: AttackBoard) -> list[Block]:
         return [*blocks, words(_NOTHING)]
     blocks.append(_summary(board.attacks, board.powers))
     for (name, question), found in groupby(board.attacks, lambda one: (one.attack, question_of(one))):
-        own = [replace(one, label=_name(one.attack)) for one in of_results(list(found), board.powers)]
+        own = [replace(one, label=_name(one.attack)) for one in pair_with_settings(list(found), board.powers)]
         title = name + (f" ({question})" if question else "")
         blocks.append(Part((attacks_table(title, own, heading=False),), f"{title}: {count(len(own), 'result')}"))
     return blocks

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 
-from dpicl.core.messages import count, epsilon_text, named, names_text, score_text, signed_text
-from dpicl.core.printable import visible
+from dpicl.core.messages import count, epsilon_text, join_names, names_text, score_text, signed_text
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.ranks import PUBLIC
@@ -115,8 +115,8 @@ def methods_table(
             tied = sum(bool(one.best) for one in more)
             hidden.append(f"{count(len(more), 'more method')}{f' ({tied} of them *)' if tied else ''}")
         methods = [*others[:kept], *controls]
-        columns = _fitting(tables, methods, room)
-        hidden += [named(left_out)] if (left_out := [table.task for table in tables[len(columns) :]]) else []
+        columns = _choose_fitting(tables, methods, room)
+        hidden += [join_names(left_out)] if (left_out := [table.task for table in tables[len(columns) :]]) else []
     legend = "score; controls last."
     if any(row.rank for table in tables for row in table.rows):
         ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
@@ -131,7 +131,7 @@ def methods_table(
         own = {
             i: places.page(method.rows[table.task]) for i, table in enumerate(tables, 2) if table.task in method.rows
         }
-        return {0: places.named(method.label), **own}
+        return {0: places.board_of_name(method.label), **own}
 
     names = (
         Column("method", "method", lambda method: row_label(method.first), help="its link shows its rows alone"),
@@ -172,11 +172,11 @@ def _task_column(table: TaskTable) -> Column:
     lower = table.lower_is_better(table.metric)
     about = f"{metric_name(table.metric)} on {count(table.documents, scored_thing(table.metric))}"
     about += "; without headroom nobody is ranked" if table.ranks_nobody else ""
-    name = visible(table.task, _TASK) + (" ↓" if lower else "")
+    name = make_visible(table.task, _TASK) + (" ↓" if lower else "")
     return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
 
 
-def _fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> list[Column]:
+def _choose_fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> list[Column]:
     """The first columns, for which there is room beside the names and ε; one at least."""
     columns = [_task_column(table) for table in tables]
     room -= min(_LABEL, max((len(row_label(one.first)) for one in methods), default=0))
@@ -199,7 +199,7 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
             return "no" if table.ranks_nobody else "yes"
         return f"yes, but headroom is unknown: no {PUBLIC if table.real_data is not None else REAL} at a common seed"
 
-    def detectable(table: TaskTable) -> str | None:
+    def show_detectable(table: TaskTable) -> str | None:
         found = (f"{score_text(one)} at ε = {epsilon_text(epsilon)}" for epsilon, one in table.detectable.items())
         return ", ".join(found) or None
 
@@ -208,7 +208,7 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
         Column("metric", "metric", attrgetter("metric")),
         *headroom_columns(lambda table: table.headroom.get(table.metric)),
         Column("ranks", "ranks", ranks, wide=True),
-        Column("detectable", "MDE (80% power)", detectable, wide=True, optional=True),
+        Column("detectable", "MDE (80% power)", show_detectable, wide=True, optional=True),
     )
     note = (
         "Where the interval includes 0 nobody is ranked. Seeds and test records are samples (of one seed: test records"
@@ -237,7 +237,7 @@ def rows_table(table: TaskTable, places: Addresses | None) -> Table:
 
 def metric_title(table: TaskTable, metric: str) -> str:
     """A metric in words; ↓ where lower is better."""
-    return visible(metric_name(metric), 80) + (" ↓" if table.lower_is_better(metric) else "")
+    return make_visible(metric_name(metric), 80) + (" ↓" if table.lower_is_better(metric) else "")
 
 
 def metrics_table(table: TaskTable) -> Table:
@@ -287,7 +287,7 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         audited = [row for row in rows if row.audit.epsilon is not None]
         claims.append((rows, max(audited, key=lambda row: row.audit.epsilon or 0, default=None)))
 
-    def refuted(claim: tuple[Sequence[Row], Row | None]) -> int | None:
+    def count_refuted(claim: tuple[Sequence[Row], Row | None]) -> int | None:
         return sum(bool(row.audit.flag) for row in claim[0]) or None
 
     columns = (
@@ -301,7 +301,7 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         Column("share", "share", lambda c: c[1] and share_text(c[1].audit.best, c[1].audit.powers),
                help="audited ε over the ε proved for that run"),
         Column("attack", "by", lambda c: c[1] and f"{c[1].audit.best_name} on {c[1].task}", wide=True),
-        Column("refuted", "refuted", refuted, "{} rows".format, "rows whose audited ε exceeds their proved ε",
+        Column("refuted", "refuted", count_refuted, "{} rows".format, "rows whose audited ε exceeds their proved ε",
                optional=True),
     )  # fmt: skip
     note = (
@@ -312,8 +312,8 @@ def claims_table(section: Section, places: Addresses | None = None) -> Table:
         "Is ε true? What authors claim, what is proved, and what attacks reach",
         columns,
         claims,
-        kind=lambda claim: "flagged" if refuted(claim) else "",
-        links=lambda claim: {0: places.named(claim[0][0].label)} if places else {},
+        kind=lambda claim: "flagged" if count_refuted(claim) else "",
+        links=lambda claim: {0: places.board_of_name(claim[0][0].label)} if places else {},
         data=lambda claim: row_data(claim[0][0]),
         notes=(note,),
         keep=2,

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from dpicl.core.messages import count, epsilon_text, names_text, signed_text
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.leaderboards.model.answers import BoardAnswer, levels
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import gathered, metric_name, scored_thing
+from dpicl.leaderboards.model.text import gather, metric_name, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
@@ -41,12 +41,12 @@ def board_blocks(board: Board, attacks: bool = False, full: bool = True, epsilon
     if full or attacks:
         every = (section_blocks(section, None, attacks, board.skipped) for section in board.sections)
         return [*chain.from_iterable(every), *notes(board.notes)]
-    most = next((most for most in range(24, 4, -1) if _fits(overview(board, epsilon, most, 1))), 4)
-    said = next((said for said in range(_NOTES, 1, -1) if _fits(overview(board, epsilon, most, said))), 1)
+    most = next((most for most in range(24, 4, -1) if _is_one_screen(overview(board, epsilon, most, 1))), 4)
+    said = next((said for said in range(_NOTES, 1, -1) if _is_one_screen(overview(board, epsilon, most, said))), 1)
     return overview(board, epsilon, most, said)
 
 
-def _fits(blocks: Iterable[Block]) -> bool:
+def _is_one_screen(blocks: Iterable[Block]) -> bool:
     """Whether a terminal shows them on its first screen."""
     return to_text(blocks, False).count("\n") <= _SCREEN
 
@@ -61,7 +61,9 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
     """What was compared at an ε, and what to use on every task."""
     group, rows = section.group, [row for row in section.rows if row.epsilon == epsilon or row.at_an_end]
     seeds, documents = ([len(row.seeds) for row in rows], [table.documents for table in section.tables])
-    yield words(f"{visible(group.suite)}, version {visible(group.version)}: {model_name(group.model)}", "lead")
+    yield words(
+        f"{make_visible(group.suite)}, version {make_visible(group.version)}: {model_name(group.model)}", "lead"
+    )
     records = f"{group.source} records, {_range(documents, 'test record')} a task, {_range(seeds, 'seed')}"
     if section.tables:
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
@@ -77,7 +79,7 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         for one in shared:
             by_task.setdefault(one.task, []).append(one)
         firsts = [to_beat for first, *_ in by_task.values() if (to_beat := first.to_beat)]
-        scores, where = names_text([one.number for one in firsts]), names_text(map(_where, by_task.values()))
+        scores, where = names_text([one.number for one in firsts]), names_text(map(_describe_place, by_task.values()))
         said = f"On {where} no method is shown to be better than the best row that reads no record ({scores})."
         yield words(said, "answer")
     if (more := len(own) - _ANSWERS) > 0:
@@ -90,7 +92,7 @@ def headroom_blocks(section: Section) -> list[Block]:
     return [words(f"Headroom (real − public demonstrations, 95%): {said}.", "quiet")] if said else []
 
 
-def _where(answers: Sequence[BoardAnswer]) -> str:
+def _describe_place(answers: Sequence[BoardAnswer]) -> str:
     """The task of these answers, and their Qs: 'agnews (for any number of queries and for 20 queries)'."""
     queries = names_text([f"for {one.queries}" for one in answers if one.queries])
     return answers[0].task + (f" ({queries})" if queries else "")
@@ -100,7 +102,9 @@ def _headroom(section: Section) -> str:
     """What real demonstrations gain over public ones, with the interval, on the tasks where this was measured."""
     tables = [*section.tables, *section.measured]
     found = [(table.task, table.headroom[table.metric]) for table in tables if table.metric in table.headroom]
-    some = [f"{task} {signed_text(own.gain)} ({_interval(own)}{_smaller(own)})" for task, own in found if own.rewards]
+    some = [
+        f"{task} {signed_text(own.gain)} ({_interval(own)}{_name_smaller(own)})" for task, own in found if own.rewards
+    ]
     others = [f"{task} ({_interval(own)})" for task, own in found if not own.rewards]
     said = [names_text(some)] if some else []
     return "; ".join([*said, f"not shown (no ranks) on {names_text(others)}"] if others else said)
@@ -110,7 +114,7 @@ def _interval(headroom: Headroom) -> str:
     return f"{signed_text(headroom.low)} to {signed_text(headroom.high)}"
 
 
-def _smaller(headroom: Headroom) -> str:
+def _name_smaller(headroom: Headroom) -> str:
     """Over which other row that reads no record they gain nothing, where there is one."""
     least = min(headroom.others, key=lambda other: other.gain, default=None)
     return f"; {signed_text(least.gain)} over {least.over}" if least is not None and least.gain <= 0 else ""
@@ -171,7 +175,7 @@ def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Se
     if submitted := [row for row in table.in_order if row.submission is not None]:
         blocks.append(submitted_table(submitted))
     lacks = [one for one in skipped if one["task"] == table.task]
-    blocks += notes(gathered((f"No result on {table.task}, since {one['reason']}", one["label"]) for one in lacks))
+    blocks += notes(gather((f"No result on {table.task}, since {one['reason']}", one["label"]) for one in lacks))
     blocks += row_attacks(table.task, table.in_order) if attacks else []
     for one in table.missing:
         blocks += [words(f"missing: {one['what']}. Make it with:", "note"), words(one["command"], "command")]

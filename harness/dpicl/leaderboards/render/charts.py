@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.style import context
 
 from dpicl.core.messages import epsilon_text
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name
@@ -62,7 +62,7 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
     wide as a column (3.5 inches), several are as wide as the page (7 inches). about: the title of the legend.
     """
     shown = [(title, table, _best(table)) for title, table in panels]
-    labels = sorted({row.name for _, table, _ in shown for row in _across(table)})
+    labels = sorted({row.name for _, table, _ in shown for row in _list_across(table)})
     labels = [*sorted({label for _, _, best in shown for label in best}), *labels]
     styles = {label: number for number, label in enumerate(labels)}
     columns, (width, names) = min(3, len(panels)), (_COLUMN, 2) if len(panels) == 1 else (_PAGE, 4)
@@ -86,7 +86,7 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
     return figure
 
 
-def _across(table: TaskTable) -> list[Row]:
+def _list_across(table: TaskTable) -> list[Row]:
     """What is drawn as a line across."""
     return [row for row in table.in_order if row.at_an_end]
 
@@ -117,7 +117,7 @@ def _panel(
             yerr=[[row.score - row.low for row in rows], [row.high - row.score for row in rows]],
             color=colour, ecolor=(colour, 0.6), marker=_SHAPES[styles[label] % len(_SHAPES)], linestyle=style,
         )  # fmt: skip
-    for row in _across(table):
+    for row in _list_across(table):
         axes.axhspan(row.low, row.high, color="black", alpha=0.05, linewidth=0)
         dashes = (0, (5, 1.5) + (1, 1.5) * (styles[row.name] % 4))
         handles[row.name] = axes.axhline(row.score, color="black", linestyle=dashes, linewidth=0.8)
@@ -154,5 +154,5 @@ def image_address(table: TaskTable) -> Markup:
 
 def _cut(text: str, longest: int) -> str:
     """A name that has room."""
-    whole = visible(text)
+    whole = make_visible(text)
     return whole if len(whole) <= longest else f"{whole[: longest - 1]}…"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpicl.attacks.results import ATTAINED
 from dpicl.core.messages import epsilon_text, score_text
-from dpicl.core.printable import visible
+from dpicl.core.printable import make_visible
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.marks import signs
@@ -94,7 +94,7 @@ def to_csv(frame: pd.DataFrame) -> str:
     def cell(value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        text = visible(value)
+        text = make_visible(value)
         return f"'{text}" if text.lstrip().startswith(_FORMULA) or value.startswith(_FORMULA) else text
 
     safe = frame.map(cell).rename(columns=cell)
@@ -127,7 +127,7 @@ def row_data(row: Row) -> dict[str, str]:
     }
 
 
-def _audited(row: Row) -> tuple[float, str] | None:
+def _audit_cell(row: Row) -> tuple[float, str] | None:
     found = audited_text(row.audit.best, row.audit.powers)
     return found and (found[0], f"{found[1]} {row.audit.kind}{' !' if row.audit.flag else ''}")
 
@@ -162,7 +162,7 @@ CLAIMED = Column(
 AUDITED = Column(
     "audited",
     "audited ε",
-    _audited,
+    _audit_cell,
     itemgetter(1),
     "the largest lower bound: exact (" + ATTAINED + "), or sampled (at 95% confidence)",
     optional=True,

@@ -1,7 +1,7 @@
 """Pages: no server, nothing loaded from elsewhere, work from file://.
 
 Released texts, names and submissions are hostile input. Jinja escapes every value, control and
-direction characters are written out (`dpicl.core.printable.visible`), only http and https addresses become
+direction characters are written out (`dpicl.core.printable.make_visible`), only http and https addresses become
 links, and the content security policy admits
 the pages' own style and script by their hashes and nothing else: no other script, no request, no frame, no form.
 """
@@ -22,9 +22,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from dpicl.core.errors import ResultError
-from dpicl.core.files import NotRegular, put_whole, regular
-from dpicl.core.messages import capitalized
-from dpicl.core.printable import visible
+from dpicl.core.files import NotRegular, open_regular, put_whole
+from dpicl.core.messages import capitalize
+from dpicl.core.printable import make_visible
 from dpicl.tables.document import Block
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -41,12 +41,12 @@ def render(
     root: the way from the page to the site's first page, "" or "../". here: the page's own address. nav: (name,
     address from the first page) of what every page links.
     """
-    values = {**_inlined(), "mark": Markup(_MARK), "root": root, "here": here, "nav": nav}
+    values = {**_read_assets(), "mark": Markup(_MARK), "root": root, "here": here, "nav": nav}
     return _environment().get_template("page.html").render(title=title, blocks=list(blocks), **values)
 
 
 @cache
-def _inlined() -> dict[str, str]:
+def _read_assets() -> dict[str, str]:
     """The style and the script of all pages, and the policy that admits them."""
     style, sort, choose = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "sort.js", "filter.js"))
     script = f'"use strict";\n{sort}{choose}'
@@ -69,7 +69,7 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
         if not _is_ours(home) and (theirs := [path for path in map(home.parent.joinpath, files) if path.exists()]):
             raise ResultError(f"{theirs[0]} was not written by dpicl and stays as it is; choose another folder.")
     except OSError as error:
-        raise _unwritable(home, error) from error
+        raise _unwritable_error(home, error) from error
     write_file(home, f"<!doctype html>{_MARK}<title>Unfinished</title>Not all pages are written; write the site again.")
     for name in sorted(files, key=lambda name: name == "index.html"):
         write_file(home.parent / name, files[name])
@@ -81,10 +81,10 @@ def write_file(target: Path, content: str | bytes) -> None:
     try:
         put_whole(target, content, synced=False)
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise _unwritable_error(target, error) from error
 
 
-def _unwritable(target: Path, error: OSError) -> ResultError:
+def _unwritable_error(target: Path, error: OSError) -> ResultError:
     return ResultError(f"Cannot write {target}: {error.strerror}; choose another folder.")
 
 
@@ -102,7 +102,7 @@ def web_address(text: str) -> str | None:
 def _is_ours(path: Path) -> bool:
     with (
         suppress(NotRegular, FileNotFoundError, ValueError),  # a name with a null character
-        open(path, encoding="utf-8", errors="replace", opener=regular) as file,
+        open(path, encoding="utf-8", errors="replace", opener=open_regular) as file,
     ):
         return _MARK in file.read(2000)
     return False
@@ -120,21 +120,21 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
+        finalize=lambda value: value if isinstance(value, Markup) else make_visible(str(value)),
     )
     environment.filters |= {
         "kind": lambda block: type(block).__name__,
-        "sentence": capitalized,
+        "sentence": capitalize,
         "web_address": web_address,
-        "breakable": _breakable,
+        "breakable": _allow_breaks,
         "key": _key,
     }
     return environment
 
 
-def _breakable(text: str) -> Markup:
+def _allow_breaks(text: str) -> Markup:
     """A name that may go on below after each underscore: 'product_<wbr>of_<wbr>experts'."""
-    return Markup(str(escape(visible(text))).replace("_", "_<wbr>"))
+    return Markup(str(escape(make_visible(text))).replace("_", "_<wbr>"))
 
 
 def _key(value: Any) -> str | None:

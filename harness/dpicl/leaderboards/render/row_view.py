@@ -25,7 +25,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import metric_name
 from dpicl.leaderboards.render.addresses import Addresses
-from dpicl.leaderboards.render.attacks_view import on_rows
+from dpicl.leaderboards.render.attacks_view import list_attacks_on
 from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_facts
 from dpicl.results.schema import Result
@@ -47,20 +47,20 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses, docs
     documentation; "": it is named and not linked."""
     group, first, name = section.group, row.results[0], f"{row.title} on {row.task}"
     suite = Link(f"{group.suite}, version {group.version}", "index.html")
-    path = (suite, " › ", Link(row.label, places.named(row.label)), f" › {row.task}")
+    path = (suite, " › ", Link(row.label, places.board_of_name(row.label)), f" › {row.task}")
     blocks: list[Block] = [Words(path), Heading(name, 1), Facts(_facts(group, row))]
     blocks += [words(f"Refuted: {row.audit.flag}.", "note flag")] if row.audit.flag else []
     blocks += notes(_remarks(row))
     if row.submission is not None:
         blocks += _submission(row.submission, row)
-    blocks += [*_beside(pairs, row, places, group), *_released(row)]
+    blocks += [*_list_neighbours(pairs, row, places, group), *_show_released(row)]
     metrics = {
         metric_name(name) + " (lower is better)" * row.lower_is_better(name): score_text(value)
         for name, value in row.numbers.items()
     }
     blocks += [Heading("Metrics"), Facts(metrics)]
     blocks += notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in row.skipped.items())
-    attacked = on_rows([row])
+    attacked = list_attacks_on([row])
     attacks = attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
     blocks += [*_seeds(row), Heading("Attacks"), attacks]
     if row.audit.command:
@@ -122,7 +122,7 @@ def _remarks(row: Row) -> Iterator[str]:
     yield from dict.fromkeys(note for result in row.results for note in result.privacy.notes)
 
 
-def _beside(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Block]:
+def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) -> list[Block]:
     """The rows of its task that a row stands beside, best first."""
     nearest = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:MOST_RIVALS]
     nearest.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
@@ -157,7 +157,7 @@ _LABEL = Column("label", "label", itemgetter(1), lambda label: label or "(none)"
 _TEXT = Column("text", "text", itemgetter(2), lambda text: text or "(empty)", wide=True)
 
 
-def _released(row: Row) -> Iterator[Block]:
+def _show_released(row: Row) -> Iterator[Block]:
     """Released texts are untrusted, and data."""
     what = "answers" if row.results[0].kind != "demonstrations" else "demonstrations"
     yield Heading(f"Released {what}")
@@ -232,7 +232,7 @@ def _ledger(row: Row) -> Iterator[Block]:
     if len({tuple(sorted(one.model_dump_json() for one in result.privacy.ledger)) for result in row.results}) > 1:
         yield words("Some other seed has another ledger.", "quiet")
     if first.privacy.accountants:
-        yield Facts({f"accountant: {name}": _said(one) for name, one in sorted(first.privacy.accountants.items())})
+        yield Facts({f"accountant: {name}": _describe(one) for name, one in sorted(first.privacy.accountants.items())})
 
 
 def _proof(row: Row, docs: str) -> Iterator[Block]:
@@ -277,14 +277,14 @@ def bibtex(group: Group, row: Row) -> str:
     )
 
 
-def _said(value: Any) -> str:
+def _describe(value: Any) -> str:
     """What an accountant said: a number, words, or several of them with their names."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_said(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_describe(one)}" for name, one in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_said, value))
+        return ", ".join(map(_describe, value))
     return str(value)
 
 
