@@ -18,6 +18,7 @@ from dpicl.api.tables import failure
 from dpicl.attacks.exact_groups import _weights
 from dpicl.attacks.exact_pairs import epsilon_of_mu
 from dpicl.attacks.results import EXACT, GROUP, LowerBound, attack_from_text
+from dpicl.attacks.table import attacks_table, pair_with_settings
 from dpicl.core.errors import UsageError
 from dpicl.privacy import slack
 from dpicl.privacy.primitives import GaussianSum, project_sub_simplex
@@ -93,6 +94,7 @@ def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies
     assert 0.98 * epsilon_of_mu(copies * mu, 1e-5) <= shown <= epsilon_of_mu(copies * mu, 1e-5) <= proved
     assert shown > copies * one.bound.epsilon  # at the same delta group privacy gives more than k epsilon
     assert attack_from_text(to_text(group)) == group and failure(group) is None
+    assert f"copies {copies}; group epsilon {shown:.2f}" in str(attacks_table("", pair_with_settings([group], {})))
 
 
 def test_a_grid_that_would_be_too_fine_leaves_what_the_first_one_shows(own_cache, monkeypatch) -> None:
