@@ -1,4 +1,4 @@
-"""Sampled audits: how much epsilon can be demonstrated for what a mechanism releases.
+"""Sampled audits: estimate a lower bound on epsilon from runs with and without a canary.
 
 A canary is in the private set or not; the mechanism runs many times on both sets; a rule that was chosen on one half of
 the runs says on the other half, by the released answer or text alone, which is which. Limits by betting turn that into

@@ -1,4 +1,4 @@
-"""From the scores of one or several releases to the numbers that every membership attack reports."""
+"""Computes the metrics of membership attacks from the scores of one or several releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpicl plan`: what `dpicl run` would do of a suite, and how much would find a difference."""
+"""`dpicl plan`: shows what `dpicl run` would do for a suite, and which sample sizes detect a difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written, read so that nothing in it can end a program.
+"""Reads untrusted JSON safely.
 
 What passes is plain: one value a key, a bounded depth and size, finite numbers, whole numbers that every program holds
 exactly, and texts that UTF-8 can write. Everything else is a ValueError with the reason in a few words.

@@ -1,4 +1,4 @@
-"""YAML that remembers its lines, so that an error can say where it is, and that costs no more than its size.
+"""Reads YAML with line numbers for errors, and with a limit on its expanded size.
 
 Plain data alone: no aliases (nine lines of them can stand for gigabytes), no merged keys, no tags that stand for
 objects, a bounded size and depth, and numbers that a program can hold.

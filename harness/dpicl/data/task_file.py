@@ -1,4 +1,4 @@
-"""What a task.yaml must be: every key that the code reads, checked once, with lines, before anything runs.
+"""The schema of task.yaml: every key is validated, with lines, before anything runs.
 
 Top-level keys are lm-evaluation-harness's (docs of 0.4), ours are under ``metadata``. The file is data: `!function` is
 read as a name here, and lm-eval imports it when the task is evaluated. Templates hold placeholders and no code.

@@ -1,4 +1,4 @@
-"""What every engine's workers do: run one cell after the other in one process, keeping tasks and models between them.
+"""The worker of every engine: runs cells one after the other, and keeps tasks and models loaded between them.
 
 A cell has two halves. `Worker.compute` runs it and touches no results folder, so it may happen on any machine.
 `Recorder` is beside the results folder: it takes the cell's lock, looks whether the cell is finished already, and

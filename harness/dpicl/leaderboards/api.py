@@ -1,4 +1,4 @@
-"""From a suite and a results folder to its board: for `dpicl board`, `dpicl plot` and `dpicl compare`."""
+"""Builds the board of a suite from a results folder, for `dpicl board`, `dpicl plot` and `dpicl compare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mechanism returns, checked and copied: only plain text and public labels go on to be scored and published.
+"""Checks and copies what a mechanism returns: only plain text and public labels are scored and published.
 
 A mechanism is somebody else's code. How many demonstrations there are, and of which labels, is public and was decided
 before it ran, and so is what counts as a token; nothing of this is taken from what it returns.

@@ -1,4 +1,4 @@
-"""Whether a model of the Hugging Face hub is there, found out by one question and no retries."""
+"""Checks whether a model of the Hugging Face hub is available, with one request and no retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server can do, found out by asking it public prompts when the model is loaded."""
+"""Probes what a server can do with public prompts, when its model is loaded."""
 
 from __future__ import annotations
 

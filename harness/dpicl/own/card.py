@@ -1,4 +1,4 @@
-"""The privacy card of a release: what was done, what is proved of it, what is not covered. Markdown and JSON.
+"""Writes the privacy card of a release as Markdown and JSON: what was done, what is proved, what is not covered.
 
 It may be published beside what was released: it holds settings, public numbers and proofs, no released text and nothing
 that follows from the records without noise. So it does not say which private sets were charged: these are the ones that

@@ -1,4 +1,4 @@
-"""What is written to disk: one JSON file a cell, versioned (docs/files.md).
+"""The schema of result files: one versioned JSON file a cell (docs/files.md).
 
 A result holds numbers, settings and released text. It never holds private text: a demonstration's text is stored only
 when its epsilon is finite, and test records appear by id.

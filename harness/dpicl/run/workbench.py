@@ -1,4 +1,4 @@
-"""What a process has loaded: tasks, models, and what slots answered. Runs, attacks and audits share it."""
+"""Loads tasks, models and cached outputs once for a process; runs, attacks and audits share it."""
 
 from __future__ import annotations
 

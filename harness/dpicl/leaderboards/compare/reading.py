@@ -1,4 +1,4 @@
-"""Results under a path, one side of a comparison; and which results of two sides are partners.
+"""Reads the two sides of a comparison and pairs their results.
 
 Files of attacks are left out; a file that cannot be read stops the comparison, since a missing cell may be the one that
 got worse.

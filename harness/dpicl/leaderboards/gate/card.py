@@ -1,4 +1,4 @@
-"""submission.yaml, the card of a submission: read strictly, and begun.
+"""Reads submission.yaml, the card of a submission, and writes a first draft of it.
 
 Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
 keys are errors with file and line. A new card and README are to be filled in; the gate refuses what still says TODO.

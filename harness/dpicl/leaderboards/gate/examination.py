@@ -1,5 +1,4 @@
-"""The list of checks, each a function of one parsed submission (`Case`), and the two ways in: all checks of one
-submission, and the cheap ones of all submissions for a board."""
+"""Runs the checks of the gate: all of them on one submission, and the cheap ones on every submission of a board."""
 
 from __future__ import annotations
 

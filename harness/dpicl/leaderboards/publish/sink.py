@@ -1,4 +1,4 @@
-"""The sink for Weights & Biases: one run for each row and board, under an id that says what it stands for.
+"""Sends runs to Weights & Biases, each under an id that follows from its content.
 
 Publishing again updates the same run: its summary and table are then those of the newest results. wandb is told to
 collect nothing of its own (docs/releases.md says what it sends all the same), and never waits for ever.

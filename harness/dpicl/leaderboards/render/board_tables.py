@@ -1,4 +1,4 @@
-"""The tables of a board, each defined once: answers, methods × tasks, headroom, rows, claims."""
+"""Defines the tables of a board, each once: answers, methods × tasks, headroom, rows, claims."""
 
 from __future__ import annotations
 

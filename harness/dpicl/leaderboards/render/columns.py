@@ -1,4 +1,4 @@
-"""The columns of rows, each defined once: tables in a terminal and on pages, downloads and trackers take them."""
+"""Defines the columns of rows, each once, for terminals, pages, downloads and trackers."""
 
 from __future__ import annotations
 
