@@ -153,7 +153,7 @@ def unknown_failure(error: Exception) -> str:
     *_, last = traceback.extract_tb(error.__traceback__)
     return (
         f"{type(error).__name__}: {one_line(error, 300)} ({Path(last.filename).name}, line {last.lineno}); where this"
-        " is no code of your own (functions of a task, a model), please report it."
+        " is not code of your own (functions of a task, a model), please report it."
     )
 
 

@@ -82,7 +82,7 @@ def check_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] |
     found = {}
     for name, array in given.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-            raise _fault(mechanism, f"has a state '{name:.40}' that is no array of finite numbers", "return arrays")
+            raise _fault(mechanism, f"has a state '{name:.40}' that is not an array of finite numbers", "return arrays")
         found[name] = array.astype(np.float64)
     return found
 

@@ -23,7 +23,7 @@ def _is_served(source: str, revision: str | None) -> bool:
         return True
     except HFValidationError:
         raise ModelError(
-            f"There is no folder {source}, and it is no id of the hub (OWNER/NAME); give one of the two."
+            f"There is no folder {source}, and it is not an id of the hub (OWNER/NAME); give one of the two."
         ) from None
     except (RepositoryNotFoundError, NoRevision, EntryNotFoundError):
         raise ModelError(

@@ -37,7 +37,7 @@ SIMULATED = (
 )
 NOT_MEASURED = "utility was not measured (`--public-test FILE` measures it on public records, at no cost in privacy)"
 _NOT_COVERED = (
-    "The guarantee is for one record: that of somebody with k records in the set is k times epsilon at k"
+    "The guarantee is for one record: that of a person with k records in the set is k times epsilon at k"
     " e^((k-1) epsilon) times delta, and records that tell about each other (families, edited copies) are protected as"
     " single ones only.",
     "The set is that of the file after texts that differ in case, blanks, punctuation and Unicode form alone were taken"

@@ -124,7 +124,7 @@ def read_side(name: str, path: Path) -> Side:
         )
     if foreign:
         number = count(len(foreign), "JSON file")
-        message(f"dpicl: left out {number} of {name} that are no results, for example {foreign[0]}.")
+        message(f"dpicl: left out {number} of {name} that are not results, for example {foreign[0]}.")
     return Side(name, str(path), tuple(results))
 
 

@@ -193,7 +193,7 @@ def compare_named(
         where = "; ".join(
             join_names(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second)
         )
-        raise UsageError(f"'{one}' and '{other}' are no two rows of one task and ε: {where}.")
+        raise UsageError(f"'{one}' and '{other}' are not two rows of one task and ε: {where}.")
     pairs = []
     for group, table, found in both:
         differences = Pairs(table, len(both))

@@ -94,7 +94,9 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     """
     team, _, method = name.partition("/")
     if not is_name(team) or not is_name(method):
-        raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
+        raise UsageError(
+            f"'{name}' is not of the form TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'."
+        )
     folder = root / team / method
     if is_shadowing(method, folder):
         raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")

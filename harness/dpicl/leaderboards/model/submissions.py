@@ -41,7 +41,7 @@ def _licence(value: str) -> str:
 
 def _somebody(value: str) -> str:
     if value.lower() == "none":
-        raise ValueError("is nobody's name; somebody must answer for a submission")
+        raise ValueError("is not a name; a submission needs a contact")
     return value
 
 

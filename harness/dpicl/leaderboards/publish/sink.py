@@ -196,7 +196,7 @@ class Sink:
     def _write(self, published: Published, id: str) -> None:
         STAGED.mkdir(mode=0o700, exist_ok=True)
         if STAGED.is_symlink() or STAGED.stat().st_uid != os.getuid():
-            raise SinkError(f"{STAGED}, where wandb keeps the files of tables, is somebody else's; remove it.")
+            raise SinkError(f"{STAGED}, where wandb keeps the files of tables, belongs to another user; remove it.")
         os.environ["WANDB_DATA_DIR"] = str(STAGED)
         with self._wandb.init(
             project=self.to.project,
