@@ -175,7 +175,7 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
 def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(board):
     agnews, trec = board.sections[0].answers[:2]
     assert [answer.epsilon for answer in board.sections[0].answers] == [1.0] * 2 + [8.0] * 2
-    assert (agnews.where, agnews.verdict) == ("agnews", "the best of 3")
+    assert (agnews.where, agnews.verdict) == ("agnews", "better than all 2 others")
     assert agnews.texts == ("tang (0.800)", "–")
     assert {one.to_beat.label for one in (agnews, trec)} == {"public_demonstrations"}
     assert agnews.beating == ("tang",)

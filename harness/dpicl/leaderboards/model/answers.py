@@ -186,7 +186,7 @@ def _list_unbeaten(family: RankSets | None, rows: Sequence[Row]) -> Sequence[Row
 def _verdict(family: RankSets | None, best: Sequence[Row], of: int) -> str:
     """What is said of the best rows of so many."""
     if len(best) == 1:
-        return _ALONE if of == 1 else f"the best of {of}"
+        return _ALONE if of == 1 else "better than the other" if of == 2 else f"better than all {of - 1} others"
     equivalent = False
     if family is not None:
         pairs = np.ix_(*[[family.places[row.key] for row in best]] * 2)
