@@ -90,11 +90,14 @@ test-data: $(DEV)
 	$(PYTEST) -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast \
 		tests/harness/test_*.py tests/harness/attacks tests/tasks tests/mechanisms tests/faults tests/test_docs.py
 
-# What a change of the core, of privacy, of mechanisms, plans or boards breaks first; nothing here loads torch.
+# What a change of the core, of privacy, of mechanisms, plans or boards breaks first. No file here imports torch; test-one
+# has the mechanisms' tests that need a model of their own.
 test-fast: $(DEV)
 	$(PYTEST) -n auto --dist loadfile -m "not slow and not model" --hypothesis-profile fast tests/test_floors.py \
+		tests/test_extras.py $(patsubst %,tests/harness/test_%.py,files git messages output_cache printable strict_yaml together) \
 		tests/harness/privacy tests/harness/test_suite.py tests/harness/test_registry.py tests/harness/test_headroom.py \
-		tests/mechanisms tests/leaderboards/test_board.py tests/leaderboards/test_pairs.py tests/leaderboards/test_marks.py
+		$(patsubst %,tests/mechanisms/test_%.py,answers answer_pieces embedding_centroids options public_controls voting_nearest) \
+		tests/leaderboards/test_board.py tests/leaderboards/test_pairs.py tests/leaderboards/test_marks.py
 
 # What a change of one mechanism needs: make test-one M=pta. The kit on every kind of task is the second line's.
 test-one: $(DEV)

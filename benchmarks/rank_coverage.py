@@ -1,4 +1,4 @@
-"""How often a board's verdicts are wrong, and how much they find, over simulated tables.
+"""Measures how often a board's verdicts are wrong, and their power, on simulated tables.
 
     python -m benchmarks.rank_coverage
     python -m benchmarks.rank_coverage --tables 200 --scenes ties --rows 2 5 --seeds 20

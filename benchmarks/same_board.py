@@ -1,4 +1,4 @@
-"""Whether two documents of `dpicl board SUITE --json` say the same, every number exactly; keys may be added.
+"""Compares two documents of `dpicl board SUITE --json`: every number must be equal; keys may be added.
 
     python -m benchmarks.same_board OLD.json NEW.json
 

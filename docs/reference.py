@@ -1,4 +1,4 @@
-"""A hook of mkdocs: ends the pages of the reference with what the code says of them."""
+"""A hook of mkdocs that completes the pages of the reference from the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that several records share (task shared_facts): which of them surface in what was released.
+"""Metrics of the task shared_facts: which facts that several records share appear in what was released.
 
 A fact surfaces in a text that holds its password: animal and thing in this order, after case and punctuation
 are taken away. How many records hold a fact is counted in the private records themselves, so it is right whatever limit

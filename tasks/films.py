@@ -1,4 +1,4 @@
-"""Films as lines of JSON (task wikimovies): how a record is written, what a released text must be, and histograms.
+"""Records, format checks and histograms of the task wikimovies: films as lines of JSON.
 
 A film is ``{"title": str, "year": int, "genres": [str, ...], "cast": [str, ...]}``, in this order, with at most two
 names in the cast of a record. Only released texts and public test records are measured here.

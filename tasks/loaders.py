@@ -1,4 +1,4 @@
-"""What task.yaml's `custom_dataset` calls: the test records of a task as an lm-eval data set.
+"""Loads the test records of a task as an lm-eval data set, for `custom_dataset` of task.yaml.
 
 lm-eval never sees a train record: demonstrations are a fixed prefix, so it has nothing to draw from them.
 """

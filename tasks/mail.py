@@ -1,4 +1,4 @@
-"""E-mails as free texts (task enron): what a record is, and what can be said of released texts without reading them.
+"""Records and metrics of the task enron: e-mails as free texts.
 
 Only released texts and public test records are measured here. How much private data a release holds is the business of
 the attack `pii`, not of a metric.

@@ -1,4 +1,4 @@
-"""What the task `ginc` counts besides right answers: released texts that tell the records' concept from the others."""
+"""Metrics of the task `ginc` besides accuracy: released texts that distinguish the records' concept from the others."""
 
 from __future__ import annotations
 

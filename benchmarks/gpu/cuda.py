@@ -1,4 +1,4 @@
-"""What dpicl needs of a GPU, checked by one command that writes a report.
+"""Checks on a GPU what dpicl needs of it, and writes a report.
 
     python -m benchmarks.gpu.cuda --out cuda-report.json
     python -m benchmarks.gpu.cuda --device cpu --out cpu-report.json

@@ -1,4 +1,4 @@
-"""The embedded model with its weights rounded to so many bits: python requantise.py BITS FOLDER"""
+"""Writes the embedded model with its weights rounded to a number of bits: python requantise.py BITS FOLDER"""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""Differentially private in-context learning, compared at the same proved epsilon.
+"""Compares methods of differentially private in-context learning at the same proved epsilon.
 
 What a program or a notebook uses, and what a mechanism, task, model or attack of your own is made of, is named here:
 docs/python.md shows both, and names the modules from which shipped method files import more. Everything else may move

@@ -1,4 +1,4 @@
-"""`python -m dpicl` is `dpicl`."""
+"""Runs the command line as `python -m dpicl`."""
 
 import sys
 

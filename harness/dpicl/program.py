@@ -1,4 +1,4 @@
-"""The command `dpicl`: its verbs, and how each ends (docs/command-line.md)."""
+"""The command `dpicl`: its verbs and exit codes (docs/command-line.md)."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,8 +12,9 @@ from dpicl import models
 from dpicl.data import config as task_config
 from dpicl.data.task import Task
 from dpicl.scaffold.writing import EXAMPLES, write_example
-from tests.harness.models.fake_server import FakeServer, run_server
-from tests.harness.models.tiny import save_tiny_llama
+
+if TYPE_CHECKING:
+    from tests.harness.models.fake_server import FakeServer
 
 
 @pytest.fixture
@@ -47,11 +49,15 @@ def sim() -> models.LanguageModel:
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.harness.models.tiny import save_tiny_llama  # it loads torch, which tests of the core do without
+
     return save_tiny_llama(tmp_path_factory.mktemp("tiny-llama"), max_length=4096)
 
 
 @pytest.fixture
 def fake(tiny_folder: Path, own_cache: Path) -> Iterator[FakeServer]:
     """A server of the tiny model, as llama.cpp's."""
+    from tests.harness.models.fake_server import run_server
+
     with run_server("llama.cpp", tiny_folder) as server:
         yield server

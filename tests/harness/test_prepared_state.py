@@ -178,7 +178,7 @@ def test_queries_that_are_no_text_file(dpicl, state):
     refuse(dpicl(*used, "nothing.txt"), "nothing.txt is not there")
     refuse(dpicl(*used, "pipe.txt"), "no plain file")  # it was waited for
     refuse(dpicl(*used, "zero.txt"), "no plain file")  # it was read without an end
-    refuse(dpicl(*used, "lost.txt"), "link to nothing")
+    refuse(dpicl(*used, "lost.txt"), "broken link")
     refuse(dpicl(*used, "wide.txt"), "UTF-8")
     Path("lines.txt").write_text("one\u2028still one\x0cand so on\r\ntwo\n")
     assert dpicl(*used, "lines.txt").code == 0 and len(Path("x.jsonl").read_text().splitlines()) == 2

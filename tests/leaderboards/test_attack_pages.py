@@ -118,7 +118,7 @@ def test_board_command_reads_attacks(results_folder, tmp_path, capfd, monkeypatc
     assert main([*arguments, "--html", str(tmp_path / "site")]) == 0
     out, err = capfd.readouterr()
     assert "refuted" in out and "--attacks" in out
-    assert "old.json is no attack result" in err
+    assert "old.json is not an attack result" in err
 
 
 def test_board_attacks_command(results_folder, tmp_path, capfd):

@@ -96,7 +96,7 @@ def test_names_stand_for_rows(board, one, other, tasks, epsilons, expected):
         ("tang@2", "pta", {}, ["tang@2", "tang@1", "tang@8"]),
         ("tang@x", "pta", {}, ["'x'", "LABEL@EPSILON"]),
         ("tang@-1", "pta", {}, ["'-1'"]),
-        ("tang@1", "tang@1", {}, ["no two rows"]),
+        ("tang@1", "tang@1", {}, ["not two rows"]),
         ("tang@1", "pta@8", {"tasks": ["tree"]}, ["'tree'", "'trec'"]),
         ("tang", "pta", {"epsilons": [3.0]}, ["'3'"]),
     ],

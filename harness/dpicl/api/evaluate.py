@@ -1,4 +1,4 @@
-"""`dpicl.evaluate`: cells of a program or a notebook, as `dpicl run` makes them (docs/python.md)."""
+"""`dpicl.evaluate`: runs cells from a program or a notebook, as `dpicl run` does (docs/python.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is: mechanisms, tasks, attacks, models, suites, one dictionary each."""
+"""Lists mechanisms, tasks, attacks, models and suites, one dictionary each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parameters of verbs may be: each is typed once, for programs, flags and `--config` files.
+"""Types of the parameters of verbs, shared by programs, flags and `--config` files.
 
 A type is what a program may give; the flags of `dpicl` give texts, which are read as the same values.
 """

@@ -1,4 +1,4 @@
-"""What the functions of the API answer with: finished cells, audits and checks, as tables."""
+"""Return values of the API: tables of finished cells, audits and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs: one annotated function each, called by programs and, through `dpicl.cli.commands`, by the command line."""
+"""Registers verbs: annotated functions that programs call, and of which `dpicl.cli.commands` makes commands."""
 
 from __future__ import annotations
 

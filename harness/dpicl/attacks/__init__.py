@@ -1,4 +1,4 @@
-"""Attacks on what was released, and audits of what released it. docs/attacks-and-audits.md says what they measure.
+"""Attacks on released outputs, and audits of mechanisms. docs/attacks-and-audits.md says what they measure.
 
 * An **attack** is one class in one file. `base` is its interface, `likelihood` the shortest example: it gives each
   candidate a score, and `membership.membership_finding` makes the numbers of them. What it may ask is `targets.Target`;

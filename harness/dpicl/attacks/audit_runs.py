@@ -1,4 +1,4 @@
-"""Sampled audits: how much epsilon can be demonstrated for what a mechanism releases.
+"""Sampled audits: estimate a lower bound on epsilon from runs with and without a canary.
 
 A canary is in the private set or not; the mechanism runs many times on both sets; a rule that was chosen on one half of
 the runs says on the other half, by the released answer or text alone, which is which. Limits by betting turn that into
@@ -87,6 +87,20 @@ _PROMPTS: Final = 8
 
 
 @dataclass(frozen=True)
+class Way:
+    """How one kind of mechanism is audited. canary: of a knob. settings: of an attempt, by its question. shots: texts
+    that it releases. draws: of the noise in every run. own_task: whether it is asked the task as it is. all_groups:
+    whether it reads all groups of records."""
+
+    canary: Callable[[AuditRuns, float], Canary]
+    settings: Callable[[Question], dict[str, Any]]
+    shots: int = 0
+    draws: int = DRAWS
+    own_task: bool = True
+    all_groups: bool = False
+
+
+@dataclass(frozen=True)
 class AuditJob:
     """What is audited and how; known before the model is read: so are the subject and the id of each result.
 
@@ -113,21 +127,24 @@ class AuditJob:
         say none, it reads all records, as prepared mechanisms and private evolution do."""
         if self.records is not None:
             return self.records
-        if self.mechanism.reads_all:
+        if self.way.all_groups:
             return ALL_RECORDS
         size = getattr(self.mechanism, "prompts", None)
         if size is None:
             size = getattr(self.mechanism, "slots", 0) * getattr(self.mechanism, "examples_per_slot", 1)
         return int(size) or ALL_RECORDS
 
+    @property
+    def way(self) -> Way:
+        """How its kind of mechanism is audited."""
+        return _WAYS[self.mechanism.kind or "demonstrations"]
+
     def attempt_at(self, epsilon: float) -> Attempt:
         """The audit of one target epsilon."""
         settings = {"runs": self.runs, "redraws": DRAWS, "confidence": self.confidence}
-        asked = {"question": self.question, "words": _WORDS, "repeats": _REPEATS}
-        own: dict[Kind | None, dict[str, Any]] = {"answers": asked, "demonstrations": {"rank": _RANK}}
         rest = {name: getattr(self, name) for name in ("model", "options", "plugin", "delta", "seed")}
-        rest |= {"members": self.size, "shots": int(self.mechanism.releases_texts), "epsilon": epsilon}
-        settings |= own.get(self.mechanism.kind, {})
+        rest |= {"members": self.size, "shots": self.way.shots, "epsilon": epsilon}
+        settings |= self.way.settings(self.question)
         return Attempt("audit", "black-box", settings, subject_of(self.mechanism, self.task, **rest))
 
     def check(self) -> None:
@@ -135,8 +152,7 @@ class AuditJob:
         mechanism, task = self.mechanism, self.task
         if mechanism.knob is None:
             raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
-        asked_itself = not mechanism.pays_per_query or task.kind == "generation"
-        if asked_itself and (reason := skip_reason(mechanism, task.public_view())):
+        if (self.way.own_task or task.kind == "generation") and (reason := skip_reason(mechanism, task.public_view())):
             raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
 
@@ -166,7 +182,7 @@ class AuditRuns:
     def __init__(self, job: AuditJob, model: LanguageModel, outputs: OutputCache | None = None) -> None:
         self.job, self.model, self._outputs = job, model, outputs or OutputCache(None)
         task, mechanism = job.task, job.mechanism
-        grouped = task.partitioned and mechanism.by_label and mechanism.releases_texts
+        grouped = task.partitioned and mechanism.by_label and job.way.shots
         candidates = [record for record in task.train if not grouped or record.label == self.label]
         self.private, self.other = hold_out(candidates, job.size, streams(job.seed).stream("audit:records"))
         self._canary: Canary | None = None
@@ -181,7 +197,7 @@ class AuditRuns:
     def sizes(self) -> Sizes:
         """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
         mechanism, task = self.job.mechanism, self.job.task
-        if mechanism.reads_all:
+        if self.job.way.all_groups:
             grouped = task.partitioned and mechanism.by_label
             return Sizes(Counter(each.label if grouped else None for each in (*self.private, self.other)), {})
         declared = {self.label if task.partitioned else None: len(self.private)}
@@ -195,13 +211,7 @@ class AuditRuns:
     def canary(self, knob: float) -> Canary:
         """One for all epsilons; knob: of the first."""
         if self._canary is None:
-            match self.job.mechanism.kind:
-                case "answers":
-                    self._canary = choose_asked_canary(self)
-                case "prepared":
-                    self._canary = _contradiction(self)
-                case _:
-                    self._canary = _choose_copied(self, knob)
+            self._canary = self.job.way.canary(self, knob)
         return self._canary
 
     def audit(self, epsilon: float, report: Report = report_nothing) -> AttackResult:
@@ -258,7 +268,7 @@ class AuditRuns:
 
     def _release_all(self, present: bool, calibration: Calibration, report: Report) -> list[list[str]]:
         """What every run on one side releases, at every draw of the noise."""
-        draws = range(1 if self.job.mechanism.releases_texts else DRAWS)
+        draws = range(self.job.way.draws)
         found = []
         for run in range(self.job.runs):
             made = [self.execution(present, calibration, run, draw).run() for draw in draws]
@@ -392,3 +402,14 @@ def _choose_copied(runs: AuditRuns, knob: float) -> Canary:
 
     note = f"one demonstration of the first label, {count(len(runs.private), 'record')}"
     return Canary(Record(text, runs.label), task, note, score=score)
+
+
+_WAYS: Final[dict[Kind, Way]] = {
+    "demonstrations": Way(_choose_copied, lambda question: {"rank": _RANK}, shots=1, draws=1),
+    "answers": Way(
+        lambda runs, knob: choose_asked_canary(runs),
+        lambda question: {"question": question, "words": _WORDS, "repeats": _REPEATS},
+        own_task=False,
+    ),
+    "prepared": Way(lambda runs, knob: _contradiction(runs), lambda question: {}, all_groups=True),
+}

@@ -1,4 +1,4 @@
-"""The audited ε of a row: the largest lower bound that attacks on it prove, and whether it refutes the proved ε.
+"""Computes the audited ε of a row: the largest lower bound of its attacks, and whether it refutes the proved ε.
 
 Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A flag takes a row
 out of the ranks, so it is corrected: with k attacks on a row each must exceed the proved ε at confidence 1 - 0.05/k

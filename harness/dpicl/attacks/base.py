@@ -1,4 +1,4 @@
-"""What an attack is: it asks a target about members and others and scores each, or it counts what was released.
+"""The base class of attacks, with what one gets and returns.
 
 An attack is one file with one class, found by its name. It sees no private record but the candidates that it is asked
 about, except where its `access` is white-box.

@@ -1,4 +1,4 @@
-"""Mechanisms that are broken on purpose: an attack that finds nothing in them finds nothing anywhere.
+"""Mechanisms that are broken on purpose, as positive controls: an attack must find something in them.
 
 They hide nothing (epsilon = infinity) and no suite has them; `dpicl attack` makes every attack on the one that it says
 something about, beside real demonstrations (dpicl.attacks.power).

@@ -1,4 +1,4 @@
-"""The hostile records that an exact audit tries, made of public things alone.
+"""Makes the canaries of exact audits, from public information alone.
 
 An exact bound has no confidence to spend, so many are tried:
 

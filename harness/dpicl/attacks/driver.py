@@ -1,4 +1,4 @@
-"""One attack on one mechanism at one epsilon: from its settings to its result.
+"""Runs one attack on one mechanism at one epsilon, from its settings to its result.
 
 All attacks of a command share the model and the cached answers of slots (dpicl.run.workbench). Members and
 others come from the task's train records by a public seed.

@@ -1,4 +1,4 @@
-"""Exact audits of rows: the epsilon that one canary demonstrates for a row's own options, sizes, queries and noise.
+"""Exact audits of a row: the epsilon that one canary demonstrates for the row's own options, sizes and noise.
 
 No run is sampled and no confidence spent. The row is calibrated as its cells are; its mechanism runs with a canary in
 every sample and without, on the same sampling and public randomness (dpicl.attacks.exact_worlds); the two clean

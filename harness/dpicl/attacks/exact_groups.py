@@ -1,4 +1,4 @@
-"""Several copies of a canary at once: what an exact audit shows of a group, beside what group privacy allows.
+"""Exact audits with several copies of a canary, compared with the bound of group privacy.
 
 The neighbours are the empty set and k copies alone. Each copy is in a sample by a coin of its own and in a slot that is
 drawn for it. With j copies in different slots the clean values of a sample are known (a run of the mechanism with j

@@ -1,4 +1,4 @@
-"""From the clean values of two worlds, with a canary and without, to what their noisy releases say about epsilon.
+"""Computes privacy losses from the clean values of two worlds, with a canary and without.
 
 Nothing is sampled: the noise of a release is known, so its two output distributions are, and so are those of all
 releases together. Of one sample, in which the canary is for certain:

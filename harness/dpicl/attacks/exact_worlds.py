@@ -1,5 +1,4 @@
-"""Two worlds of one run: the same records, sampling and public randomness, with a canary and without, through the
-mechanism's own code.
+"""Runs a mechanism in two worlds, with a canary and without, on the same records, sampling and public randomness.
 
 The others keep their sampling randomness, and the canary is in every sample of its group: of a world so fixed the clean
 value of every release is known. Later releases may depend on earlier ones, so one world leads (noiselessly, or as it is

@@ -56,9 +56,8 @@ class Exposure(Attack):
         self.require_at_most(candidates=10_000)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        if not mechanism.releases_texts:
-            return "it releases answers, and no text behind which a likelihood could be read"
-        return explain_no_answer(mechanism, task)
+        answers = "it releases answers, and no text after which the model gives a likelihood"
+        return explain_no_answer(mechanism, task, answers=answers)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         targets: list[Target] = []

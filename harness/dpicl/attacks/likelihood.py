@@ -47,11 +47,8 @@ class Likelihood(Attack):
         self.require_at_least(generations=1, trials=4, words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        if not mechanism.releases_texts:
-            return "it releases answers, and no probability of a label"
-        if not task.chooses:
-            return f"the answers of {task.name} are no labels that have a probability"
-        return explain_no_answer(mechanism, task)
+        reason = explain_no_answer(mechanism, task, answers="it releases answers, and no probability of a label")
+        return reason or (None if task.chooses else f"answers on {task.name} are not labels")
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         return membership_finding(setup, self.log_likelihoods, releases=self.generations, shown=self.trials)

@@ -1,4 +1,4 @@
-"""From scores of runs with and without a canary to a lower bound on epsilon, at a stated confidence.
+"""Computes a lower bound on epsilon, at a stated confidence, from scores of runs with and without a canary.
 
 Run i gives two probabilities of the decision "in" (or shares of draws of the noise, or plain decisions, 0 or 1): p_i
 with the canary and q_i without. Runs that were sampled with the same randomness have most of it in common, so a

@@ -1,4 +1,4 @@
-"""From the scores of one or several releases to the numbers that every membership attack reports."""
+"""Computes the metrics of membership attacks from the scores of one or several releases."""
 
 from __future__ import annotations
 
@@ -164,9 +164,13 @@ def label_groups(setup: AttackSetup, records: Sequence[Record]) -> Iterator[tupl
         yield group
 
 
-def explain_no_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:
-    """Why a mechanism does not do the task, or (where it gives answers) does not answer what is asked in its place."""
-    reason = skip_reason(mechanism, task)
-    if reason is None and seen is not None and not mechanism.releases_texts:
-        reason = skip_reason(mechanism, seen)
-    return reason
+def explain_no_answer(
+    mechanism: Mechanism, task: Task, seen: Task | None = None, answers: str | None = None
+) -> str | None:
+    """Why a mechanism does not do the task, or (where it gives answers) does not answer what is asked in its place.
+
+    answers: why one that gives answers cannot be attacked at all.
+    """
+    if mechanism.releases_texts:
+        return skip_reason(mechanism, task)
+    return answers or skip_reason(mechanism, task) or (None if seen is None else skip_reason(mechanism, seen))

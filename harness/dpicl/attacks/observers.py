@@ -1,4 +1,4 @@
-"""What an auditor does at the noisy releases of a mechanism: record them, or choose what they release."""
+"""Observers of a mechanism's noisy releases: they record them, or choose what is released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lower bound on epsilon from one run: how many guesses about many records, each in by a fair coin, are right.
+"""Computes a lower bound on epsilon from one run, in which every record is included by a fair coin.
 
 Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run", NeurIPS (arXiv 2305.08846), theorem 5.2.
 m records are in or out by independent fair coins S. From what an (epsilon, delta)-DP mechanism (add or remove one

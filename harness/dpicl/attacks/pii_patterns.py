@@ -1,4 +1,4 @@
-"""E-mail addresses and telephone numbers in texts, and how many private ones a release holds.
+"""Finds e-mail addresses and telephone numbers in texts, and counts those that are private.
 
 The measure is Zeng et al. 2024 ("The good and the bad: exploring privacy issues in retrieval-augmented generation",
 Findings of ACL, section 4): distinct private strings in what a model wrote, and the share of outputs with one. Their

@@ -1,4 +1,4 @@
-"""What an attack can find at all: what it finds where nothing is hidden.
+"""Estimates the power of an attack from controls that hide nothing.
 
 Two controls, with the settings of the attack itself: real demonstrations (epsilon = infinity), and a mechanism that is
 broken on purpose (dpicl.attacks.broken). Where the interval on the first of them includes what guessing gives, a small

@@ -1,4 +1,4 @@
-"""How well a membership attack separates members from non-members: AUC, TPR at a low FPR, advantage, with intervals.
+"""Computes AUC, TPR at a low FPR and advantage of a membership attack, with intervals.
 
 Scores of one attack on independent candidates; a larger score speaks for membership. Intervals are two-sided, 95%,
 and they behave for 50 candidates a side and for perfect or useless attacks.

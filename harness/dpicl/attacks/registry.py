@@ -1,4 +1,4 @@
-"""The known attacks. Like mechanisms they are built in, or come from plugin files."""
+"""Finds attacks: built in, or from plugin files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attack or audit leaves on disk: one JSON file, versioned, with rates and counts and never a private text.
+"""The file format of attack and audit results: one versioned JSON file with rates and counts, no private text.
 
 results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json. The id is a hash over everything that determines the
 numbers, so an attack that was made is found again.

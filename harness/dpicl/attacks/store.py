@@ -1,4 +1,4 @@
-"""Attack results under a results folder: results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json."""
+"""Reads and writes attack results: results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attacker queries: one mechanism at one epsilon on one private set, with any public question.
+"""The target of an attack: one mechanism at one epsilon on one private set, which answers any public question.
 
 An answer mechanism answers every query through its slots and pays for all of them. A demonstration mechanism releases
 once, before the first question; the model then answers with the released examples in its prompt, and no query costs

@@ -1,4 +1,4 @@
-"""A task with another question: its records stay the same, and the attacker's question follows them.
+"""Replaces the question of a task while its records stay the same.
 
 A view is a task, so every mechanism that does the view's kind answers it, through the same slots and at the same price.
 """

@@ -163,7 +163,7 @@ class Brainwash(Attack):
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "classification":
-            return f"the answers of {task.name} are no labels, so there is no wrong one to repeat"
+            return f"answers on {task.name} are not labels, so there is no wrong one to repeat"
         return explain_no_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:

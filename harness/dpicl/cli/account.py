@@ -1,4 +1,4 @@
-"""`dpicl account`: the epsilon of given noise, by what is proved and by what the authors of a method compute."""
+"""`dpicl account`: the epsilon of given noise, as proved here and as the authors of a method compute it."""
 
 from __future__ import annotations
 

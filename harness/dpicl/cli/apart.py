@@ -1,4 +1,4 @@
-"""A command's work in a process of its own: for code of somebody else that may end, block or silence the program.
+"""Runs a command in a process of its own, since plug-in code may exit, block or silence the program.
 
 The parent knows that the work was done only when the child sends its verdict. A child that ends without one
 (`os._exit`, a crash of native code), or that gives no sign of life, is a failure and never a pass.

@@ -1,4 +1,4 @@
-"""`dpicl attack`: runs an attack on mechanisms, and on controls that show its power; results that exist stay."""
+"""`dpicl attack`: runs an attack on mechanisms, and on controls that show its power; existing results are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpicl audit`: how much epsilon an auditor can demonstrate, beside what is claimed and proved."""
+"""`dpicl audit`: demonstrates a lower bound on epsilon, to compare with the claimed and proved ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpicl budget`: what all releases of a private set cost together; limits it."""
+"""`dpicl budget`: shows and limits the total cost of all releases from a private set."""
 
 from __future__ import annotations
 

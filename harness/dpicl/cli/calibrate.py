@@ -1,4 +1,4 @@
-"""`dpicl calibrate`: the noise of a mechanism for a given epsilon."""
+"""`dpicl calibrate`: finds the noise of a mechanism for a given epsilon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line that runs now, for messages and files that name it."""
+"""Keeps the current command line, for messages and files that quote it."""
 
 from __future__ import annotations
 

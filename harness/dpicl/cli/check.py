@@ -1,4 +1,4 @@
-"""`dpicl check`: the conformance kit on a mechanism, or on all of a file's. Exit code 1 when a check fails."""
+"""`dpicl check`: runs the conformance kit on the mechanisms of a name or a file. Exit code 1 when a check fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpicl data`: what there is to say of records before anything runs. Exit code 1 when a run would not start."""
+"""`dpicl data`: describes records before anything runs. Exit code 1 when a run would not start."""
 
 from __future__ import annotations
 

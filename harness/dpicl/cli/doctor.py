@@ -1,4 +1,4 @@
-"""`dpicl doctor`: what is installed, where data and models come from, what is missing, and the command that gets it.
+"""`dpicl doctor`: shows what is installed and what is missing, with the command that installs it.
 
 Exit code 1 when the default run cannot work.
 """

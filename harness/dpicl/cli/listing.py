@@ -1,4 +1,4 @@
-"""`dpicl list`: what there is."""
+"""`dpicl list`: lists mechanisms, tasks, attacks, models and suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpicl new`: writes a working example of a mechanism or a task, and says what follows."""
+"""`dpicl new`: writes a working example of a mechanism or a task, and prints the next steps."""
 
 from __future__ import annotations
 

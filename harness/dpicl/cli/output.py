@@ -1,4 +1,4 @@
-"""Writing for people and for programs: answers on stdout, messages on stderr."""
+"""Writes answers to stdout and messages to stderr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpicl plan`: what `dpicl run` would do of a suite, and how much would find a difference."""
+"""`dpicl plan`: shows what `dpicl run` would do for a suite, and which sample sizes detect a difference."""
 
 from __future__ import annotations
 
@@ -176,16 +176,17 @@ def _tables(
     label = Column("label", "mechanism", lambda own: own[0].label, wide=True)
     rows = [task, label, Column("epsilon", "ε", lambda own: own[0].epsilon, epsilon_text), *counted]
     overview, details = list[Block](), list[Block]()
+    few = len(_group(cells, _TASK)) == 1 or len(_group(cells, _ROW)) <= _FEW
     for model, own in _group(cells, attrgetter("model")).items():
         name, sources = model_name(model), names_text(_group(own, attrgetter("source")))
         overview.append(make_table(f"{name}, {sources} records", whole, _group(own, _TASK).values(), heading=True))
-        if mine := [one for one in gains if one.model == model]:
+        if few and (mine := [one for one in gains if one.model == model]):
             details.append(make_table(f"Headroom by every metric, {name}", every, mine, keep=2, heading=True))
-        details.append(make_table(f"Rows, {name}", rows, _group(own, _ROW).values(), keep=3, heading=True))
+        if few:
+            details.append(make_table(f"Rows, {name}", rows, _group(own, _ROW).values(), keep=3, heading=True))
     if gains:
         overview += notes([_MEANING])
-    few = len(_group(cells, _TASK)) == 1 or len(_group(cells, _ROW)) <= _FEW
-    return overview, details if few else [words("A line a row, and headroom by every metric: --task TASK.")]
+    return overview, details or [words("A line a row, and headroom by every metric: --task TASK.")]
 
 
 def _group(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> dict[Any, list[Cell]]:

@@ -1,4 +1,4 @@
-"""`dpicl release` and `dpicl answer`: one release from private records of the user's own, or answers from them.
+"""`dpicl release` and `dpicl answer`: one release from a user's own private records.
 
 What is released costs privacy, and is charged before it is made.
 """

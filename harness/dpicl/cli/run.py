@@ -1,4 +1,4 @@
-"""`dpicl run`: does what is missing of a suite."""
+"""`dpicl run`: runs the missing cells of a suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the parameters of a verb on a suite to its cells."""
+"""Selects the cells of a suite from the parameters of a verb."""
 
 from __future__ import annotations
 

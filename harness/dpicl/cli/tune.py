@@ -1,4 +1,4 @@
-"""`dpicl tune`: the options that papers tuned, chosen for all rows of a suite by one protocol."""
+"""`dpicl tune`: chooses the options that papers tuned, for all rows of a suite by one protocol."""
 
 from __future__ import annotations
 

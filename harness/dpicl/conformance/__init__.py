@@ -1,4 +1,4 @@
-"""The conformance kit (`dpicl check`): runs of a mechanism under observation, and checks that judge them.
+"""The conformance kit (`dpicl check`): observes runs of a mechanism and checks them.
 
 * `kit` runs the checks on every kind of task and at every setting (`variants`), each check one function in `checks`.
 * `bench` makes one run: an execution like any other, in which everything is written down (`transcript`, `footprint`),

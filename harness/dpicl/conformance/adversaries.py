@@ -1,4 +1,4 @@
-"""What the kit tries against a mechanism: record sets, single records, and scripts that replace noisy releases."""
+"""Adversarial inputs of the kit: record sets, single records, and scripts that replace noisy releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench: one mechanism on one small task with the hostile model, and runs of it under observation.
+"""Runs one mechanism under observation, on one small task with the hostile model.
 
 A run here is an execution (dpicl.releasing.execution) as any other, with three differences: the private set, the
 noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be

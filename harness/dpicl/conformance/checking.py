@@ -1,5 +1,4 @@
-"""What a check gets and what it answers: the runs that several checks use (ordinary ones, and pairs of runs on
-neighbouring sets; made when first needed), and its verdict."""
+"""The runs that several checks share (ordinary ones, and pairs on neighbouring sets), and the verdict of a check."""
 
 from __future__ import annotations
 

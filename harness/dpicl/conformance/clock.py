@@ -1,4 +1,4 @@
-"""Another time of day, for code that looks at the clock."""
+"""Sets another time of day for code that reads the clock."""
 
 from __future__ import annotations
 

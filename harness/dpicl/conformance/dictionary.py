@@ -1,5 +1,6 @@
-"""Possible triggers: strings that filters and clean-up code look for, and those in the mechanism's own code (what a
-fuzzer calls a dictionary): its strings, what its regular expressions match, and texts as long as its numbers say."""
+"""Collects strings that may trigger code: those that filters look for, and those in the mechanism's own code (what a
+fuzzer calls a dictionary): its strings, matches of its regular expressions, and texts as long as its numbers say.
+"""
 
 from __future__ import annotations
 

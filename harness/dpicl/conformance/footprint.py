@@ -1,4 +1,4 @@
-"""The side effects of a run besides its release: files, connections, processes, the environment, and what it prints.
+"""Records side effects of a run: files, connections, processes, the environment, and what it prints.
 
 Python reports most effects on the outside as audit events (PEP 578). One hook, installed once and idle between runs,
 records those of a run. An import may do anything, and the harness may write to its own cache.

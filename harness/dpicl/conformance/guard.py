@@ -1,4 +1,4 @@
-"""Calls untrusted code so that nothing it raises ends the program, and with a limit on its processor time."""
+"""Calls untrusted code with a limit on its processor time; no exception of it ends the program."""
 
 from __future__ import annotations
 

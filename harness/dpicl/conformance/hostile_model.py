@@ -1,4 +1,4 @@
-"""``sim``, made hostile: its output jumps from prompt to prompt, and records can make it break or end its text.
+"""A hostile variant of the model ``sim``: its output jumps from prompt to prompt, and records can break it.
 
 A mechanism's bounds must hold for every model, so the kit uses one whose output changes entirely when a record joins a
 slot. Reproducible: an output is a function of the prompt.

@@ -1,4 +1,4 @@
-"""Strings that match a regular expression: what code that filters by a pattern would react to."""
+"""Generates strings that match a regular expression, since code may filter by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a mechanism keeps between runs: the variables of its modules and classes, its own attributes, what functions,
-caches, contexts and threads hold for it. And what it has put in the place of other code.
+"""Reads and resets the state that a mechanism keeps between runs: variables of its modules and classes, its attributes,
+what functions, caches, contexts and threads hold, and replaced code.
 
 A state is compared place by place, by content. `Checkpoint` sets everything back to what it was before the first run,
 so that a cache which is filled once shows what it was filled with.

@@ -1,5 +1,4 @@
-"""What one run of a mechanism did, in order: samples, spends, noisy releases, reads of records, the outcome. And the
-records, the noise and the observer that write it down while they work as usual.
+"""Records what one run of a mechanism did, in order: samples, spends, noisy releases, reads of records, the outcome.
 
 Nothing here judges; the checks do.
 """

@@ -1,4 +1,4 @@
-"""Other settings of a mechanism: a check covers code behind an option only where the option is on."""
+"""Chooses other options of a mechanism for the kit, since code behind an option runs only where it is on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells: task x mechanism x model x epsilon x seed, the unit of work and of resume; and what a release is made for.
+"""Cells (task × mechanism × model × epsilon × seed), the unit of work, and the settings of a release.
 
 A cell's id is a hash over everything that determines its result. So a suite that is run again finds what it has done,
 and anything that changes (an option, a prompt version, the number of test records) is another cell.

@@ -1,6 +1,5 @@
-"""Noise from random words, so close to the ideal distributions that the distance has a proof (docs/accounting.md,
-secure noise). Nothing here knows a record; a release adds what is drawn here to a prepared input
-(dpicl.privacy.secure_release).
+"""Draws noise from random words, with a proved distance to the ideal distributions (docs/accounting.md, secure noise).
+Nothing here knows a record; a release adds what is drawn here to a prepared input (dpicl.privacy.secure_release).
 
 **Gaussian.** ``step`` is a power of two with scale = r * step, 2^46 <= r < 2^47. What is drawn is (n + 1/2) * step,
 where n is a Gaussian of deviation r, rounded down. So on an input of whole steps it is a Gaussian mechanism whose

@@ -1,4 +1,4 @@
-"""The packages that only a part of the commands needs, and the extra of the wheel that installs them."""
+"""Imports optional packages, and names the extra of the wheel that installs a missing one."""
 
 from __future__ import annotations
 

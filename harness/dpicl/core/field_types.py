@@ -1,4 +1,4 @@
-"""Types of the fields of files: the ranges that numbers have, and infinity where it means something."""
+"""Types of the fields of files: ranges of numbers, and infinity where it is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, files that are read without waiting for a pipe or a device, and locks."""
+"""Writes files atomically, reads them without waiting for a pipe or a device, and locks them."""
 
 from __future__ import annotations
 

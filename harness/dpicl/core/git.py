@@ -1,4 +1,4 @@
-"""The only place that starts git: on the checkout that this code runs from, which is named outright.
+"""Calls git, always on the checkout of this code and nowhere else.
 
 git takes its settings from the repository that it finds, and a folder that somebody sent can be one. So git never looks
 for a repository here, whatever the working folder and GIT_* variables are.

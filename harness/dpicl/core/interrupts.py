@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: work stops at either, and what must not be disturbed hears neither."""
+"""Handles Ctrl-C and SIGTERM: work stops at either, and critical sections ignore both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written, read so that nothing in it can end a program.
+"""Reads untrusted JSON safely.
 
 What passes is plain: one value a key, a bounded depth and size, finite numbers, whole numbers that every program holds
 exactly, and texts that UTF-8 can write. Everything else is a ValueError with the reason in a few words.
@@ -49,7 +49,7 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise ValueError("it holds half of a surrogate pair, which is no character") from None
+            raise ValueError("it contains an unpaired surrogate") from None
     return value
 
 
@@ -119,4 +119,4 @@ def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def refuse_constant(name: str) -> Any:
     """NaN and the infinite ones, which are no JSON."""
-    raise _Refused(f"{name} is no JSON")
+    raise _Refused(f"{name} is not JSON")

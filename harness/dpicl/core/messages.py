@@ -1,4 +1,4 @@
-"""Sentences for people on stderr, and the words in them."""
+"""Writes messages to stderr, and formats the numbers and lists in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are: the suites that ship with the package, the results folder, the file names of a model or a label."""
+"""Locates suites, the results folder and caches, and makes the file names of models and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schema says of a file, in the words of who wrote the file: no name of a class, no `mechanisms.0`."""
+"""Turns validation errors of a schema into plain sentences, without names of classes or paths like `mechanisms.0`."""
 
 from __future__ import annotations
 

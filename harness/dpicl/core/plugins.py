@@ -1,4 +1,4 @@
-"""What plugins have in common, whatever they hold: modules, hashes, and what is said when one fails.
+"""Loads plugins of any kind, and reports how one failed.
 
 Mechanisms are known to dpicl.mechanism.registry, attacks to dpicl.attacks.registry, models and tasks to
 their own modules.

@@ -1,4 +1,4 @@
-"""Text that may come from strangers, made safe for a terminal: nothing in it moves the cursor or turns the reading."""
+"""Makes untrusted text safe for a terminal: no control characters and no change of direction."""
 
 from __future__ import annotations
 

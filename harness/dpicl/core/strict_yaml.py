@@ -1,4 +1,4 @@
-"""YAML that remembers its lines, so that an error can say where it is, and that costs no more than its size.
+"""Reads YAML with line numbers for errors, and with a limit on its expanded size.
 
 Plain data alone: no aliases (nine lines of them can stand for gigabytes), no merged keys, no tags that stand for
 objects, a bounded size and depth, and numbers that a program can hold.
@@ -109,7 +109,7 @@ def _require_plain(text: str, path: Path, kind: type[SafeLoader]) -> None:
     for event in yaml.parse(text, Loader=kind):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
-            raise UsageError(f"{path}, line {line}: write the value out; there are no YAML aliases here.")
+            raise UsageError(f"{path}, line {line}: YAML aliases are not supported; write the value out.")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise UsageError(f"{path}, line {line}: nested deeper than {_DEEPEST} levels.")
@@ -118,7 +118,9 @@ def _require_plain(text: str, path: Path, kind: type[SafeLoader]) -> None:
 def _to_plain(loader: SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
     lines.setdefault(place, node.start_mark.line + 1)
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
-        raise UsageError(f"{path}, line {node.start_mark.line + 1}: there are no tags such as {node.tag[:60]} here.")
+        raise UsageError(
+            f"{path}, line {node.start_mark.line + 1}: YAML tags such as {node.tag[:60]} are not supported."
+        )
     if isinstance(node, yaml.MappingNode):
         mapping: dict[str, Any] = {}
         for key, line, value_node in _items(loader, node, path):
@@ -137,7 +139,7 @@ def _items(loader: SafeLoader, node: yaml.MappingNode, path: Path) -> Iterator[t
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag.endswith((":merge", ":value")):
-            raise UsageError(f"{path}, line {line}: a key is a plain word; there are no merged keys here.")
+            raise UsageError(f"{path}, line {line}: a key is a plain word; merge keys are not supported.")
         value = _value(loader, key_node, path)  # refuses what is no value; a key is the word that stands there
         yield value if isinstance(value, str) else key_node.value, line, value_node
 

@@ -1,4 +1,4 @@
-"""Jobs that run at the same time in one thread, so that what they wait for can be done for all of them at once.
+"""Runs jobs concurrently in one thread, so that their requests can be served in batches.
 
 A job runs until it waits: for a service (`wait_for`, such as a language model that reads the rows of many jobs in one
 pass), for what another thread does (`result_of`), or for other jobs (`run_together`). Only then another job goes on. So

@@ -1,4 +1,4 @@
-"""The words that every part uses: records, the knob, sizes, demonstrations, queries. It imports only errors."""
+"""Basic types that every part uses: records, knobs, sizes, demonstrations, queries. It imports only errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codewords in the place of labels: which class has which codeword is known to the records alone.
+"""Replaces labels by codewords; only the records show which class has which codeword.
 
 A task of codes (`metadata.codes` of task.yaml names the task whose records it has) lists its codewords in public, and a
 random map from the base task's label words to them is drawn for each seed. Train and test records carry codewords; who

@@ -1,4 +1,4 @@
-"""With secure noise, code that holds private records says nothing but what it releases.
+"""Conceals the output and errors of code that holds private records, for secure noise.
 
 What such code says on its own (an error's message, a warning, a log line, something printed) may quote a record, and no
 epsilon pays for it. So it is dropped, whoever said it: a mechanism, a model, a library.

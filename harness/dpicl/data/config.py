@@ -1,4 +1,4 @@
-"""Where tasks are, and their files: ``<name>/task.yaml`` and the public lists beside it.
+"""Finds tasks and loads their files: ``<name>/task.yaml`` and the public lists beside it.
 
 A task is a folder. The built-in ones are in ``tasks/``; others were given with `--plugin`, and their version ends in a
 hash of their files.

@@ -1,4 +1,4 @@
-"""What there is to say of records before anything runs: how many, of which label, how long, repeated, wrong.
+"""Describes records before anything runs: counts by label, lengths, duplicates, errors.
 
 Numbers, lines and public label words; never a word of a record. The numbers are of private records all the same: they
 are for whoever may see these.

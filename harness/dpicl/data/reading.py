@@ -1,4 +1,4 @@
-"""From the rows of a file to records: which field is the text, which the label, and what each label is called.
+"""Turns the rows of a file into records: finds the fields of text and label, and maps the labels.
 
 What is wrong with rows is collected, with the numbers of all their lines, and never with what stands there.
 """

@@ -1,4 +1,4 @@
-"""Where a task's records come from: the Hugging Face hub, local JSONL files, or the project's own synthetic corpora.
+"""Loads a task's records from the Hugging Face hub, local JSONL files, or synthetic corpora.
 
 Every source gives the same thing: train and test lists of :class:`Record`, with label words instead of label ids, one
 line a text. What happens to them afterwards is the same for all sources (dpicl.data.splits). Texts may be

@@ -1,5 +1,5 @@
-"""What happens to records whatever their source: duplicates go, a public part is set apart, limits apply, a fingerprint
-is taken. Texts may be private, so no error and no repr in this file shows one.
+"""Prepares records of any source: removes duplicates, splits off a public part, applies limits, takes a fingerprint.
+Texts may be private, so no error and no repr in this file shows one.
 """
 
 from __future__ import annotations

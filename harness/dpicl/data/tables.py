@@ -130,7 +130,7 @@ def require_file(path: Path, what: str) -> None:
     """Raises DataError for what is not there, or no plain file (a device, a pipe: read without an end). what: the file
     should hold."""
     if not path.is_file():
-        said = "is no plain file" if path.exists() else "is a link to nothing" if path.is_symlink() else "is not there"
+        said = "is not a regular file" if path.exists() else "is a broken link" if path.is_symlink() else "is not there"
         raise DataError(f"{path} {said}; give a file with {what}.")
 
 
@@ -203,7 +203,7 @@ def _json(path: Path, text: str) -> FileTable:
     except ValueError as error:
         raise UnreadableContent(f"{path} is not JSON: {error}; repair it.") from None
     if not isinstance(value, list):
-        raise DataError(f"{path} is no list of records; write [{{…}}, {{…}}], or one object a line in a .jsonl.")
+        raise DataError(f"{path} is not a list of records; write [{{…}}, {{…}}], or one object a line in a .jsonl.")
     return FileTable("record", (_object(number, each) for number, each in enumerate(value, start=1)))
 
 
@@ -245,7 +245,7 @@ def _csv_rows(reader: Any, names: Sequence[str]) -> Iterator[FileRow]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield FileRow(number, {}, f"is no row of a table ({error}; does each quotation mark have its other one?)")
+            yield FileRow(number, {}, f"is not a valid row ({error}; is every quotation mark closed?)")
             continue
         if number == 1 or not any(cells):
             continue

@@ -1,4 +1,4 @@
-"""A task: records from one of three sources, public labels, prompts and a metric.
+"""Tasks: records from one of three sources, public labels, prompts and a metric.
 
 Everything that a reader may want to see is in ``tasks/<name>/task.yaml``: top-level keys are lm-evaluation-harness's
 (the file loads there as it is), ours are under ``metadata``. What a task publishes: its name, labels or keyword list,

@@ -1,4 +1,4 @@
-"""What a task.yaml must be: every key that the code reads, checked once, with lines, before anything runs.
+"""The schema of task.yaml: every key is validated, with lines, before anything runs.
 
 Top-level keys are lm-evaluation-harness's (docs of 0.4), ours are under ``metadata``. The file is data: `!function` is
 read as a name here, and lm-eval imports it when the task is evaluated. Templates hold placeholders and no code.
@@ -89,7 +89,9 @@ def _placeholders(*allowed: str) -> AfterValidator:
         try:
             parts = list(string.Formatter().parse(value))
         except ValueError as error:
-            raise ValueError(f"has a brace that is no placeholder ({error}); write {{{{ and }}}} for braces") from None
+            raise ValueError(
+                f"has a brace that is not a placeholder ({error}); write {{{{ and }}}} for braces"
+            ) from None
         for _, name, form, conversion in parts:
             if name is not None and (name not in allowed or form or conversion):
                 known = ", ".join(f"{{{one}}}" for one in allowed)
@@ -104,7 +106,7 @@ def _jinja(value: str) -> str:
     try:
         template = jinja2.Environment().parse(value)
     except (jinja2.TemplateError, RecursionError, ValueError) as error:
-        raise ValueError(f"is no template ({str(error)[:80]})") from None
+        raise ValueError(f"is not a valid template ({str(error)[:80]})") from None
     for node in template.find_all(jinja2.nodes.Node):
         plain = isinstance(node, jinja2.nodes.Output | jinja2.nodes.TemplateData)
         named = isinstance(node, jinja2.nodes.Name) and node.name == "text"

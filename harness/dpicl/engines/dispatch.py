@@ -1,4 +1,4 @@
-"""Hands cells out to workers that may die, and keeps what comes back. This process alone has the results folder."""
+"""Distributes cells to workers that may die, and saves the results; only this process writes to the results folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs the cells: this process, worker processes on this machine, or a Ray cluster.
+"""Chooses what runs the cells: this process, worker processes on this machine, or a Ray cluster.
 
 An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`.
 """

@@ -1,4 +1,4 @@
-"""Worker processes on this machine, each of which may be killed at any moment without taking anything from the others.
+"""Worker processes on this machine; each may be killed at any moment without harm to the others.
 
 An executor of concurrent.futures breaks when one of its processes is killed, and a queue that several processes share
 stays locked for ever when one is killed in the middle of a message. Here every worker has its own pipe.

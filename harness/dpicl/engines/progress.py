@@ -1,4 +1,4 @@
-"""Showing how far a run has come: a bar on a terminal, plain lines elsewhere, both on stderr."""
+"""Shows the progress of a run on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells as tasks on a Ray cluster. The nodes need no shared folder: results come back through Ray's object store."""
+"""Runs cells as tasks on a Ray cluster. The nodes need no shared folder: results return through Ray's object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doing what is missing of a selection, and showing how far it has come: for `dpicl run` and `dpicl.evaluate`."""
+"""Runs the missing cells of a selection and shows progress, for `dpicl run` and `dpicl.evaluate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine's workers do: run one cell after the other in one process, keeping tasks and models between them.
+"""The worker of every engine: runs cells one after the other, and keeps tasks and models loaded between them.
 
 A cell has two halves. `Worker.compute` runs it and touches no results folder, so it may happen on any machine.
 `Recorder` is beside the results folder: it takes the cell's lock, looks whether the cell is finished already, and
@@ -153,7 +153,7 @@ def unknown_failure(error: Exception) -> str:
     *_, last = traceback.extract_tb(error.__traceback__)
     return (
         f"{type(error).__name__}: {one_line(error, 300)} ({Path(last.filename).name}, line {last.lineno}); where this"
-        " is no code of your own (functions of a task, a model), please report it."
+        " is not code of your own (functions of a task, a model), please report it."
     )
 
 

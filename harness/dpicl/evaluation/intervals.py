@@ -1,5 +1,5 @@
-"""Intervals of one score: over documents, over seeds and documents together, of a ratio, of a share. Whether two scores
-differ is for dpicl.evaluation.statistics to say.
+"""Intervals of one score: over documents, over seeds and documents, of a ratio, of a share. dpicl.evaluation.statistics
+compares two scores.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Models of lm-evaluation-harness: any LanguageModel, with what contexts share read once, and released answers, which
-it scores like a language model's.
-"""
+"""Models of lm-evaluation-harness: any LanguageModel, which reads shared contexts once, and released answers."""
 
 from __future__ import annotations
 

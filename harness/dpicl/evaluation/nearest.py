@@ -1,5 +1,5 @@
-"""The metrics `acc_nearest` and `acc_logistic`: classifiers that are made of released demonstrations among sentence
-embeddings. A query gets the label of the nearest one, or that of a logistic regression on all of them.
+"""The metrics `acc_nearest` and `acc_logistic`: classifiers of sentence embeddings, trained on released demonstrations.
+A query gets the label of the nearest one, or that of a logistic regression on all of them.
 
 They read what was released without a language model: a small one often cannot use arbitrary labels that stand in its
 prompt, and none reads hundreds of texts. lm-eval scores their answers as it scores those of a mechanism that answers:

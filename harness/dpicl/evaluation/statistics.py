@@ -1,4 +1,4 @@
-"""Which of two rows is better, and how sure that is: the one statistics of boards, comparisons, tracks, plans and gate.
+"""Tests which of two rows is better, for boards, comparisons, tracks, plans and the gate.
 
 Rows are scored on the same documents, each at several seeds; seeds and documents are both samples, crossed, and what
 two rows share (a hard document, the private records that a seed draws) cancels in their paired difference. Its variance

@@ -1,4 +1,4 @@
-"""How near a written text is to a reference: ROUGE, BLEU-1, METEOR and the similarity of embeddings, all in [0, 1].
+"""Compares a text with a reference: ROUGE, BLEU-1, METEOR and cosine similarity of embeddings, all in [0, 1].
 
 The settings are those of the evaluation of SGA (tjdgh3946/PubDP-ICL): ROUGE F1 with stemming, sentence BLEU with weight
 on single words alone, METEOR of nltk. An empty answer scores 0 everywhere. What a machine lacks is skipped with a

@@ -1,1 +1,1 @@
-"""What people see: boards, comparisons, the gate of submissions, publishing."""
+"""Boards, comparisons, the gate of submissions, publishing."""

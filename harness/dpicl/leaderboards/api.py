@@ -1,4 +1,4 @@
-"""From a suite and a results folder to its board: for `dpicl board`, `dpicl plot` and `dpicl compare`."""
+"""Builds the board of a suite from a results folder, for `dpicl board`, `dpicl plot` and `dpicl compare`."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ def read_attacks(results: Path) -> list[AttackResult]:
     attacks, bad = load_attacks(results)
     if bad:
         others = f"; so are {len(bad) - 1} more" if len(bad) > 1 else ""
-        message(f"dpicl: {bad[0].path} is no attack result of this version and is ignored: {bad[0].reason}{others}.")
+        message(
+            f"dpicl: {bad[0].path} is not an attack result of this version and is ignored: {bad[0].reason}{others}."
+        )
     return attacks
 
 

@@ -1,4 +1,4 @@
-"""The three mechanism interfaces, and what passes through them.
+"""The three base classes of mechanisms, and the objects they work with.
 
 A mechanism turns private records into something that may be released. It is one file with one class: the class states
 its knob (the one number that buys privacy), the worst-case events of a run, and how it releases. It never computes

@@ -1,4 +1,4 @@
-"""Which plug-in files passed the conformance kit: noted on this machine by `dpicl check`, said in the results of a run.
+"""Remembers on this machine which plug-in files passed `dpicl check`; results of a run state it.
 
 A note is of one content of a file and of one version of the kit; neither an edited file nor an older kit counts.
 """

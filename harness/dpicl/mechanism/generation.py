@@ -1,4 +1,4 @@
-"""What demonstration mechanisms share besides privacy: prompts made of slots, public vocabularies, ends of texts."""
+"""Helpers of demonstration mechanisms: prompts of slots, public vocabularies, ends of texts."""
 
 from __future__ import annotations
 

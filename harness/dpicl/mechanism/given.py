@@ -1,4 +1,4 @@
-"""What a caller gives as a mechanism: a name, a class, an instance with its options, or the file of a plug-in."""
+"""Resolves the mechanism that a caller gives: a name, a class, an instance with its options, or a plug-in file."""
 
 from __future__ import annotations
 

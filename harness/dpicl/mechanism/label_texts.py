@@ -1,5 +1,6 @@
-"""What Tang, PTA, PRISM and their like share: a text for each label, written token by token from Poisson samples of its
-records."""
+"""The loop that Tang, PTA and PRISM share: a text for each label, written token by token from Poisson samples of its
+records.
+"""
 
 from __future__ import annotations
 

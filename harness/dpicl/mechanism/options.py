@@ -1,4 +1,4 @@
-"""The options of a mechanism or an attack: the fields of its dataclass, read, completed and checked."""
+"""Reads, completes and checks the options of mechanisms and attacks, which are the fields of their dataclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mechanism returns, checked and copied: only plain text and public labels go on to be scored and published.
+"""Checks and copies what a mechanism returns: only plain text and public labels are scored and published.
 
 A mechanism is somebody else's code. How many demonstrations there are, and of which labels, is public and was decided
 before it ran, and so is what counts as a token; nothing of this is taken from what it returns.
@@ -82,7 +82,7 @@ def check_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] |
     found = {}
     for name, array in given.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-            raise _fault(mechanism, f"has a state '{name:.40}' that is no array of finite numbers", "return arrays")
+            raise _fault(mechanism, f"has a state '{name:.40}' that is not an array of finite numbers", "return arrays")
         found[name] = array.astype(np.float64)
     return found
 

@@ -1,4 +1,6 @@
-"""What answers of texts share: KSA and SGA ask the model again, in public; SGA has it pick among public answers."""
+"""Helpers of mechanisms that answer in texts: KSA and SGA ask the model again in public, and SGA chooses among public
+answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mechanisms that there are: built in, and from files given with `--plugin`.
+"""Finds mechanisms: built in, or from files given with `--plugin`.
 
 Tasks, models and attacks have their own lists (dpicl.data.config, dpicl.models,
 dpicl.attacks.registry). The package `mechanisms` is named here alone, and late.

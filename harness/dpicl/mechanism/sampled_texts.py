@@ -1,5 +1,6 @@
-"""Texts that the model writes by sampling: what the reference baselines release on a JSON task, where released texts
-themselves are scored, and on a continuation task, whose texts have no labels; and candidates of private evolution."""
+"""Samples texts from the model: releases of the reference baselines on JSON and continuation tasks, and candidates of
+private evolution.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Language models by name: ``embedded`` and ``qwen2.5-coder-0.5b`` (each with ``-float32`` too), ``ginc``,
-``hf:PATH_OR_ID[@REVISION]``, ``server:URL``, ``sim``, and plugins."""
+"""Loads language models by name: ``embedded`` and ``qwen2.5-coder-0.5b`` (each with ``-float32`` too), ``ginc``,
+``hf:PATH_OR_ID[@REVISION]``, ``server:URL``, ``sim``, and plugins.
+"""
 
 from __future__ import annotations
 

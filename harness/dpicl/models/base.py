@@ -1,4 +1,4 @@
-"""What a language model must be able to do: three ways to read it, and a name that pins it down."""
+"""The interface of language models: three ways to read one, and its identity."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Folders of weights under ``$DPICL_CACHE/models/``, each made by one process: a folder appears whole or not at all,
-and every file is checked against the sha256 that it had whenever the folder is used.
+"""Caches folders of weights under ``$DPICL_CACHE/models/``: one process writes each atomically, and the sha256 of every
+file is checked at each use.
 """
 
 from __future__ import annotations

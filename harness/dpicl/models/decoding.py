@@ -1,4 +1,4 @@
-"""Writing texts: which token comes next in a row, where its text ends, and what a row without finite logits gives."""
+"""Decodes texts: chooses the next token of a row, ends texts, and handles rows without finite logits."""
 
 from __future__ import annotations
 

@@ -176,7 +176,9 @@ def _load_sentence_transformer(reference: str) -> EmbeddingModel:
             )
             name = f"st:{source}@{folder.name}"  # the hub's cache names the folder of a snapshot after its commit
         if not (folder / _MODULES).is_file():
-            raise ModelError(f"{reference} is no sentence-transformers model (it has no {_MODULES}); choose another.")
+            raise ModelError(
+                f"{reference} is not a sentence-transformers model ({_MODULES} is missing); choose another."
+            )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return _SentenceTransformer(folder, name, _digest(folder), device)
     except (*_LOADING_ERRORS, SafetensorError) as error:

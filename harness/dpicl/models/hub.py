@@ -1,4 +1,4 @@
-"""Whether a model of the Hugging Face hub is there, found out by one question and no retries."""
+"""Checks whether a model of the Hugging Face hub is available, with one request and no retries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _is_served(source: str, revision: str | None) -> bool:
         return True
     except HFValidationError:
         raise ModelError(
-            f"There is no folder {source}, and it is no id of the hub (OWNER/NAME); give one of the two."
+            f"There is no folder {source}, and it is not an id of the hub (OWNER/NAME); give one of the two."
         ) from None
     except (RepositoryNotFoundError, NoRevision, EntryNotFoundError):
         raise ModelError(

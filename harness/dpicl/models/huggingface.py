@@ -83,7 +83,7 @@ def _check_folder(folder: Path) -> None:
         except (OSError, ValueError) as error:
             raise ModelError(f"{folder / name} is damaged: {error}; get it again.") from None
         if not isinstance(settings, dict):
-            raise ModelError(f"{folder / name} is no object of settings; get it again.")
+            raise ModelError(f"{folder / name} is not a JSON object; download it again.")
         if name == "config.json" and (problem := _find_too_large(settings)):
             raise ModelError(f"{folder / name} asks for {problem}, which no model has; get it again.")
 

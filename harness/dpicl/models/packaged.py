@@ -1,4 +1,4 @@
-"""What the models in PyPI wheels are: their names, wheels and checksums. Nothing is loaded here."""
+"""Names, wheels and checksums of the models in PyPI wheels. Nothing is loaded here."""
 
 from __future__ import annotations
 

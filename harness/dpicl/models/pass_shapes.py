@@ -1,4 +1,4 @@
-"""Which numbers of lines the products of a model may have, chosen by measurement on this machine.
+"""Chooses the batch sizes of a model's matrix products by measurement on this machine.
 
 Libraries block a product by its number of lines (oneDNN on AMX cuts the inner dimension by it), so numbers of lines
 fall into classes: inside one, a line of the result has the same bits wherever it stands and whatever the other lines

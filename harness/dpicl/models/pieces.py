@@ -1,5 +1,5 @@
-"""Rows in pieces: consecutive tokens that are read in one pass, the keys and values that they see, and how much memory
-those may take.
+"""Splits rows into pieces: consecutive tokens that are read in one pass, with limits on the memory of their keys and
+values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products of matrices by oneDNN, and how much of its code is kept.
+"""Multiplies matrices with oneDNN, and limits its cache of kernels.
 
 For those of float32 torch asks MKL, which uses half the width of a processor's vectors where Intel did not make it.
 """

@@ -1,4 +1,4 @@
-"""Which reader a model of transformers gets, and whether its rows are read alone: measured on this machine, once.
+"""Chooses the reader of a transformers model, and measures once whether its rows are independent of each other.
 
 First the sizes of passes are chosen (`dpicl.models.pass_shapes`). Then rows of random tokens are read one by
 one, and again among others in passes of every size: at other places, beside copies of one row in all places that are

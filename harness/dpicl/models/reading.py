@@ -1,4 +1,4 @@
-"""How a transformer is read: rows of any length packed into passes of few constant shapes, none of which sees another.
+"""Reads a transformer: rows of any length, packed into passes of few constant shapes, none of which sees another.
 
 A row is a prompt, a prompt that goes on, or a query with the tree of its endings. It is cut into pieces of at most
 PIECE tokens, always at the same places. A pass takes pieces of whatever rows wait, one after the other in one line of

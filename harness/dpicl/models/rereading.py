@@ -1,4 +1,4 @@
-"""Language models that keep nothing of what they have read: every prompt is read again for every token."""
+"""Language models without a cache: every prompt is read again for every token."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How model servers are asked, and how their answers are read: llama.cpp's, and vLLM's, which are OpenAI's completions
-with more. Nothing here knows of privacy.
+"""Requests and responses of model servers: llama.cpp's, and vLLM's, which extends OpenAI's completions. Nothing here
+knows of privacy.
 
 Answers are read with distrust, by schemas: every number has its type and its range, or the answer counts as damaged. A
 ValueError says so.

@@ -1,4 +1,4 @@
-"""One model server over HTTP: requests in parallel within a window, time-outs, limits of size, and what is tried again.
+"""Connects to one model server over HTTP: parallel requests, time-outs, size limits and retries.
 
 Requests run on an event loop in a thread of their own, so that they go on while the jobs of a run compute. Whatever a
 server does, what comes out is a checked answer, or one of the errors below. No error holds anything that was sent or

@@ -1,4 +1,4 @@
-"""What a server can do, found out by asking it public prompts when the model is loaded."""
+"""Probes what a server can do with public prompts, when its model is loaded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def probe(settings: ServerSettings, salt: str) -> tuple[Dialect, ServerRecord, i
         (found,) = connection.answers([partial(_probe, settings, connection.ask, salt)])
     except Refused:
         raise ModelError(
-            f"{settings.url} is no model server of a kind that is known (llama.cpp, vLLM), or gives no"
+            f"{settings.url} is not a supported model server (llama.cpp, vLLM), or gives no"
             " log-probabilities, or wants an API key (?key=NAME_OF_THE_VARIABLE)."
         ) from None
     except Unanswered as error:

@@ -1,5 +1,4 @@
-"""``server:URL?key=value&...`` and ``server:NAME``: where a model server is and how it is asked; what it can do, as it
-stands in results.
+"""Parses ``server:URL?key=value&...`` and ``server:NAME``, and describes a server's capabilities for results.
 
 Private prompts are sent to that address. So nothing but an explicit name leads to one, plain http goes to this machine
 only (unless DPICL_PLAIN_HTTP=1), and a key comes from an environment variable, whose name is all that is written down.

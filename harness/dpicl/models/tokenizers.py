@@ -1,4 +1,4 @@
-"""A model's tokenizer, and how the prompts begin that it reads."""
+"""Tokenizers of models, and the first tokens of their prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weight files: what pins them down, which number format suits the machine, and how to say what is wrong."""
+"""Identifies weight files, chooses the number format for the machine, and reports broken files."""
 
 from __future__ import annotations
 

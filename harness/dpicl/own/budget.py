@@ -1,4 +1,4 @@
-"""The budget of private records: every release with secure noise is charged before it reads one.
+"""The budget of private records: every release with secure noise is charged before it reads a record.
 
 A *private set* is what its ledger on this machine knows (dpicl.own.private_ledger). A release is charged to the
 set that it names, and to **every set that has one of its records**: the same file under another name, or with some

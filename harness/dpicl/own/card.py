@@ -1,4 +1,4 @@
-"""The privacy card of a release: what was done, what is proved of it, what is not covered. Markdown and JSON.
+"""Writes the privacy card of a release as Markdown and JSON: what was done, what is proved, what is not covered.
 
 It may be published beside what was released: it holds settings, public numbers and proofs, no released text and nothing
 that follows from the records without noise. So it does not say which private sets were charged: these are the ones that
@@ -37,7 +37,7 @@ SIMULATED = (
 )
 NOT_MEASURED = "utility was not measured (`--public-test FILE` measures it on public records, at no cost in privacy)"
 _NOT_COVERED = (
-    "The guarantee is for one record: that of somebody with k records in the set is k times epsilon at k"
+    "The guarantee is for one record: that of a person with k records in the set is k times epsilon at k"
     " e^((k-1) epsilon) times delta, and records that tell about each other (families, edited copies) are protected as"
     " single ones only.",
     "The set is that of the file after texts that differ in case, blanks, punctuation and Unicode form alone were taken"

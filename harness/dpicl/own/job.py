@@ -1,4 +1,4 @@
-"""One release as it was asked for from Python or the command line: checked, tried without a record, charged, made."""
+"""One release requested from Python or the command line: checked, tried without records, charged, executed."""
 
 from __future__ import annotations
 

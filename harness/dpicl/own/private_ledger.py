@@ -1,4 +1,4 @@
-"""The ledger of a private set: every release that was made from its records, in a file that only grows.
+"""The ledger of a private set: an append-only file of all releases made from its records.
 
 `budget-NAME.jsonl` lies beside the machine's key, in `private_folder`. Its first line names the set, then follows one
 line a charge or a limit, each with a hash of all that stands before it; the last line counts them. A new version takes

@@ -1,4 +1,4 @@
-"""A task of the user's own for one release: records from a file, labels from the command line or from a known task.
+"""Builds a task from a user's own records, with labels from the command line or from a known task.
 
 What a label is called, what a text is, how many records there are: these words and numbers are public, and the user
 says them. With secure noise a record that cannot be read is one fixed sentence, whatever is wrong with it.

@@ -1,4 +1,4 @@
-"""What `dpicl.release` and `dpicl.answer` return, and how it becomes files: JSONL, a prompt, the messages of a chat.
+"""The return values of `dpicl.release` and `dpicl.answer`, and their file formats: JSONL, a prompt, chat messages.
 
 Released texts are whatever a model wrote. JSON is written in ASCII alone, and a prompt without characters that move a
 cursor or turn the reading.

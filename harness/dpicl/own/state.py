@@ -1,4 +1,4 @@
-"""What a prepared mechanism released, as a file: any number of queries is answered from it later, at no cost.
+"""Saves what a prepared mechanism released, so that any number of queries is answered later at no cost.
 
 The file holds what was released and its privacy card, as JSON, so it may be published as the card may. Whoever reads it
 says by themselves which options and model they mean, and they must be those of the file; the mechanism that it names is

@@ -1,4 +1,4 @@
-"""What a release would be worth: the same release from public records, scored on others, at no cost in privacy."""
+"""Estimates the utility of a release, by the same release from public records, at no privacy cost."""
 
 from __future__ import annotations
 

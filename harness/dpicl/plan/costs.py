@@ -1,4 +1,4 @@
-"""What cells will cost: from finished cells of the same kind on this machine, else from the tokens that they read."""
+"""Estimates the cost of cells: from finished cells of the same kind on this machine, else from the tokens they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a suite to its cells, with file and line for what does not fit."""
+"""Expands a suite into its cells; errors name file and line."""
 
 from __future__ import annotations
 

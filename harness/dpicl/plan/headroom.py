@@ -1,6 +1,6 @@
-"""Headroom: what real demonstrations gain over those that the model writes from the public prompt, with the same
-reader, length and shots. Without it no private method can be told from one that reads no record, so it is measured
-first (`baseline_seeds` of a suite), and a table whose interval includes 0 ranks nobody.
+"""Measures headroom: the gain of real demonstrations over those that the model writes from the public prompt, with the
+same reader, length and shots. Without headroom no private method can be distinguished from one that reads no record, so
+it is measured first (`baseline_seeds` of a suite), and a table whose interval includes 0 ranks no row.
 """
 
 from __future__ import annotations

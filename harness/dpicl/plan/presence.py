@@ -1,4 +1,4 @@
-"""Which cells of a suite are there: a result counts where its cell and its records are those of a run now.
+"""Finds which cells of a suite are done: a result counts where its cell and its records are those of a run now.
 
 The id of a cell says what is done with the records and not which ones they are. So a result may be *stale*: of this
 very cell, from records that are not at hand any more. It is never counted and never overwritten.

@@ -1,4 +1,4 @@
-"""From a suite to its cells: what is changed in it, the registry, and the store of its results."""
+"""Selects cells of a suite, with changed settings, the registry, and the store of its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many seeds and documents a suite needs to find a difference, at least cost: `dpicl plan SUITE --detect 0.03`.
+"""Computes the cheapest numbers of seeds and documents that detect a difference: `dpicl plan SUITE --detect 0.03`.
 
 From results that are there: the variance components of the paired differences between rows
 (dpicl.evaluation.statistics), and what a seed and a document cost. A difference is found when it passes the

@@ -1,4 +1,4 @@
-"""A suite: a YAML file that says what is compared, read strictly (docs/suites.md has every key).
+"""Reads suites strictly: YAML files that say what is compared (docs/suites.md has every key).
 
 What `dpicl tune` chose is beside it, in SUITE.tuned.yaml, which only that command writes. Unknown keys are errors that
 name file, line and the closest known key.

@@ -1,4 +1,4 @@
-"""The adversaries behind the slack (slack.py): a pair of distributions for each part of an event.
+"""Adversaries for lower bounds on epsilon (slack.py): a pair of distributions for each part of an event.
 
 | part of an event | the adversary's pair of distributions, with the record and without |
 |---|---|

@@ -1,4 +1,4 @@
-"""What an accountant answers."""
+"""The result of an accountant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a target epsilon to the mechanism's knob: the least noise whose proved epsilon is within the target.
+"""Calibrates a mechanism's knob: the least noise whose proved epsilon is within the target.
 
 The harness calibrates, never the mechanism: `calibrate` searches for the knob at which ``events(knob)`` costs at most
 epsilon at delta. A coarse accountant narrows the search, the full accountants (both of them, where there are two)

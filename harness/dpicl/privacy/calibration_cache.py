@@ -1,4 +1,4 @@
-"""Calibrated answers, and slacks, on disk, so that nothing is searched for twice.
+"""Caches calibrations and slacks on disk.
 
 The key holds everything that an answer depends on: the knob and the event in its middle, epsilon, delta, mode, the
 accounting code and the versions of both accountants. A reader checks besides that the stored events are still those at

@@ -1,4 +1,4 @@
-"""Takes an event tree apart: what one record of one group can touch, as counted components that the accountants know.
+"""Decomposes an event tree into counted components that one record of one group can touch.
 
 A component is one of: Gaussian, Laplace, zCDP, bounded range, a round of AboveThreshold, (epsilon, delta), a Poisson
 sample of one Gaussian, a Poisson sample of anything else, or NonPrivate. Every other event is refused: no theorem, no

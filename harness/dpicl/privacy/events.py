@@ -215,6 +215,6 @@ def _parts(kind: str, inside: Any, shape: type[Any]) -> Any:
 def _require_number(kind: str, name: str, value: Any) -> None:
     whole = name in _WHOLE_NUMBERS
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        raise UnsupportedEvent(f"{name} of the event {kind} is no {'whole ' if whole else ''}number.")
+        raise UnsupportedEvent(f"{name} of the event {kind} is not a {'whole ' if whole else ''}number.")
     if not 0 <= value < math.inf or (whole and value > _LARGEST_COUNT) or (name in ("rate", "delta") and value > 1):
         raise UnsupportedEvent(f"{name} of the event {kind} is out of range.")

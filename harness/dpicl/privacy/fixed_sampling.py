@@ -1,4 +1,4 @@
-"""Second accounting of fixed-size sampling, for the published (`paper`) samplers: replace one record.
+"""Accounts for fixed-size sampling under replacement of one record, for the published (`paper`) samplers.
 
 The authors draw exactly qn records and account for Poisson sampling. What their code guarantees, when one record is
 replaced by another, has the hockey-stick curve delta(eps) = q * delta_G(ln(1 + (e^eps - 1)/q)) for eps >= 0 (Balle,

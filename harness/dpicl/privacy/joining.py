@@ -1,4 +1,4 @@
-"""Which records join which query, by likeness to it: at most r queries a record, whatever the other records are.
+"""Joins records to similar queries: each record joins at most r queries, whatever the other records are.
 
 A record joins a query when its public embedding and that of the query have an inner product of at least a public
 threshold, and it has joined fewer than r queries so far. Its slot is a public hash of its content. So which queries a

@@ -1,4 +1,4 @@
-"""The ledger: every event that a run really caused, and the only source of the epsilon on the board.
+"""The ledger: every event that a run caused, and the only source of the epsilon on the board.
 
 A charge is made before the noise is drawn. At a finite epsilon the ledger admits only what was declared and calibrated
 (the allowance), by counting events: what a mechanism charges may depend on what it read and released, and there is no

@@ -1,4 +1,4 @@
-"""The token with most votes, or nothing: top-1 with a limited domain (Durfee & Rogers 2019, algorithm 1).
+"""Releases the token with most votes, or nothing: top-1 with a limited domain (Durfee & Rogers 2019, algorithm 1).
 
 One record more adds one vote: h' = h + e_j. Indices are ranked by count, equal ones by number; S holds the first k, t
 is the count of rank k + 1, and what is released is a draw from softmax(score / temperature) over S and "nothing", where

@@ -1,4 +1,4 @@
-"""What several releases from one private set cost together.
+"""Composes the cost of several releases from one private set.
 
 Each release is an event of its own, and its settings are taken as chosen before any of them was made: then theorems of
 adaptive composition hold for all of them at once. There are two proofs, and the smaller bound counts:

@@ -1,6 +1,5 @@
 """The primitives by which mechanisms release noisy sums and choices. Each bounds its input itself, spends what was
-charged for it, and draws with the permit that it gets (dpicl.privacy.release_hooks): noise is added nowhere
-else.
+charged for it, and draws with the permit that it gets (dpicl.privacy.release_hooks): noise is added nowhere else.
 
 Rows are per slot. Where records share M slots, one record replaces one row of M by another one of the same set. Where
 every sampled record has a slot of its own (``own_slots``), one record adds one row, and nothing may stand in for a slot

@@ -1,5 +1,4 @@
-"""What a primitive releases: a noisy sum, a noisy choice, or the answers of a round of AboveThreshold, drawn with a
-permit. Noise is added nowhere else.
+"""Draws noisy sums, noisy choices and answers of AboveThreshold, each with a permit. Noise is added nowhere else.
 
 A permit is the right to one release that was charged for (`Sample.spend` gives it). It holds the noise source and takes
 the amount of noise from the event that was charged, so a release cannot be made with less noise than was paid for, with

@@ -1,4 +1,4 @@
-"""How private records reach the prompts that answer queries: sampling schemes, each with its privacy event.
+"""Sampling schemes: how private records are assigned to the prompts of queries, with the privacy event of each.
 
 | partition | the records of a slot | Q answers cost |
 |---|---|---|

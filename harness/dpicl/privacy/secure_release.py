@@ -1,4 +1,4 @@
-"""What makes a release with secure noise differentially private in floating point (docs/accounting.md, secure noise).
+"""Makes releases with secure noise differentially private in floating point (docs/accounting.md, secure noise).
 
 The theorems are about real numbers. With secure noise three things close the gap, each with a proof where it is made:
 

@@ -1,4 +1,4 @@
-"""Slack: the claimed upper bound on epsilon over the best lower bound that is known for the same event.
+"""Computes slack: the claimed upper bound on epsilon over the best known lower bound for the same event.
 
 Matched epsilons are a fair comparison only where the bounds are equally tight. The lower bound is the cost of one
 adversary, a mechanism and a neighbour that the event admits (adversaries.py), composed numerically here.

@@ -1,4 +1,4 @@
-"""A time limit for one computation that works in every thread (no signals, which only the main thread may use)."""
+"""Limits the time of a computation in any thread (no signals, which only the main thread may use)."""
 
 from __future__ import annotations
 

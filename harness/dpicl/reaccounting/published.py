@@ -1,4 +1,4 @@
-"""What published papers and codes compute as their epsilon: formulas to recompute a claim with, not proofs of ours.
+"""Formulas by which published papers and codes compute their epsilon, to recompute claims; they are not our proofs.
 
 | formula | used by | is |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""A published setting, accounted twice: by the formula of its authors, and by what is proved here.
+"""Accounts for a published setting twice: by its authors' formula, and by what is proved here.
 
 A `Setting` is what one noisy release is, how often it happens and on which samples:
 

@@ -1,4 +1,4 @@
-"""One execution: the only place where private records meet a mechanism.
+"""Executes a mechanism: the only place where private records meet one.
 
 A run, the conformance kit and the audits are callers with other arguments: other records, noise, ledgers, observers.
 """

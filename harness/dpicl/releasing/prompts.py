@@ -1,4 +1,4 @@
-"""The prompts of slots: lm-eval's few-shot prompt with a slot's records as its examples."""
+"""Builds the prompts of slots: lm-eval's few-shot prompt with a slot's records as its examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answer mechanisms ask the model: through slots of private records, and in public. What it said is kept.
+"""Asks the model for answer mechanisms, through slots of private records and in public, and caches its outputs.
 
 Every output is a function of its own slot and of public things, to the last bit (`dpicl.models.reading`), so
 all slots are read together. The examples of a slot are read once for all prompts that show them. A slot that makes the

@@ -1,4 +1,4 @@
-"""One release: calibrate, execute the mechanism on its records (execution.py), prove what the ledger holds.
+"""Makes one release: calibrates, executes the mechanism (execution.py), and accounts for its ledger.
 
 Demonstrations, and what a prepared mechanism answers from, are released once; an answer mechanism answers every test
 record.

@@ -1,4 +1,4 @@
-"""The columns of a table with a row a cell: what programs get, and what a site offers as Parquet."""
+"""Columns of tables with a row a cell: for programs, and for the Parquet file of a site."""
 
 from __future__ import annotations
 

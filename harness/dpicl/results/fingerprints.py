@@ -1,4 +1,4 @@
-"""Which records a result was made from, and which ones a run would use now.
+"""Fingerprints of the records behind a result and of those that a run would use now.
 
 A fingerprint is a hash over all records as loaded (dpicl.data.splits). It stands in the result file.
 """

@@ -1,4 +1,4 @@
-"""What a reader needs to run a cell again: commit, package versions, machine. No host name, no user, no path."""
+"""Collects what is needed to run a cell again: commit, package versions, machine. No host name, no user, no path."""
 
 from __future__ import annotations
 

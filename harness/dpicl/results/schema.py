@@ -1,4 +1,4 @@
-"""What is written to disk: one JSON file a cell, versioned (docs/files.md).
+"""The schema of result files: one versioned JSON file a cell (docs/files.md).
 
 A result holds numbers, settings and released text. It never holds private text: a demonstration's text is stored only
 when its epsilon is finite, and test records appear by id.
@@ -392,7 +392,7 @@ def read_part(schema: type[P], text: str, version: int, what: str) -> P:
     except ValueError as error:
         raise ValueError(f"damaged: {error}") from None
     if not isinstance(data, dict) or "schema_version" not in data:
-        raise ValueError(f"foreign: it is no {what}")
+        raise ValueError(f"foreign: it is not a {what}")
     found = data["schema_version"]
     if found != version:
         age = "older" if isinstance(found, int) and found < version else "newer or unknown"

@@ -1,4 +1,4 @@
-"""The results folder: results/<suite>/<model>/<row>/<task>/<cell id>.json.
+"""Reads and writes the results folder: results/<suite>/<model>/<row>/<task>/<cell id>.json.
 
 A file appears whole or not at all (temporary file in the same folder, fsync, link). A cell is locked by the process
 that works on it, with flock, which the operating system frees when the process dies, however it dies. Files that cannot

@@ -1,4 +1,4 @@
-"""How one cell is run: load -> calibrate -> release -> evaluate -> result (docs/design.md).
+"""Runs one cell: load -> calibrate -> release -> evaluate -> result (docs/design.md).
 
 The release, and the epsilon that is proved for it, are made in dpicl.releasing.release. A result holds numbers,
 settings and released text, and nothing that is private: a released text is stored only when its epsilon is finite, and

@@ -1,4 +1,4 @@
-"""What a process has loaded: tasks, models, and what slots answered. Runs, attacks and audits share it."""
+"""Loads tasks, models and cached outputs once for a process; runs, attacks and audits share it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import ReleasedPrompt
 from dpicl.data.config import load_config
 from dpicl.data.task import Task
-from dpicl.data.task_file import BY_EMBEDDING
+from dpicl.data.task_file import BY_EMBEDDING, Metadata
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import name_failure, skip_reason
@@ -92,11 +92,11 @@ class Workbench:
 
     def task(self, cell: Cell) -> Task:
         """The task of a cell, with the private records that its seed draws."""
-        whole = self._keep(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        own = _task_key(cell, load_config(cell.task).metadata)
+        whole = self._keep(self._tasks, own, self.keep_tasks, lambda: task_of(cell))
         if (share := cell.private_share) is None:
             return whole
-        key = (_task_key(cell), share, cell.seed)
-        return self._keep(self._drawn, key, _DRAWS, lambda: whole.draw(share, cell.seed))
+        return self._keep(self._drawn, (own, share, cell.seed), _DRAWS, lambda: whole.draw(share, cell.seed))
 
     def model(self, name: str) -> LanguageModel:
         return self._keep(self._models, name, _MODELS, lambda: models.load(name))
@@ -147,8 +147,9 @@ class Workbench:
         if prompt.texts:
             return self._evaluate(loaded, prompt)
         cell = loaded.cell
-        told = load_config(cell.task).metadata.scores_private  # then its score is of the records drawn
-        key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
+        metadata = loaded.task.config.metadata
+        drawn = cell.private_share and cell.seed if metadata.scores_private else None  # scored on the records drawn
+        key = (*_task_key(cell, metadata), cell.model, drawn)
         if key not in self._zero_shot:
             self._zero_shot[key] = self._evaluate(loaded, prompt)
         return self._zero_shot[key]
@@ -184,7 +185,7 @@ class Workbench:
         return replace(found, embedding=name)
 
 
-def _task_key(cell: Cell) -> tuple[Any, ...]:
-    codes = cell.seed if load_config(cell.task).metadata.codes else None  # a map for each seed
+def _task_key(cell: Cell, metadata: Metadata) -> tuple[Any, ...]:
+    codes = cell.seed if metadata.codes else None  # a map for each seed
     limits = (cell.train_records, cell.test_records, cell.development)
     return cell.task, cell.source, limits, codes

@@ -1,4 +1,4 @@
-"""A task written from a user's file: `dpicl new task NAME --from train.csv`. The records stay where they are."""
+"""Writes a task for a user's file: `dpicl new task NAME --from train.csv`. The records stay where they are."""
 
 from __future__ import annotations
 

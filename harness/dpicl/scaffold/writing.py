@@ -1,4 +1,4 @@
-"""Writes an example under a new name: what is called my_method, MyMethod or my_task there gets the user's name here."""
+"""Writes an example under a new name in the place of my_method, MyMethod or my_task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks in a terminal: as wide as it is, aligned, no number cut, plain where there is no terminal."""
+"""Prints blocks in a terminal: fitted to its width, aligned, no number cut; plain text elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every view is made of: tables, words and figures. A renderer takes these and nothing else.
+"""Defines blocks (tables, words and figures), the only input of every renderer.
 
 Texts may be hostile: a renderer writes control and direction characters out (`make_visible`), and HTML escapes what
 would be markup there.

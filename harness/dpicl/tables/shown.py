@@ -1,4 +1,4 @@
-"""What the functions of the API answer with: text on a terminal, a table in a notebook, a data frame by request."""
+"""Base class of return values of the API: text on a terminal, a table in a notebook, and a data frame."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is
     (same / "notes.json").write_text('{"hello": 1}')
     answer = dpicl("compare", base, same)
     assert answer.code == 0
-    assert "left out 1 JSON file of candidate that are no results" in answer.err
+    assert "left out 1 JSON file of candidate that are not results" in answer.err
 
 
 def test_a_single_file_is_a_side_and_an_empty_folder_is_none(dpicl, folders, tmp_path):

@@ -59,7 +59,7 @@ def test_the_whole_gate_with_code_and_a_rerun_whose_record_is_about_these_files(
     checks = {one["check"]: one for one in answer.json["submissions"][0]["checks"]}
     assert checks["conformance"]["status"] == "ok"
     assert "2 of 5 cells" in checks["rerun"]["why"] and "2 identical" in checks["rerun"]["why"]
-    assert "sha256" in answer.err and "no sandbox" in answer.err
+    assert "sha256" in answer.err and "not a sandbox" in answer.err
     (line,) = [one.removeprefix("For the card: ") for one in checks["rerun"]["others"] if "reproduced:" in one]
     assert "2 of 5 cells, 2 identical" in line and "commit 000000000000," in line
     world.card("tuning: none", f"tuning: none\n{line}")

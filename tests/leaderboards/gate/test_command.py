@@ -67,8 +67,8 @@ def test_what_strangers_wrote_is_shown_in_the_line_of_its_check(world: World, dp
         ([".", "--all", "--new", "a/b"], "--new"),
         ([".", "--base", "no-such-revision"], "give --base a"),
         ([".", "--suite", "nowhere.yaml"], "nowhere.yaml"),
-        (["--new", "A/b"], "is no TEAM/METHOD"),
-        (["--new", "../b"], "is no TEAM/METHOD"),
+        (["--new", "A/b"], "is not of the form TEAM/METHOD"),
+        (["--new", "../b"], "is not of the form TEAM/METHOD"),
         (["--new", "a/typing"], "typing.py would have the name of a module"),
     ],
 )

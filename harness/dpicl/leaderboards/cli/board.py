@@ -1,5 +1,6 @@
-"""`dpicl board`: the leaderboard of a suite with the attacks on its rows, in the terminal and as a page; all shipped
-suites with results (`dpicl board all`), and all attacks (`dpicl board attacks`)."""
+"""`dpicl board`: shows the leaderboard of a suite in the terminal or as a page; `all` is every shipped suite with
+results, `attacks` every attack.
+"""
 
 from __future__ import annotations
 

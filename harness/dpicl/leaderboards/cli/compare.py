@@ -1,4 +1,4 @@
-"""`dpicl compare`: which of two rows of a board is better, and did a release make anything worse?
+"""`dpicl compare`: tests which of two rows is better, or whether a release of a model made anything worse.
 
 Two rows of the board of a suite (`dpicl compare tang pta --suite ginc`) are compared as its rank sets are; without a
 suite two folders of results are two releases of one model, compared cell by cell.

@@ -1,4 +1,4 @@
-"""`dpicl plot`: privacy against utility of a suite's rows, as a figure for a paper."""
+"""`dpicl plot`: draws privacy against utility of a suite's rows, as a figure for a paper."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`dpicl publish wandb`: results to Weights & Biases. Results stay as they are: after any failure the same command
-sends them again."""
+"""`dpicl publish wandb`: sends results to Weights & Biases. After a failure the same command sends them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results under a path, one side of a comparison; and which results of two sides are partners.
+"""Reads the two sides of a comparison and pairs their results.
 
 Files of attacks are left out; a file that cannot be read stops the comparison, since a missing cell may be the one that
 got worse.
@@ -124,7 +124,7 @@ def read_side(name: str, path: Path) -> Side:
         )
     if foreign:
         number = count(len(foreign), "JSON file")
-        message(f"dpicl: left out {number} of {name} that are no results, for example {foreign[0]}.")
+        message(f"dpicl: left out {number} of {name} that are not results, for example {foreign[0]}.")
     return Side(name, str(path), tuple(results))
 
 

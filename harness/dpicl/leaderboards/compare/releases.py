@@ -1,4 +1,4 @@
-"""Two releases of a model, cell by cell: regression, improvement, equivalent, identical, or inconclusive
+"""Compares two releases of a model cell by cell: regression, improvement, equivalent, identical, or inconclusive
 (docs/releases.md).
 
 A cell is task x row x epsilon, and its seeds and documents are paired; development seeds, on records of their own, are

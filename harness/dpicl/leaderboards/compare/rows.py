@@ -1,4 +1,4 @@
-"""Two rows of a board that a user names, side by side on every task: which is better, and how sure that is.
+"""Compares two rows of a board on every task.
 
 A row is named by its label, or LABEL@EPSILON: 'tang', 'tang@1'. A mechanism's name will do where it has one label.
 Without an ε a row stands for all of its own, and rows are compared within one ε; controls at ε = 0 and the reference
@@ -193,7 +193,7 @@ def compare_named(
         where = "; ".join(
             join_names(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second)
         )
-        raise UsageError(f"'{one}' and '{other}' are no two rows of one task and ε: {where}.")
+        raise UsageError(f"'{one}' and '{other}' are not two rows of one task and ε: {where}.")
     pairs = []
     for group, table, found in both:
         differences = Pairs(table, len(both))

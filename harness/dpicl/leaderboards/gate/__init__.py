@@ -1,4 +1,4 @@
-"""The gate: what a submission must be before it stands on the board. docs/submit.md is its reference.
+"""The gate: checks submissions to the board. docs/submit.md is its reference.
 
 `examination` has the list of what is checked, each a function of one parsed submission, and the two ways in:
 `load_submissions`, the cheap checks for a board, and `examine`, all checks of one submission. They read data files;

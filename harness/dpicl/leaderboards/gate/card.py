@@ -1,4 +1,4 @@
-"""submission.yaml, the card of a submission: read strictly, and begun.
+"""Reads submission.yaml, the card of a submission, and writes a first draft of it.
 
 Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
 keys are errors with file and line. A new card and README are to be filled in; the gate refuses what still says TODO.
@@ -94,7 +94,9 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     """
     team, _, method = name.partition("/")
     if not is_name(team) or not is_name(method):
-        raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
+        raise UsageError(
+            f"'{name}' is not of the form TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'."
+        )
     folder = root / team / method
     if is_shadowing(method, folder):
         raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")

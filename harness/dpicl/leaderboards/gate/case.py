@@ -1,4 +1,4 @@
-"""One submission under examination, what its checks compare it with, and what they find."""
+"""One submission under examination: its parsed content, and the findings of its checks."""
 
 from __future__ import annotations
 

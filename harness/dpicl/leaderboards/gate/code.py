@@ -1,4 +1,4 @@
-"""The checks that run code, which do so only with `--run-code`: declared events, conformance, and a re-run.
+"""The checks that run submitted code, only with `--run-code`: declared events, conformance, and a re-run.
 
 Code runs as the gate's own user, with what that user can read and reach. docs/submit.md names a container for it.
 

@@ -1,4 +1,4 @@
-"""Does a result agree with itself, and is it the only one of its kind?
+"""Checks that each result is consistent and that there is no second one for its cell.
 
 What a run writes fits together: scores are means of outcomes, intervals hold their score, nothing is from the future,
 and the code was a commit. A file that was edited by hand mostly does not. Two submissions with the same outcomes on

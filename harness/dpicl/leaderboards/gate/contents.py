@@ -1,4 +1,4 @@
-"""The files of a submission, read without trust and without running anything.
+"""Reads the files of a submission without trusting them or running anything.
 
 What may be read becomes a card and results, or a sentence that says why it does not. A submission
 has few files in few places (docs/submit.md); every other file, folder, link or device is a problem, and entries, sizes

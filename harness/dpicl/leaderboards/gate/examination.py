@@ -1,5 +1,4 @@
-"""The list of checks, each a function of one parsed submission (`Case`), and the two ways in: all checks of one
-submission, and the cheap ones of all submissions for a board."""
+"""Runs the checks of the gate: all of them on one submission, and the cheap ones on every submission of a board."""
 
 from __future__ import annotations
 
@@ -155,7 +154,7 @@ def examine(case: Case, again: int = 0, seed: int | None = None) -> Examination:
     try:
         if contents.plugin is not None and not code.reason_not_to_run(case):
             what = f"{contents.plugin.name}, sha256 {contents.plugin_hash}"
-            case.announce(f"{contents.name}: running {what}. This is no sandbox.")
+            case.announce(f"{contents.name}: running {what}. This is not a sandbox.")
         findings = [*run_checks(case)]
         if again:
             failed = any(finding.status == "failed" for finding in findings)

@@ -1,4 +1,4 @@
-"""Changes since an earlier copy: scores move only with a new version of the submission."""
+"""Compares a submission with its earlier copy: scores change only with a new version."""
 
 from __future__ import annotations
 

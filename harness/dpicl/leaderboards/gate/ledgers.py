@@ -1,4 +1,4 @@
-"""Is the epsilon of a result what its ledger costs? The ledger is read strictly and its epsilon recomputed.
+"""Checks that the epsilon of a result is what its ledger costs, by reading the ledger strictly and recomputing.
 
 The file's ledger must add up to the event that the file names, and `dpicl.privacy.accountants` bounds that event anew.
 Whether the ledger is *complete* is seen with the mechanism's code (`dpicl.leaderboards.gate.code.events_check`).

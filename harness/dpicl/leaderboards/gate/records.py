@@ -1,4 +1,4 @@
-"""Does a submission hold private records? Its texts are searched for them: whole, and by runs of eight words.
+"""Searches the texts of a submission for private records: whole, and by runs of eight words.
 
 Two rules, for every text of the folder (released texts, answers, options, card, README, mechanism):
 

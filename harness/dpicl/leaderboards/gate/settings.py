@@ -1,4 +1,4 @@
-"""Do the results belong to the suite that they name: its version, settings, tasks, epsilons, enough seeds, its records?
+"""Checks that results match the suite they name: version, settings, tasks, epsilons, number of seeds, records.
 
 The reference baselines of record (`zero_shot`, `real_demonstrations`) set the
 standard: every recovery on the board is a place between those two. Records do not depend on the seed

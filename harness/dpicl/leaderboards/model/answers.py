@@ -1,4 +1,4 @@
-"""The answer of a board: at one ε and Q the rows that no other is better than, and what beats which control."""
+"""Determines the best rows of a board at one ε and Q, and compares them with the controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The board: results sorted into sections that may be compared, each with its tables.
+"""Builds a board: results grouped into comparable sections, each with its tables.
 
 A section holds one suite version (hash of the suite), one model (hash of its weights), one source of records and one
 δ. Within a section a task has one version (records, prompts, sizes, test records) and

@@ -1,4 +1,4 @@
-"""Which results may be compared: every condition by its name, and the conditions that each purpose requires.
+"""Conditions under which results may be compared, by name, and those that each purpose requires.
 
 Results share a section of a board where their `Group` is equal, a table where `TASK` is, a row where `ROW` is; two
 sides of `dpicl compare` must agree in `PAIR`, a submission with the results of record in `REFERENCE`, an attack with

@@ -1,4 +1,4 @@
-"""Attacks: which belongs to which row of a board, what flagged rows lose, and the board of all of them.
+"""Matches attacks to the rows of a board, withdraws refuted rows, and builds the board of all attacks.
 
 An attack tests code at a target ε, on a private set of its own that is usually smaller. It belongs to the rows that
 share its `attack_identity`; sizes may differ and are shown. Options that are words or switches choose another

@@ -1,4 +1,4 @@
-"""Marks: what a reader must know of a row or its proved ε, by rules over its results and never by its name.
+"""Marks rows with what weakens their proved ε, by rules over their results and never by name.
 
 `is_up_to_rounding` and `is_vouched` are the rules; everything that shows a row shows its marks.
 """

@@ -13,9 +13,7 @@ import numpy as np
 from dpicl.evaluation.statistics import MARGIN, Difference, RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of
 from dpicl.leaderboards.model.task_table import TaskTable
-
-#: The control that reads no record.
-PUBLIC = "public_demonstrations"
+from dpicl.plan.headroom import PUBLIC
 
 
 def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets | None:

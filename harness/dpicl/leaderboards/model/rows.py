@@ -1,4 +1,4 @@
-"""A row of the board: one mechanism at one epsilon on one task, over its seeds.
+"""Rows of a board: one mechanism at one epsilon on one task, over its seeds.
 
 Recovery is (score - zero-shot) / (real demonstrations - zero-shot), each a mean over the same seeds, on the same task,
 model and test records: 0% is what the model does without any record, 100% what it does with real ones and no privacy.

@@ -1,4 +1,4 @@
-"""Submissions as the board knows them: the results of a method that somebody submitted, and what was found about it.
+"""Submissions on a board: the results of a submitted method, and the findings of the gate.
 
 On the board such a method is called ``team/method``; no row of a suite has a slash in its name. Its results are
 compared like all others. `dpicl.leaderboards.gate` reads the folders and decides which results may stand on the board.
@@ -41,7 +41,7 @@ def _licence(value: str) -> str:
 
 def _somebody(value: str) -> str:
     if value.lower() == "none":
-        raise ValueError("is nobody's name; somebody must answer for a submission")
+        raise ValueError("is not a name; a submission needs a contact")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The rows of one task, from results that may be compared."""
+"""Tables of one task, built from comparable results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and names as the board shows them, and notes: what is said of several things stands once."""
+"""Formats numbers and names for boards, and merges notes that apply to several things."""
 
 from __future__ import annotations
 

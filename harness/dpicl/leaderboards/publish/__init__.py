@@ -1,1 +1,1 @@
-"""Where results are published: Weights & Biases and Weave (docs/releases.md)."""
+"""Publishes results to Weights & Biases and Weave (docs/releases.md)."""

@@ -1,4 +1,4 @@
-"""From boards to the runs that are published: one for each row on a task, and one with the table of each section.
+"""Converts boards to published runs: one for each row on a task, and one with the table of each section.
 
 Numbers are those of the board, so a tracker never shows another number than the board does; no text that was released
 is among them. JSON has no infinity: infinite numbers are left out, and the text `epsilon_text` is always there.

@@ -1,4 +1,4 @@
-"""The sink for Weights & Biases: one run for each row and board, under an id that says what it stands for.
+"""Sends runs to Weights & Biases, each under an id that follows from its content.
 
 Publishing again updates the same run: its summary and table are then those of the newest results. wandb is told to
 collect nothing of its own (docs/releases.md says what it sends all the same), and never waits for ever.
@@ -196,7 +196,7 @@ class Sink:
     def _write(self, published: Published, id: str) -> None:
         STAGED.mkdir(mode=0o700, exist_ok=True)
         if STAGED.is_symlink() or STAGED.stat().st_uid != os.getuid():
-            raise SinkError(f"{STAGED}, where wandb keeps the files of tables, is somebody else's; remove it.")
+            raise SinkError(f"{STAGED}, where wandb keeps the files of tables, belongs to another user; remove it.")
         os.environ["WANDB_DATA_DIR"] = str(STAGED)
         with self._wandb.init(
             project=self.to.project,

@@ -1,4 +1,4 @@
-"""A Weave leaderboard of some boards.
+"""Publishes boards as a Weave leaderboard.
 
 In Weave a leaderboard has columns and models. A column names an evaluation, a scorer and a number of its summary; here
 an evaluation is a task at one target ε, a model is a row, and the scorers are the score, the recovery and the proved ε.

@@ -1,4 +1,4 @@
-"""What boards show of attacks: on the rows of a board, and of all attacks under a results folder."""
+"""Shows attacks: those on the rows of a board, and all of a results folder."""
 
 from __future__ import annotations
 

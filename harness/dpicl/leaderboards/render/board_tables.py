@@ -1,4 +1,4 @@
-"""The tables of a board, each defined once: answers, methods × tasks, headroom, rows, claims."""
+"""Defines the tables of a board, each once: answers, methods × tasks, headroom, rows, claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dpicl.core.messages import count, epsilon_text, join_names, names_text, sco
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
-from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, scored_thing
@@ -29,7 +28,7 @@ from dpicl.leaderboards.render.columns import (
     row_kind,
     row_label,
 )
-from dpicl.plan.headroom import REAL, headroom_columns
+from dpicl.plan.headroom import PUBLIC, REAL, headroom_columns
 from dpicl.tables.document import Column, Table, make_table
 
 #: Characters of a task's name, and of a label, where a terminal has little room.

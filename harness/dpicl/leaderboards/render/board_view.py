@@ -1,4 +1,4 @@
-"""How a board is laid out: a screen with the answer and one table, then the tables that they rest on."""
+"""Lays out a board: first the answer and one table, then the tables that they are based on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Privacy against utility, drawn by matplotlib: for a paper, and for pages, which show the same figure as an image.
+"""Draws privacy against utility with matplotlib, for papers and pages.
 
 Names are untrusted: none is read as mathematics, control characters are written out, and a page's image runs nothing.
 The same numbers are drawn to the same bytes.

@@ -1,4 +1,4 @@
-"""The columns of rows, each defined once: tables in a terminal and on pages, downloads and trackers take them."""
+"""Defines the columns of rows, each once, for terminals, pages, downloads and trackers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dpicl.core.printable import make_visible
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.marks import signs
-from dpicl.leaderboards.model.ranks import PUBLIC
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, queries_text, recovery_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import audited_text
+from dpicl.plan.headroom import PUBLIC
 from dpicl.tables.document import Column
 
 if TYPE_CHECKING:

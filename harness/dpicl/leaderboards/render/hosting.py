@@ -1,4 +1,4 @@
-"""What a hosted site has besides its pages: the results as one table with a data card, a site map and a feed."""
+"""Writes the extra files of a hosted site: a results table with a data card, a site map and a feed."""
 
 from __future__ import annotations
 

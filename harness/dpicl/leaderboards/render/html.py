@@ -1,4 +1,4 @@
-"""The static site of a suite, and of all suites: the views as pages, which page.py writes.
+"""Writes the static site of one suite or of all suites.
 
 `pages` makes every file of a site as text, from a board alone; the rest writes them.
 """

@@ -1,4 +1,4 @@
-"""Pages: no server, nothing loaded from elsewhere, work from file://.
+"""Writes HTML pages that load nothing from elsewhere and work from file://.
 
 Released texts, names and submissions are hostile input. Jinja escapes every value, control and
 direction characters are written out (`dpicl.core.printable.make_visible`), only http and https addresses become

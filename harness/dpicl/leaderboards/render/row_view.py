@@ -1,5 +1,6 @@
-"""The page of a row: settings, other rows beside it, what it released and spent, attacks, how to reproduce it; and the
-appendix of a site, the first texts that each row released, to read before a score is believed."""
+"""Builds the page of a row (settings, other rows, released texts, spent budget, attacks, how to reproduce it) and the
+appendix of a site with the first texts that each row released.
+"""
 
 from __future__ import annotations
 
