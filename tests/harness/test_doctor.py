@@ -38,7 +38,7 @@ def test_a_model_that_is_missing_says_how_to_get_it_and_only_the_first_is_needed
     names = ("qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-float32", "embedded")
     known = doctor.models.list_known
     monkeypatch.setattr(
-        doctor.models, "known", lambda: [one | {"available": there} for one in known() if one["name"] in names]
+        doctor.models, "list_known", lambda: [one | {"available": there} for one in known() if one["name"] in names]
     )
     checks = find_places(dpicl)
     assert checks["embeddings embedded"]["remedy"] == ("" if there else embeddings.INSTALL)

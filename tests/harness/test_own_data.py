@@ -99,7 +99,7 @@ FILES = {
     "CSV named .jsonl": ("a.jsonl", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
     "JSON named .csv": ("a.csv", GOOD, "JSON", "a.jsonl"),
     "an object over several lines": ("a.jsonl", f'{{\n"text": "{SECRET}"}}', "line 1", "JSON object"),
-    "one object": ("a.json", GOOD, "is no list"),
+    "one object": ("a.json", GOOD, "is not a list"),
     "damaged JSON": ("a.json", f'[{{"text": "{SECRET}"', "not JSON"),
     "too deep": ("a.json", "[" * 100_000, "deep"),
     "a line that is too deep": ("a.jsonl", '{"text": ' + "[" * 100_000, "line 1", "JSON object"),
@@ -145,8 +145,8 @@ def test_places_that_are_no_files(tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
     for name, word in (
         ("loop", "link"),
-        ("pipe", "plain file"),
-        ("folder", "plain file"),
+        ("pipe", "not a regular file"),
+        ("folder", "not a regular file"),
         ("none", "not there"),
     ):
         with pytest.raises(DataError, match=word):

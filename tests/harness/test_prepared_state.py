@@ -176,8 +176,8 @@ def test_queries_that_are_no_text_file(dpicl, state):
     Path("lost.txt").symlink_to("nowhere")
     Path("wide.txt").write_text("hello", encoding="utf-16")
     refuse(dpicl(*used, "nothing.txt"), "nothing.txt is not there")
-    refuse(dpicl(*used, "pipe.txt"), "no plain file")  # it was waited for
-    refuse(dpicl(*used, "zero.txt"), "no plain file")  # it was read without an end
+    refuse(dpicl(*used, "pipe.txt"), "not a regular file")  # it was waited for
+    refuse(dpicl(*used, "zero.txt"), "not a regular file")  # it was read without an end
     refuse(dpicl(*used, "lost.txt"), "broken link")
     refuse(dpicl(*used, "wide.txt"), "UTF-8")
     Path("lines.txt").write_text("one\u2028still one\x0cand so on\r\ntwo\n")

@@ -181,7 +181,7 @@ def test_pii_asks_answer_mechanisms_and_pays(enron, own_cache):
     ("own", "mechanism", "task", "reason"),
     [
         (Likelihood(), "voting", "agnews", "no probability"),
-        (Likelihood(), "real_demonstrations", "samsum", "no labels"),
+        (Likelihood(), "real_demonstrations", "samsum", "not labels"),
         (Brainwash(), "esa", "samsum", "no wrong one"),
         (Repeat(), "voting", "agnews", "too many"),
         (Gap(), "tang", "enron", "no record has a right answer"),
