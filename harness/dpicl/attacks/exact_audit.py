@@ -253,7 +253,7 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
     """Why an exact audit says nothing about a row, or None."""
     if mechanism.knob is None:
         return "it adds no noise whatever epsilon is"
-    if asked == "chosen" and not mechanism.pays_per_query:
+    if asked == "chosen" and mechanism.query_budget(1) is None:
         return "it pays for no query, so none can be chosen (--queries chosen)"
     if not 0 < epsilon < math.inf:
         return "without noise its epsilon is infinite"
