@@ -65,7 +65,7 @@ def test_the_level_is_spent_where_the_truth_is_tight() -> None:
     failures = 0
     for repetition, g in enumerate(generators()):
         members, others = (g.random(200) < 0.75).astype(float), (g.random(200) < 0.25).astype(float)
-        failures += lower_bound(members, others, 0.0, 0.5, repetition).epsilon > math.log(3)
+        failures += lower_bound(members, others, 1e-12, 0.5, repetition).epsilon > math.log(3)
     assert 0 < failures <= 125  # 100 expected at most; 125 is 3.5 standard deviations above
 
 
