@@ -14,6 +14,7 @@ ENDS = {
     "public_demonstrations": "agnews",
     "real_demonstrations": "agnews",
     "repeated_label": "agnews",
+    "public_records": "samsum",
     "esa_public": "samsum",
     "sga_public": "samsum",
 }
