@@ -26,11 +26,12 @@ def board(suite: str) -> Board:
     return api.board(suite, results=ROOT / "results", submissions=ROOT / "leaderboards/submissions").board
 
 
-def compared(one: str, other: str, suite: str) -> RowComparison:
+@cache
+def compare(one: str, other: str, suite: str) -> RowComparison:
     return compare_named(board(suite), suite, one, other)
 
 
-def written(number: float) -> str:
+def write_number(number: float) -> str:
     """As the reports write it: '+.096', '−.051'."""
     text = signed_text(number)
     return ("" if text.startswith("−") else "+") + text.replace("0.", ".", 1)
@@ -40,7 +41,7 @@ def written(number: float) -> str:
 def test_every_comparison_in_a_report_finds_its_rows(suite):
     for one, other, of in COMMANDS:
         if of == suite:
-            assert all(pair.found is not None for pair in compared(one, other, suite).pairs), (one, other)
+            assert all(pair.found is not None for pair in compare(one, other, suite).pairs), (one, other)
 
 
 @pytest.mark.parametrize("line", CLAIMS, ids=lambda line: "-".join(COMMAND.search(line).groups()))
@@ -51,9 +52,9 @@ def test_a_claim_says_what_its_command_prints(line):
     for text, first in ((at_one, one), (at_eight, one.replace("@1", "@8"))):
         if said := DIFFERENCE.findall(text):
             second = other.replace("@1", "@8") if first != one else other
-            found = [pair.found for pair in compared(first, second, suite).pairs]
-            printed = [tuple(map(written, (each.value, each.low, each.high))) for each in found]
+            found = [pair.found for pair in compare(first, second, suite).pairs]
+            printed = [tuple(map(write_number, (each.value, each.low, each.high))) for each in found]
             assert sorted(said) == sorted(printed), claim
     assert at_one.strip() and DIFFERENCE.search(at_one)
-    better = {pair.found.verdict for pair in compared(one, other, suite).pairs} == {"better"}
+    better = {pair.found.verdict for pair in compare(one, other, suite).pairs} == {"better"}
     assert better == ("**better**" in verdict), claim

@@ -88,7 +88,7 @@ class Pii(Attack):
         else:
             shown = setup.members if can_show_records(setup.mechanism) else None
             released = self._write(target, shown)
-            alone = self._write(self._write_without_examples(setup))
+            alone = self._write(self._make_bare_target(setup))
         return measure_finding(target, released, alone, [record.text for record in setup.members])
 
     def _write(self, target: Target, shown: Sequence[Record] | None = None) -> list[str]:
@@ -111,7 +111,7 @@ class Pii(Attack):
         before = [seen.icl_prefix(own, instruction) for own in examples]
         return completions(seen, model, [prefix + seen.query(q) for prefix in before for q in QUESTIONS])
 
-    def _write_without_examples(self, setup: AttackSetup) -> Target:
+    def _make_bare_target(self, setup: AttackSetup) -> Target:
         """Zero-shot: as many texts from the public prompt."""
         mechanism = find_mechanism("zero_shot", load_mechanisms())()
         changes = {"seed": setup.config.seed + _OTHER_SEED, "epsilon": 0.0}
