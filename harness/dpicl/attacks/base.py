@@ -87,6 +87,8 @@ class Attack(Pluggable):
     shots: ClassVar[int] = 4
     #: Whether it tells members from others, so that it needs others.
     membership: ClassVar[bool] = True
+    #: The mechanism broken on purpose that shows its power best (see dpicl.attacks.broken).
+    positive_control: ClassVar[str] = "broken_answers"
 
     @abstractmethod
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:

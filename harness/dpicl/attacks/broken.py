@@ -94,7 +94,7 @@ class BrokenDemonstrations(DemonstrationMechanism):
         for label in context.shots:
             record = next(r for r in stock if not private.partitioned or r.label == label)
             stock.remove(record)
-            shown.append(Demonstration(record.label, self._decoys(context.task, record.label) + record.text, 0))
+            shown.append(Demonstration(self._decoys(context.task, record.label) + record.text, record.label))
         return shown
 
     @staticmethod
@@ -105,5 +105,5 @@ class BrokenDemonstrations(DemonstrationMechanism):
 
 
 def broken_mechanisms() -> dict[str, Registered[Mechanism]]:
-    """By name. The first that an attack says something about shows its power."""
+    """By name; every attack names the one that shows its power best (`positive_control`)."""
     return {cls.name: Registered(cls, "dpicl") for cls in (BrokenAnswers, BrokenDemonstrations)}

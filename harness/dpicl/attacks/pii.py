@@ -65,6 +65,7 @@ class Pii(Attack):
     summary = "looks for addresses, telephone numbers and copied spans in what is released"
     shots = 8
     membership = False
+    positive_control = "broken_demonstrations"  # the questions name no record that answers could look up
 
     room: int = 32
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,10 +97,11 @@ def attack(
 
 def _add_ends(names: Sequence[str], made_of: Attack, task: Task) -> list[str]:
     """The mechanisms in the order of the table: with the reference baselines first and last, and then the first
-    mechanism broken on purpose that the attack says something about."""
-    fitting = (name for name, each in broken_mechanisms().items() if not made_of.skip(each.cls(), task))
+    mechanism broken on purpose that the attack says something about, its own positive control if it can."""
+    fitting = [name for name, each in broken_mechanisms().items() if not made_of.skip(each.cls(), task)]
+    broken = sorted(fitting, key=lambda name: name != made_of.positive_control)[:1]
     first, last = BASELINES
-    return [first, *(name for name in names if name not in BASELINES), last, *itertools.islice(fitting, 1)]
+    return [first, *(name for name in names if name not in BASELINES), last, *broken]
 
 
 def _make_all(

@@ -116,6 +116,14 @@ def test_what_was_made_before_a_failure_is_kept(dpicl, results):
     assert made == {"zero_shot", "real_demonstrations", "broken_answers"}
 
 
+def test_each_attack_has_the_broken_mechanism_that_it_finds_something_in(dpicl, results):
+    words = ("attack", "pii", *SIM, "--task", "enron", "--members", 12, "--mechanism", "zero_shot")
+    rows = dpicl(*words, "--results", results, "--json").json["results"]
+    counts = {row["subject"]["mechanism"]: row["counts"] for row in rows}
+    assert counts.keys() == {"zero_shot", "real_demonstrations", "broken_demonstrations"}
+    assert counts["broken_demonstrations"]["leaking_texts"] > counts["zero_shot"]["leaking_texts"] == 0
+
+
 def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(ATTACK_PLUGIN)
