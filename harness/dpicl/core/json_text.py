@@ -20,6 +20,7 @@ DEEPEST: Final = 40
 LARGEST: Final = 50_000_000
 #: Whole numbers of this size and above are not exact in every program that reads JSON.
 WHOLE: Final = 2**53
+_WITHOUT_NUMBERS: Final = frozenset({str, bool, type(None)})
 
 
 def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
@@ -95,7 +96,11 @@ def _require_plain(value: Any, numbers: bool, depth: int = -1) -> None:
     """Raises _Refused for what is nested too deeply, and for numbers that not every program can hold."""
     if depth > DEEPEST:
         raise _Refused(f"it is nested too deeply, over {DEEPEST} levels")
-    for item in value.values() if isinstance(value, dict) else value:
+    items = value.values() if isinstance(value, dict) else value
+    kinds = set(map(type, items))
+    if kinds <= _WITHOUT_NUMBERS or (kinds == {float} and math.isfinite(sum(items))):
+        return
+    for item in items:
         kind = type(item)
         if kind is list or kind is dict:
             _require_plain(item, numbers, depth + 1)
