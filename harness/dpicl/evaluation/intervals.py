@@ -52,7 +52,7 @@ def ratio_interval(numerator: Outcomes, denominator: Outcomes) -> tuple[float, f
     above, below = _table(numerator), _table(denominator)
     if above.shape != below.shape:
         raise UsageError("The two means of a ratio need the same seeds and documents.")
-    tops, bottoms = (_draw_sums(table.shape, table.tobytes()) for table in (above, below))
+    tops, bottoms = (_draw_sums(table.shape, table.tobytes(), DRAWS) for table in (above, below))
     defined = bottoms > 1e-9
     ordered = np.sort(np.divide(tops, bottoms, out=np.full_like(tops, -np.inf), where=defined))
     first, last = math.floor((DRAWS - 1) * (1 - LEVEL) / 2), math.ceil((DRAWS - 1) * (1 + LEVEL) / 2)
@@ -83,11 +83,11 @@ def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndar
 
 
 @lru_cache(maxsize=8)
-def _draw_sums(shape: tuple[int, int], table: bytes) -> np.ndarray:
+def _draw_sums(shape: tuple[int, ...], table: bytes, draws: int) -> np.ndarray:
     """float64[draws]: the sum of a table, float64[S, D] as bytes, in each replicate; rows that share seeds share their
     denominator."""
     values = np.frombuffer(table).reshape(shape)
-    sums = [np.einsum("rd,rd->r", seeds @ values, documents) for seeds, documents in _counts(*shape, DRAWS)]
+    sums = [np.einsum("rd,rd->r", seeds @ values, documents) for seeds, documents in _counts(*shape, draws)]
     return np.concatenate(sums)
 
 

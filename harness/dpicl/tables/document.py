@@ -25,7 +25,8 @@ class Column:
     key: its name in JSON. name: its head. of: item -> value: a text, a number, None, or several of them, of
     which the first is sorted by. show: value -> text. help: what it is, in a few words. best: 'high' or 'low', where
     one end is the better one. wide: whether it holds words that may go on below. optional: left out where no item has
-    a value. page: shown on pages, and in a terminal never. data: what filters of a page ask of it.
+    a value. page: shown on pages, and in a terminal never. data: what filters of a page ask of it. parts: the names in
+    downloads of the first of several values; (): the key, of the first one.
     """
 
     key: str
@@ -38,10 +39,17 @@ class Column:
     optional: bool = False
     page: bool = False
     data: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
 
     def text(self, value: Any) -> str:
         """'–' for nothing."""
         return "–" if value is None else self.show(value)
+
+    def fields(self, item: Any) -> dict[str, Any]:
+        """What downloads have of an item, by name."""
+        names, value = self.parts or (self.key,), self.of(item)
+        values = value if isinstance(value, tuple) else [value] * len(names)  # None is None in all of them
+        return dict(zip(names, values, strict=False))
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
-    """Everything that board.csv and data frames have of a row (docs/reading-the-board.md): its section, names, numbers,
-    and why it has no rank."""
+    """Everything that board.csv and data frames have of a row (docs/reading-the-board.md): its section, names, what its
+    columns show, and more numbers. Of a baseline also its recovery, and that it has no rank since it is one."""
     group, submission = section.group, row.submission
-    recovery_low, recovery_high = row.recovery_interval or (None, None)
+    shown = {name: value for column in ROWS if column is not NAME for name, value in column.fields(row).items()}
     return {
         **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
         "task": row.task,
@@ -38,26 +38,13 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         "documents": table.documents,
         "label": row.label,
         "mechanism": row.mechanism,
-        "epsilon": row.epsilon,
         "delta": group.delta,
-        "score": row.score,
-        "score_low": row.low,
-        "score_high": row.high,
+        **shown,
         "recovery": row.recovery,
-        "recovery_low": recovery_low,
-        "recovery_high": recovery_high,
+        "unranked": row.unranked,
         "zero_shot": row.zero_shot,
         "real_demonstrations": row.real_data,
-        "rank": row.rank and row.rank.low,
-        "rank_high": row.rank and row.rank.high,
-        "proved": row.proved,
-        "claimed": row.claimed,
-        "audited": row.audit.epsilon,
-        "per_query": row.epsilon_per_query,
-        "queries": math.inf if row.queries is None else row.queries,
-        "seeds": len(row.seeds),
         "marks": "; ".join(mark.name for mark in row.marks),
-        "unranked": row.unranked,
         "refuted": row.audit.flag,
         "audited_kind": row.audit.kind,
         "submitted_by": submission and submission.name,
@@ -178,6 +165,7 @@ ROWS = (
         lambda own: own[-1],
         "the ranks that it may have at this ε and Q on this task, all rows together at 95%",
         optional=True,
+        parts=("rank", "rank_high"),
     ),
     SCORE,
     Column(
@@ -186,6 +174,7 @@ ROWS = (
         lambda row: (row.low, row.high),
         lambda own: f"{own[0]:.3f}–{own[1]:.3f}",
         "of the score, over seeds and test records",
+        parts=("score_low", "score_high"),
     ),
     Column(
         "recovery",
@@ -203,6 +192,7 @@ ROWS = (
         "of the recovery, over seeds and test records that the row and the reference baselines share",
         optional=True,
         page=True,
+        parts=("recovery_low", "recovery_high"),
     ),
     Column(
         "against_public",
