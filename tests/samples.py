@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dpicl.attacks.audit_runs import CoupledSampling
-from dpicl.core.seeds import Streams
+from dpicl.core.seeds import PublicStreams, Streams
 from dpicl.data.splits import Record
 from dpicl.data.task import Task, load_config
 from dpicl.privacy.ledger import Ledger
@@ -25,7 +23,7 @@ def contents(slots):
 
 def private_set(
     records: Sequence[Any], sizes: Mapping[str | None, int], seed: int = 0, noise: Any = None, **more: Any
-) -> tuple[PrivateSet, Ledger, np.random.Generator]:
+) -> tuple[PrivateSet, Ledger, PublicStreams]:
     """The set, its ledger without a limit, and the public randomness of that seed. A record that is added at the end
     changes nobody else's coin or slot."""
     ledger, streams = Ledger(None, math.inf), Streams(seed)

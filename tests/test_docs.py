@@ -89,7 +89,7 @@ def help_of(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
         if name and name not in _HELP:
             capfd.readouterr()
             try:
-                code = main([*name, "--help"])
+                code: str | int | None = main([*name, "--help"])
             except SystemExit as end:
                 code = end.code
             _HELP[name] = capfd.readouterr().out if not code else ""

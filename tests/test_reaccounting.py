@@ -52,7 +52,7 @@ def figures_of(cell: str) -> tuple[tuple[str, str], ...]:
 
 def rows_of(text: str) -> list[Row]:
     """All rows of the tables whose last column is "command"."""
-    rows, section, header = [], "", []
+    rows, section, header = [], "", list[str]()
     for line in text.splitlines():
         if line.startswith("#"):
             section = line.lstrip("# ")

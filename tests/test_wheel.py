@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ print(len(results.to_frame()), sorted(row["name"] for row in dpicl.list_suites()
 """
 
 
-def run(*words: object, **how: object) -> str:
+def run(*words: object, **how: Any) -> str:
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, **how)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout

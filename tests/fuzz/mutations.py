@@ -14,7 +14,7 @@ _WORDS = r"""x NaN Infinity -Infinity 1e400 ../../x ../../../../etc/passwd /etc/
 _ODD_TEXTS = ("", " ", "\0", "\n\r\t", "\ud800", "a\udfffb", "\x1b[2J\u202e\u2066", "\N{FULLWIDTH DIGIT ONE}")
 _LONG = ("x" * 100_000, "9" * 400 + "/3", "{{ 9 ** 9 ** 9 }}", "!function os.getcwd", list(range(20_000)))
 _REPEATED = {"event": "repeat", "count": 10**9, "of": {"event": "gaussian", "noise_multiplier": 1e-300}}
-_HOLDERS = ([], {}, [None], [[]], {"a": 1}, {"": None}, {"\ud800": 1}, {"\x1b": "\x1b"}, _REPEATED)
+_HOLDERS: tuple[Any, ...] = ([], {}, [None], [[]], {"a": 1}, {"": None}, {"\ud800": 1}, {"\x1b": "\x1b"}, _REPEATED)
 _VALUES: tuple[Any, ...] = (
     *(None, True, False, float("nan"), float("inf"), float("-inf")),
     *(*_NUMBERS, *_WORDS.split(), *_ODD_TEXTS, *_LONG, *_HOLDERS),

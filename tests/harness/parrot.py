@@ -15,7 +15,7 @@ class Parrot(AnswerMechanism):
     """asks_model: the answer is written by the model from the label that won."""
 
     name = "parrot"
-    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+    knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     asks_model: bool = False
     asked: ClassVar[list[str]] = []
 

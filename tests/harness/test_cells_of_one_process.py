@@ -89,11 +89,18 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
 ) -> None:
     from dpicl.evaluation import lm_eval_bridge
 
-    loads, scored, load, evaluate = [], [], models.load, lm_eval_bridge.evaluate
-    monkeypatch.setattr(models, "load", lambda *words, **more: loads.append(words) or load(*words, **more))
-    monkeypatch.setattr(
-        lm_eval_bridge, "evaluate", lambda *words, **more: scored.append(words) or evaluate(*words, **more)
-    )
+    loads, scored, load, evaluate = list[Any](), list[Any](), models.load, lm_eval_bridge.evaluate
+
+    def load_noted(*words, **more):
+        loads.append(words)
+        return load(*words, **more)
+
+    def evaluate_noted(*words, **more):
+        scored.append(words)
+        return evaluate(*words, **more)
+
+    monkeypatch.setattr(models, "load", load_noted)
+    monkeypatch.setattr(lm_eval_bridge, "evaluate", evaluate_noted)
     run = runs("zero_shot", models=f"[hf:{folder}]", seeds="[0, 1, 2, 3]")
     results = run(run.cells)
     assert len(results) == len(run.cells) > 1

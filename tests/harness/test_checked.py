@@ -26,8 +26,8 @@ def test_an_older_kit_and_a_damaged_note_do_not_count(own_cache, monkeypatch):
 def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not(dpicl, tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text("from dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n")
-    words = ("run", "quick", "--plugin", plugin, "--mechanism", "mine", "--task", "agnews", "--model", "sim")
-    words += ("--source", "synthetic", "--seed", "0", "--limit", "2", "--results")
+    words: tuple[object, ...] = ("run", "quick", "--plugin", plugin, "--mechanism", "mine", "--task", "agnews")
+    words += ("--model", "sim", "--source", "synthetic", "--seed", "0", "--limit", "2", "--results")
 
     def list_checked(folder):
         answer = dpicl(*words, tmp_path / folder)

@@ -40,7 +40,8 @@ def read_view(view: PublicTask) -> dict[str, object]:
     """Everything that a public view holds, and what it says when it is asked."""
     held = {each.name: getattr(view, each.name) for each in fields(PublicTask)}
     shown = [Demonstration("a text", label) for label in view.labels]
-    said = [view.icl_prefix(shown), view.prompts_hash, view.version, view.has_public_part, view.stop_strings]
+    said: list[object] = [view.icl_prefix(shown), view.prompts_hash, view.version, view.has_public_part]
+    said.append(view.stop_strings)
     said += [view.generation_prompt(label, [], style) for label in view.labels for style in ("completion", "chat")]
     return {**held, "said": said}
 

@@ -188,7 +188,7 @@ HUB = {  # label ids as the hub's data set cards list them
 @pytest.mark.parametrize("name", HUB)
 def test_hub_label_ids_become_label_words_at_a_pinned_commit(monkeypatch, name):
     text, label, words = HUB[name]
-    asked = {}
+    asked: dict[str, str] = {}
 
     def hub(path, config, split, revision):
         asked.update(path=path, revision=revision)

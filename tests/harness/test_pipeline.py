@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from dp_accounting import dp_event as dp
@@ -23,7 +23,7 @@ from dpicl.privacy.events import from_json
 from dpicl.privacy.private_set import PrivateSet
 from dpicl.results.schema import SuiteReference, to_text
 from dpicl.run.pipeline import run_cell
-from dpicl.run.workbench import Skipped, Workbench
+from dpicl.run.workbench import LoadedCell, Skipped, Workbench
 
 SUITE = SuiteReference(name="small", version=1, hash="0" * 64)
 MECHANISMS = load_mechanisms()
@@ -39,7 +39,7 @@ class Bench(Workbench):
 
     shown: tuple[Sequence[Demonstration], ...] = ()
 
-    def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Any) -> Evaluation:
+    def evaluate(self, cell: LoadedCell, prompt: ReleasedPrompt, answers: Any) -> Evaluation:
         self.shown += (prompt.demonstrations,)
         return Evaluation(["d0", "d1"], {"acc": [1.0, 0.0], "acc_logistic": [0.0, 0.0]})
 
@@ -148,7 +148,7 @@ class Greedy(DemonstrationMechanism):
     """Does more than its `events` declare, in one way or the other."""
 
     name = "greedy"
-    knob = Knob("noise_multiplier", low=0.1, high=1000.0, non_private=0.0)
+    knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.1, high=1000.0, non_private=0.0)
     way: str = "reveal"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,7 @@ def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
     (prism,) = [result for result in lab.store().load_all()[0] if result.cell.mechanism == "prism"]
     path = lab.store().path(prism.cell)
     text = path.read_text()
-    job, events = Job(prism.suite, lab.results), []
+    job, events = Job(prism.suite, lab.results), list[Any]()
     Inline().run([prism.cell], job, events.append)
     lab.records([*TRAIN, *OTHER])
     Inline().run([prism.cell], job, events.append)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -51,9 +52,13 @@ def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, sim, show
 
 def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
     target = Target(Instructs(), agnews, sim, CONFIG)
-    asked = []
-    score = type(sim).score
-    monkeypatch.setattr(type(sim), "score", lambda *given: asked.extend(given[1]) or score(*given))
+    asked, score = list[Any](), type(sim).score
+
+    def score_noted(*given):
+        asked.extend(given[1])
+        return score(*given)
+
+    monkeypatch.setattr(type(sim), "score", score_noted)
     target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
     assert [tokens for tokens, _ in asked] == [sim.encode(OWN + agnews.query(text)) for text in ("one", "two")]
     assert target.prompt().shown == [] and len(target.releases) == 1
@@ -76,7 +81,7 @@ def test_what_is_no_prompt_is_refused(sim):
     for given in (
         ReleasedPrompt(3),
         ReleasedPrompt(OWN, "text"),
-        ReleasedPrompt(OWN, [OWN]),
+        ReleasedPrompt(OWN, [OWN]),  # type: ignore[list-item]
         ReleasedPrompt(OWN, [one]),
         ReleasedPrompt(None),
         OWN,

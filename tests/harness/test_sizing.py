@@ -43,7 +43,7 @@ def test_what_a_size_finds_is_found_with_the_stated_power() -> None:
 
 def test_more_rows_seeds_and_documents_do_what_they_must() -> None:
     def find(rows: int, seeds: int, documents: int) -> float:
-        return sizing.compute_detectable(VARIANCES, rows, seeds, documents, 0.8)
+        return float(sizing.compute_detectable(VARIANCES, rows, seeds, documents, 0.8))
 
     assert find(12, 20, 100) > find(2, 20, 100) > find(2, 40, 100) > find(2, 40, 1000)
 

@@ -1,6 +1,7 @@
 """What a slot says is a function of that slot alone, equals what lm-eval's prompt would give, and is asked once."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,8 +107,13 @@ def test_the_same_prompt_after_other_examples_is_another_key(name, tmp_path, mon
     prompts = SlotPrompts(task, model, None, None)
     assert prompts.of(short, query.text) == prompts.of(longer, query.text)
     assert prompts.examples(short) != prompts.examples(longer)
-    read, prefix = [], model.prefix
-    monkeypatch.setattr(model, "prefix", lambda tokens, *after: read.append(len(tokens)) or prefix(tokens, *after))
+    read, prefix = list[int](), model.prefix
+
+    def prefix_noted(tokens, *after):
+        read.append(len(tokens))
+        return prefix(tokens, *after)
+
+    monkeypatch.setattr(model, "prefix", prefix_noted)
 
     def ask(cache, slot):
         """The numbers of tokens of all that is read before its prompt."""
@@ -225,7 +231,7 @@ TEXTS = (lambda reader, query, slots: reader.texts(query, slots), lambda one, ot
 def test_all_slots_are_read_in_few_passes_and_each_says_what_it_says_alone(tiny, name, ask, equal, partition):
     task = Task.load(name, "synthetic", limit_train=14, limit_test=2)
     slots, queries, scheme = [*slots_of(task, 12), (), ()], queries_of(task), SamplingScheme(14, 2, partition)
-    alone = {query.id: [] for query in queries}
+    alone: dict[str, list[Any]] = {query.id: [] for query in queries}
     for slot in slots:
         by_itself = reader(task, scheme, queries, tiny)
         by_itself.read_public()

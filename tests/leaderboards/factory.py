@@ -18,6 +18,7 @@ from dpicl.results.schema import (
     Data,
     Documents,
     KnobValue,
+    LedgerRow,
     Machine,
     Manifest,
     Model,
@@ -139,7 +140,7 @@ def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | No
         knob=KnobValue(name="noise_multiplier", value=0.75) if private else None,
         queries=queries,
         epsilon_per_query=per_query,
-        ledger=[{"partition": "World", "event": _EVENT, "count": 25, "note": "tokens"}] if private else [],
+        ledger=[LedgerRow(partition="World", event=_EVENT, count=25, note="tokens")] if private else [],
         event=_EVENT if private else {"event": "none"},
         accountants={"exact": proved},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
@@ -45,7 +45,7 @@ class Made:
     suite: dict[str, Any]
     files: dict[str, str]
     document: dict[str, Any]
-    published: list[dict[str, Any]]
+    published: list[Mapping[str, Any]]
 
     @property
     def rows(self) -> list[Row]:

@@ -133,7 +133,9 @@ def test_answers_are_shown_by_record_with_a_column_a_seed_and_counted_when_there
 
 def test_a_recovery_stands_with_its_interval_or_says_why_it_has_none():
     results = [*ends(documents=200), make_result("tang", 0.6, documents=200)]
-    low, high = build_board(results).sections[0].tables[0].rows[0].recovery_interval
+    interval = build_board(results).sections[0].tables[0].rows[0].recovery_interval
+    assert interval is not None
+    low, high = interval
     assert f"50% {low:.0%} to {high:.0%} 1 0.99" in Page(site_of(results)["index.html"]).words
     results = [*ends(zero_shot=0.4, real_data=0.5, documents=10), make_result("tang", 0.4, documents=10)]
     assert "real demonstrations gain nothing over zero-shot" in row_words(results)

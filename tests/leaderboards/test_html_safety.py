@@ -52,7 +52,7 @@ def documents(text: str) -> dict[str, str]:
 
 def group_by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
     """Shape of the pages of every kind, together."""
-    found = {kind: Counter() for kind in KINDS}
+    found: dict[str, Counter[tuple[str, tuple[str, ...]]]] = {kind: Counter() for kind in KINDS}
     for name, content in documents(text).items():
         found[name.partition("/")[0]] += shape(content)
     return found

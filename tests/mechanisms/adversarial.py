@@ -26,7 +26,7 @@ class AdversarialModel(RereadingModel):
     def __init__(self, poison: bool = True) -> None:
         self.identity = ModelIdentity("adversarial", None, None, "float32", "cpu", 0)
         self.vocab_size, self.max_length, self.eos_token_id = len(ALPHABET), 400, EOS
-        self.usage, self.poison, self.prompts_seen = Usage(), poison, []
+        self.usage, self.poison, self.prompts_seen = Usage(), poison, list[tuple[int, ...]]()
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         text = prompt if isinstance(prompt, str) else f"{prompt.user}|{prompt.assistant_prefix}"
@@ -60,7 +60,7 @@ class TinyTask:
     """What a mechanism needs of a task."""
 
     name, kind, partitioned = "tiny", "classification", True
-    stop_strings = ("\n", " END")
+    stop_strings: tuple[str, ...] = ("\n", " END")
 
     def generation_prompt(self, label, examples, style="completion"):
         demos = "".join(f"{e.label}:{e.text} END\n" for e in examples)

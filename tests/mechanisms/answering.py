@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,8 @@ def generator(*parts: object) -> np.random.Generator:
 class TinyTask:
     """What a mechanism needs of a task."""
 
-    partitioned, labels = False, ()
+    partitioned = False
+    labels: tuple[str, ...] = ()
 
     def __init__(self, kind="generation", name="samsum", public=12):
         self.kind, self.name = kind, name
@@ -72,7 +74,7 @@ class HashReader:
     """
 
     def __init__(self, phrases: Sequence[str] = (), fixed: str | None = None) -> None:
-        self.phrases, self.fixed, self.asked = phrases, fixed, []
+        self.phrases, self.fixed, self.asked = phrases, fixed, list[Any]()
 
     def label_scores(self, query, slots, *, calibrated):
         rows = [generator("scores", query.id, self._key(slot), calibrated).normal(size=3) for slot in slots]

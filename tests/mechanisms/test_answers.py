@@ -34,7 +34,7 @@ def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
     texts = [*RECORDS[:9], "@1", "@2", "@3"]
     answers, _, _ = run_one(name, texts, seed=seed, knob=0.0)
     for query, slots, answer in zip(QUERIES, slots_of(mechanism, texts, seed=seed), answers, strict=True):
-        votes = Counter()
+        votes = Counter[int]()
         for slot in slots:
             if not any("@" in record.text for record in slot):
                 row = HashReader().label_scores(query, [slot], calibrated=mechanism.calibrate)[0].tolist()
@@ -187,7 +187,7 @@ def test_public_candidates_are_the_same_for_every_seed_and_private_set():
 @pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
 def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_slot(name, way, monkeypatch):
-    stated = {}
+    stated: dict[int, list[float]] = {}
     for shown in (1, 2):
         seen = stated[shown] = []
         for method in ("noisy_sum", "_choices"):

@@ -54,9 +54,14 @@ def test_every_row_has_one_vote_or_none_whatever_it_holds_and_by_itself(rows, se
 
 
 def shared_randomness(monkeypatch, mechanism, texts, **given):
-    seen, own = [], hot_pate.coordinated_ballots
+    seen, own = list[np.ndarray](), hot_pate.coordinated_ballots
+
+    def note(weights, shared):
+        seen.append(shared)
+        return own(weights, shared)
+
     with monkeypatch.context() as patch:
-        patch.setattr(hot_pate, "coordinated_ballots", lambda w, shared: seen.append(shared) or own(w, shared))
+        patch.setattr(hot_pate, "coordinated_ballots", note)
         run(mechanism, texts, **given)
     return seen
 

@@ -51,7 +51,9 @@ def release(
     plan = task.plan_shots(shots, Streams(seed).stream("shots"))
     private, ledger, public = private_set(task.train, task.sizes(plan).records, seed)
     context = Context(task.public_view(), model or SimulatedLM(), plan, 1.0, public)
-    return mechanism.release(private, context), ledger
+    released = mechanism.release(private, context)
+    assert isinstance(released, list)
+    return released, ledger
 
 
 def test_zero_shot_samples_public_texts_on_a_json_task_and_nothing_elsewhere(tasks):

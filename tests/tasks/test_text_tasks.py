@@ -34,7 +34,7 @@ class Fixed(LM):
 
     def __init__(self, answers: dict[str, str]) -> None:
         super().__init__()
-        self.answers, self.contexts = answers, []
+        self.answers, self.contexts = answers, list[str]()
 
     def generate_until(self, requests, disable_tqdm=True):
         self.contexts += [request.args[0] for request in requests]

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -73,7 +74,7 @@ class ASlotThatFailsStopsTheRun(SoundTokens):
 class AnswersKeptInTheClass(SoundVoting):
     """An answer that was given once is given again, also in the next run, whatever its records and its noise are."""
 
-    ANSWERS = {}
+    ANSWERS: ClassVar[dict[str, str]] = {}
 
     def answer(self, query, sample, context):
         if query.text not in self.ANSWERS:
@@ -296,10 +297,11 @@ class ReadingPastTheSampler(SoundVoting):
     """Class priors from all records, found in the harness' own frames, so that rare labels are not drowned."""
 
     def winner(self, counts, sample, context):
-        frame, records = sys._getframe(), []
-        while frame := frame.f_back:
+        frame, records = sys._getframe().f_back, []
+        while frame:
             found = [each for each in frame.f_locals.values() if isinstance(each, tuple) and each]
             records += [record for each in found for record in each if hasattr(record, "text") and record.label]
+            frame = frame.f_back
         sizes = Counter(record.label for record in records)
         prior = np.array([sizes[label] + 1 for label in context.task.labels]) / (len(records) + 1)
         return int(np.argmax(self.noisy(counts, sample, context) / prior))
@@ -310,7 +312,7 @@ class RecordsDeduplicatedAcrossSlots(SoundTokens):
 
     def draw_slots(self, sampler, private, group):
         sample, slots = super().draw_slots(sampler, private, group)
-        seen, kept = set(), []
+        seen, kept = set[str](), []
         for slot in slots:
             kept.append(tuple(record for record in slot if record.text not in seen))
             seen.update(record.text for record in slot)

@@ -8,6 +8,7 @@ import threading
 import zlib
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -188,7 +189,7 @@ class MeanWhereASlotIsEmpty(SoundTokens):
 class SumsKeptForAnotherNoiseLevel(SoundVoting):
     """True counts are kept on the class, and used again at another noise level, to save calls of the model."""
 
-    SUMS = {}
+    SUMS: ClassVar[dict[str, tuple[float, np.ndarray]]] = {}
 
     def noisy(self, counts, sample, context):
         knob, kept = self.SUMS.setdefault(context.reader.answered, (context.knob, counts.copy()))

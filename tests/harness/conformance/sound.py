@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -57,7 +58,7 @@ class SoundTokens(DemonstrationMechanism):
     """Token by token: the argmax of the noisy sum of the slots' distributions over a public vocabulary."""
 
     name = "sound_tokens"
-    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+    knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     slots: int = 5
     tokens: int = 5
     top_k: int = 10

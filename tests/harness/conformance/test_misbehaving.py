@@ -9,7 +9,7 @@ from dpicl.conformance.kit import check_mechanism, check_on_one_bench
 from dpicl.core.errors import PluginError
 from tests.harness.conformance.sound import SoundVoting
 
-RAISED = [kind() for kind in (ValueError, SystemExit, RecursionError, MemoryError)]
+RAISED: list[BaseException] = [kind() for kind in (ValueError, SystemExit, RecursionError, MemoryError)]
 RAISED += [StopIteration(), GeneratorExit()]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,9 +52,14 @@ class AnsweringLM(SimulatedLM):
     """Generates the same answer whatever the prompt."""
 
     def generate(
-        self, prompts: Sequence[Tokens], max_tokens: int, stop: Sequence[str] = (), prefix: Prefix | None = None
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        **options: Any,
     ) -> list[str]:
-        assert stop == ("\n",)
+        assert stop == ("\n",) and not options
         return [" drama"] * len(prompts)
 
 
@@ -114,9 +120,10 @@ def test_extraction_is_scored_by_exact_match(movies: Task) -> None:
 def test_global_random_numbers_and_the_terminal_are_left_alone(
     news: Task, tiny: TransformersLM, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    before = np.random.get_state(legacy=False)["state"]["key"].tolist(), torch.get_rng_state().tolist()
     evaluate(replace(news, test=news.test[:2]), tiny, DEMONSTRATIONS)
-    assert (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+    after = np.random.get_state(legacy=False)["state"]["key"].tolist(), torch.get_rng_state().tolist()
+    assert after == before
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "it/s" not in captured.err

@@ -32,7 +32,8 @@ def read_by_embedding(agnews):
 def embed_plainly(texts):
     """Length and first letter, so that a reader sees which one is nearest."""
     rows = np.array([[len(text), 10.0 * text.startswith("x")] for text in texts]).reshape(len(texts), 2)
-    return np.divide(rows, np.linalg.norm(rows, axis=1, keepdims=True), where=rows.any(axis=1)[:, None], out=rows * 0)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, lengths, where=rows.any(axis=1, keepdims=True), out=rows * 0)
 
 
 def test_the_nearest_with_text_wins_and_of_equal_ones_the_first(agnews):
@@ -60,7 +61,7 @@ def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
     by_hand = [float(said == record.label) for said, record in zip(labels, task.test, strict=True)]
     assert result.documents[NEAREST].outcomes == by_hand and 0 < result.scores[NEAREST].value == np.mean(by_hand)
     assert result.documents[NEAREST].ids == result.documents["acc"].ids
-    assert result.main_metric == LOGISTIC and result.higher_is_better[NEAREST]
+    assert result.main_metric == LOGISTIC and result.higher_is_better and result.higher_is_better[NEAREST]
     assert result.manifest.embedding.name == "sim" and from_text(to_text(result)) == result
 
 
@@ -106,10 +107,13 @@ def test_where_the_embedding_reads_every_row_has_the_main_metric(own_cache, read
 
 def test_test_records_are_embedded_once(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    asked, encode = [], embeddings.SimulatedEmbeddings.encode_alone
-    monkeypatch.setattr(
-        embeddings.SimulatedEmbeddings, "encode_alone", lambda self, texts: asked.extend(texts) or encode(self, texts)
-    )
+    asked, encode = list[str](), embeddings.SimulatedEmbeddings.encode_alone
+
+    def encode_noted(self, texts):
+        asked.extend(texts)
+        return encode(self, texts)
+
+    monkeypatch.setattr(embeddings.SimulatedEmbeddings, "encode_alone", encode_noted)
     cells = [make_cell("public_demonstrations", seed=seed) for seed in (0, 1)]
     for cell in cells:
         run_cell(cell, SUITE, Workbench(MECHANISMS))

@@ -147,7 +147,7 @@ def test_few_documents_that_all_change_alike_are_no_more_than_their_signs(docume
 
 def test_copies_of_a_seed_count_once():
     one, three = paired_tests([make_losses(9)])[0], paired_tests([np.repeat(make_losses(9), 3, axis=0)])[0]
-    assert (three.p, three.low) == (pytest.approx(one.p), pytest.approx(one.low))
+    assert (three.p, three.low) == pytest.approx((one.p, one.low))
 
 
 def test_no_drop_is_detectable_in_five_documents_and_a_small_one_in_many():

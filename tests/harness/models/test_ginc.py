@@ -97,10 +97,11 @@ def test_training_lowers_the_loss(tmp_path: Path) -> None:
 
 
 def _train_slowly(pipe: Connection) -> None:
-    def pretrain(training: ginc.Training, target: Path) -> None:
+    def pretrain(training: ginc.Training, target: Path) -> float:
         (target / "model.safetensors").write_text("half")
         pipe.send("begun")
         pipe.recv()
+        return 0.0
 
     ginc.pretrain = pretrain
     ginc.prepare()

@@ -48,8 +48,10 @@ def attend(wanted: list[int], dtype: torch.dtype) -> list[tuple[torch.Tensor, to
         mask = seen if branches else None
         pieces.append(Piece([1] * count, range(begin, begin + count), begin, past, own, range(begin), mask))
         parts.append((query, key[:, :, begin:], value[:, :, begin:]))
-        wide = [each.double().repeat_interleave(HEADS // GROUPS, dim=1) for each in (key, value)]
-        whole = torch.nn.functional.scaled_dot_product_attention(query.double(), *wide, attn_mask=seen.to(DEVICE))
+        keys, values = (each.double().repeat_interleave(HEADS // GROUPS, dim=1) for each in (key, value))
+        whole = torch.nn.functional.scaled_dot_product_attention(
+            query.double(), keys, values, attn_mask=seen.to(DEVICE)
+        )
         expected.append(whole[0].transpose(0, 1))
     query, key, value = (
         torch.nn.functional.pad(torch.cat(each, dim=2), (0, 0, 0, 5)) for each in zip(*parts, strict=True)
@@ -85,7 +87,7 @@ def test_the_end_of_a_row_that_is_longer_than_a_window():
     pieces = [Piece([1] * n, range(at, at + n), at, None, own, range(at)) for at, n in ((0, 4), (4, 3))]
     with attention.reading(pieces):
         found, _ = attention.attend(SimpleNamespace(layer_idx=0), query, key, value, None, sliding_window=4)
-    wide = [each.repeat_interleave(HEADS // GROUPS, dim=1) for each in (key, value)]
+    keys, values = (each.repeat_interleave(HEADS // GROUPS, dim=1) for each in (key, value))
     seen = torch.ones(7, 7, dtype=torch.bool, device=DEVICE).tril().triu(-3)
-    expected = torch.nn.functional.scaled_dot_product_attention(query, *wide, attn_mask=seen)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=seen)
     torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)

@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -197,11 +198,14 @@ def test_redirects_are_refused(fake: FakeServer, tiny: TransformersLM, start) ->
 
 
 def test_requests_of_all_jobs_share_a_bounded_window(fake: FakeServer, tiny: TransformersLM) -> None:
+    def pause(handler: Handler, answer: bytes) -> bool:
+        fake_server.time.sleep(0.01)
+        return False
+
     model = load(fake, window=3)
-    fake.most_going = 0
-    fake.always = lambda handler, answer: bool(fake_server.time.sleep(0.01))
+    fake.most_going, fake.always = 0, pause
     prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was", "one", "two")]
-    found = run_together([lambda p=prompt: model.next_token_log_probs([p, p]) for prompt in prompts])
+    found = run_together([partial(model.next_token_log_probs, [prompt, prompt]) for prompt in prompts])
     for rows, prompt in zip(found, prompts, strict=True):
         close(rows, tiny.next_token_log_probs([prompt, prompt]))
     assert 1 < fake.most_going <= 3

@@ -186,7 +186,7 @@ def test_the_primitive_answers_as_the_slow_code_and_the_exact_chances_say():
     primitive, noise, generator = AboveThreshold(0.5, 1, 8.0), make_noise(3), np.random.default_rng(4)
     scale = primitive.scale
     assert scale == 1 / 8
-    drawn = {"primitive": [], "slow": []}
+    drawn: dict[str, list[int]] = {"primitive": [], "slow": []}
     for _ in range(draws):
         ask, at = primitive.start(sample(primitive, noise)), 0
         while at < len(queries) and not ask(np.array([0.5 + scale * queries[at]])):
@@ -225,19 +225,20 @@ def test_a_round_ends_with_its_first_yes_and_with_its_sample():
 @given(st.lists(WILD, max_size=5), WILD)
 @settings(max_examples=examples(200), deadline=None)
 def test_one_more_value_raises_the_query_by_at_most_its_bound_and_never_lowers_it(values, value):
-    primitive, seen = AboveThreshold(0.5, 3, 1.0), []
+    primitive, seen = AboveThreshold(0.5, 3, 1.0), list[float]()
 
     class Watching(Recorder):
         def gumbel(self, size):
             return np.zeros(size)
 
+    def note(value):
+        seen.append(value)
+        return True
+
     def query(rows):
-        permit_round = Permit.threshold_round
-        try:
-            Permit.threshold_round = lambda self, threshold, bound: lambda h: seen.append(h) or True
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Permit, "threshold_round", lambda self, threshold, bound: note)
             primitive.start(sample(primitive, Watching(), slots=len(rows)))(np.array(rows, dtype=np.float32))
-        finally:
-            Permit.threshold_round = permit_round
         return seen[-1]
 
     move = query([*values, value]) - query(values)

@@ -26,8 +26,8 @@ SLOTS, USES, THRESHOLD = 3, 2, 0.5
 class Nearest(Joining):
     """Two of those that join are shown."""
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments, nearest=2)
+    def __init__(self, contents, rows, slots, threshold, uses):
+        super().__init__(contents, rows, slots, threshold, uses, nearest=2)
 
 
 class TopK(Joining):
@@ -37,7 +37,7 @@ class TopK(Joining):
         alike = np.where(self._left > 0, (self._rows * query).sum(axis=1), -np.inf)
         joined = [at for at in np.argsort(-alike, kind="stable")[:2].tolist() if alike[at] > -np.inf]
         self._left[joined] -= 1
-        slots = [[] for _ in range(self._slots)]
+        slots: list[list[int]] = [[] for _ in range(self._slots)]
         for at in joined:
             slots[self._places[at]].append(at)
         return slots

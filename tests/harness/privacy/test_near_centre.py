@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpicl.attacks.observers import Recording
 from dpicl.core.errors import UsageError
 from dpicl.mechanisms.adadpsyn import RADII
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import gaussian
 from dpicl.privacy.near_centre import NearCentre
 from dpicl.privacy.primitives import GaussianSum
-from dpicl.privacy.release_hooks import observing
+from dpicl.privacy.release_hooks import NoisyRelease, observing
 from tests.harness.privacy.makers import WILD, Recorder, make_noise, pay
 
 SIZE = 5
@@ -27,7 +28,7 @@ class Answering:
     """Answers the histogram with all slots in one bin, and keeps what was to be released."""
 
     def __init__(self, at: int) -> None:
-        self.at, self.releases = at, []
+        self.at, self.releases = at, list[NoisyRelease]()
 
     def intercept(self, noisy_release, draw):
         self.releases.append(noisy_release)
@@ -78,11 +79,10 @@ def test_slots_that_agree_get_a_small_ball_and_others_the_plain_sum():
     same = np.tile(CENTRE, (3, 1))
     nearby = NearCentre(1e-6, RADII, 3.0)
     for rows, bound in ((same, 2 * RADII[0]), (np.eye(SIZE)[[4, 4, 4]], math.sqrt(2))):
-        watch = Answering(0)
-        watch.intercept = lambda release, draw, watch=watch: watch.releases.append(release) or draw()
+        watch = Recording()
         with observing(watch):
             nearby.choose(rows, CENTRE, pay(nearby, make_noise()), IDS)
-        assert watch.releases[1].bound == pytest.approx(bound)
+        assert watch.observed_releases[1].release.bound == pytest.approx(bound)
 
 
 @given(rows=ROWS)

@@ -174,7 +174,8 @@ def test_the_stated_bound_is_reached_and_its_noise_is_what_was_charged(name):
 def test_every_coordinate_of_a_sum_gets_noise_of_the_scale(name):
     use, source = SUMS[name], Recorder()
     use.ask(use.mechanism, np.ones((3, SIZE)), use.sample(source))
-    assert source.asked == [("gaussian", pytest.approx(use.bound * SIGMA), SIZE)]
+    ((kind, scale, size),) = source.asked
+    assert (kind, size) == ("gaussian", SIZE) and scale == pytest.approx(use.bound * SIGMA)
 
 
 def compute_ordered_draws(scores: np.ndarray, count: int) -> dict[tuple[int, ...], float]:

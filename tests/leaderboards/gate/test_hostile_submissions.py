@@ -43,12 +43,12 @@ def result(change: Callable[[dict], None]) -> Callable[[Path], None]:
     return write
 
 
-def raw(name: str, content: bytes) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes(content) and None
+def raw(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
 
 
-def first_result(content: bytes) -> Callable[[Path], None]:
-    return lambda folder: sorted(folder.glob("results/*/*/*/*/*.json"))[0].write_bytes(content) and None
+def first_result(content: bytes) -> Callable[[Path], object]:
+    return lambda folder: sorted(folder.glob("results/*/*/*/*/*.json"))[0].write_bytes(content)
 
 
 def add_many_files(folder: Path) -> None:
@@ -74,7 +74,7 @@ def add_moved_result(folder: Path) -> None:
     move_cell(path, label=f"a{CONTROL}/../b", epsilon=5e-324, options={CONTROL: ["<script>"]})
 
 
-HOSTILE: dict[str, Callable[[Path], None]] = {
+HOSTILE: dict[str, Callable[[Path], object]] = {
     "a surrogate in the card": card('contact: "a\\ud800b"'),
     "half a character in the card": raw("submission.yaml", b"team: \xed\xa0\x80\n"),
     "a character beyond 32 bits in the card": card('contact: "\\UFFFFFFFF"'),
@@ -95,10 +95,10 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
     "more files than may be": add_many_files,
     "more folders than may be": many_folders,
     "folders in folders": make_deep_folders,
-    "a name of other bytes": lambda folder: (folder / "\udcff.py").write_text("x") and None,
-    "a name with control characters": lambda folder: (folder / f"{CONTROL}.py").write_text("x") and None,
-    "a device's name": lambda folder: (folder / "nul.py").write_text("x") and None,
-    "names that differ in case": lambda folder: (folder / "Vote.py").write_text("x") and None,
+    "a name of other bytes": lambda folder: (folder / "\udcff.py").write_text("x"),
+    "a name with control characters": lambda folder: (folder / f"{CONTROL}.py").write_text("x"),
+    "a device's name": lambda folder: (folder / "nul.py").write_text("x"),
+    "names that differ in case": lambda folder: (folder / "Vote.py").write_text("x"),
 }
 
 
