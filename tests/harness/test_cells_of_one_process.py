@@ -91,16 +91,16 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
 
     loads, scored, load, evaluate = list[Any](), list[Any](), models.load, lm_eval_bridge.evaluate
 
-    def load_noted(*words, **more):
+    def note_load(*words, **more):
         loads.append(words)
         return load(*words, **more)
 
-    def evaluate_noted(*words, **more):
+    def note_evaluation(*words, **more):
         scored.append(words)
         return evaluate(*words, **more)
 
-    monkeypatch.setattr(models, "load", load_noted)
-    monkeypatch.setattr(lm_eval_bridge, "evaluate", evaluate_noted)
+    monkeypatch.setattr(models, "load", note_load)
+    monkeypatch.setattr(lm_eval_bridge, "evaluate", note_evaluation)
     run = runs("zero_shot", models=f"[hf:{folder}]", seeds="[0, 1, 2, 3]")
     results = run(run.cells)
     assert len(results) == len(run.cells) > 1

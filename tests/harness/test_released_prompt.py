@@ -54,11 +54,11 @@ def test_attackers_ask_after_the_released_instruction(agnews, sim, monkeypatch):
     target = Target(Instructs(), agnews, sim, CONFIG)
     asked, score = list[Any](), type(sim).score
 
-    def score_noted(*given):
+    def note_score(*given):
         asked.extend(given[1])
         return score(*given)
 
-    monkeypatch.setattr(type(sim), "score", score_noted)
+    monkeypatch.setattr(type(sim), "score", note_score)
     target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
     assert [tokens for tokens, _ in asked] == [sim.encode(OWN + agnews.query(text)) for text in ("one", "two")]
     assert target.prompt().shown == [] and len(target.releases) == 1

@@ -109,11 +109,11 @@ def test_the_same_prompt_after_other_examples_is_another_key(name, tmp_path, mon
     assert prompts.examples(short) != prompts.examples(longer)
     read, prefix = list[int](), model.prefix
 
-    def prefix_noted(tokens, *after):
+    def note_prefix(tokens, *after):
         read.append(len(tokens))
         return prefix(tokens, *after)
 
-    monkeypatch.setattr(model, "prefix", prefix_noted)
+    monkeypatch.setattr(model, "prefix", note_prefix)
 
     def ask(cache, slot):
         """The numbers of tokens of all that is read before its prompt."""

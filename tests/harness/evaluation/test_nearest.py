@@ -109,11 +109,11 @@ def test_test_records_are_embedded_once(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
     asked, encode = list[str](), embeddings.SimulatedEmbeddings.encode_alone
 
-    def encode_noted(self, texts):
+    def note_texts(self, texts):
         asked.extend(texts)
         return encode(self, texts)
 
-    monkeypatch.setattr(embeddings.SimulatedEmbeddings, "encode_alone", encode_noted)
+    monkeypatch.setattr(embeddings.SimulatedEmbeddings, "encode_alone", note_texts)
     cells = [make_cell("public_demonstrations", seed=seed) for seed in (0, 1)]
     for cell in cells:
         run_cell(cell, SUITE, Workbench(MECHANISMS))
