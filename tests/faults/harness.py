@@ -56,7 +56,7 @@ class Watch:
                 file.write = partial(self._write_halves, file, file.write)
             return file
 
-        vars(io)["open"] = vars(builtins)["open"] = open_in_halves
+        io.open = builtins.open = open_in_halves  # type: ignore[assignment]
 
     def step(self, name: str, target: Any) -> None:
         if (path := self._find_inside(target)) is None:
@@ -169,7 +169,7 @@ def run_child(work: Any, folder: Path, watch: Watch | None = None) -> tuple[int,
         said = (folder / "said").open("a", buffering=1)
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
-        sys.stdout = sys.stderr = vars(sys)["__stderr__"] = said
+        sys.stdout = sys.stderr = sys.__stderr__ = said  # type: ignore[misc]
         if watch is not None:
             watch.install()
         code = int(work() or 0) if callable(work) else main([str(word) for word in work])
