@@ -30,7 +30,7 @@ from dpicl.models.weights import dtype_name
 
 NAME = "ginc"
 END, UNKNOWN = "[endoftext]", "[unknown]"
-#: Of TRAINING, on an AMD EPYC with AVX2.
+#: Of TRAINING, on an AMD EPYC with AVX2 instructions (docs/tasks-and-models.md has the command).
 WEIGHTS = Path(__file__).with_suffix(".safetensors")
 #: Threads of a training, whatever the process uses: sums in another order have other bits.
 THREADS = 1
