@@ -36,12 +36,14 @@ def test_results_that_are_not_comparable_get_sections_of_their_own(what):
     assert what in note
 
 
-def test_the_newest_section_comes_first_but_not_before_one_with_private_rows():
+def test_the_section_with_most_private_rows_comes_first_and_of_these_the_newest():
     private = [*ends(), make_result("tang", 0.6)]
     other = [one.model_copy(update={"created": "2099-01-01T00:00:00Z"}) for one in ends(model="hf:gpt2")]
     assert [one.group.model for one in build_board([*private, *other]).sections] == ["embedded", "hf:gpt2"]
-    newer = make_result("tang", 0.6, model="hf:gpt2")
-    assert [one.group.model for one in build_board([*private, *other, newer]).sections] == ["hf:gpt2", "embedded"]
+    both = [*private, *other, make_result("tang", 0.6, model="hf:gpt2")]
+    assert [one.group.model for one in build_board(both).sections] == ["hf:gpt2", "embedded"]
+    more = [*both, make_result("pta", 0.6)]
+    assert [one.group.model for one in build_board(more).sections] == ["embedded", "hf:gpt2"]
 
 
 def test_the_ends_of_one_section_never_serve_another():

@@ -56,17 +56,18 @@ def data(
         counted = None if test is None else read_records(Path(test), spec)
         counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
         names = {"train": path.name, "test": "" if test is None else Path(test).name}
-        found = "local"
+        found, columns = "local", dict(zip(("text", "label"), fields, strict=True))
     else:
         given = {"--test": test, "--labels": labels, "--text-field": text_field, "--label-field": label_field}
         if wrong := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
-        spec, names = load_config(name).source, {}
+        spec, names, columns = load_config(name).source, {}, {}
         found = resolve(source, spec)
         counts = count_records(*_readings(spec, found), spec.labels)
-    document = {"what": name, "source": found, "ok": not counts.problems, **asdict(counts)}
+    document = {"what": name, "source": found, "ok": not counts.problems, "fields": columns, **asdict(counts)}
     message("These are counts of private records: for you, and not for publication.")
-    return Answer(document, _show(name, found, counts, names), 1 if counts.problems else 0)
+    read_as = [f"Read as {what}: field '{column}'." for what, column in columns.items()]
+    return Answer(document, [*_show(name, found, counts, names), *read_as], 1 if counts.problems else 0)
 
 
 def _is_file(name: str) -> bool:

@@ -51,8 +51,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, those with private rows first and then the newest; ``notes`` are about results in none of them, and
-    ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on a task:
+    """Sections, those with most private rows first and of these the newest; ``notes`` are about results in none of them,
+    and ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on a task:
     label, task and reason. tasks: of the suite."""
 
     sections: tuple[Section, ...]
@@ -217,10 +217,11 @@ def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tupl
     return ours, len(results), max(result.created for result in results)
 
 
-def _importance(results: Sequence[Result]) -> tuple[bool, str]:
-    """Baselines alone, as of a model whose methods have not run yet, come after what answers something."""
-    private = any(0 < one.cell.epsilon < math.inf and not one.cell.development for one in results)
-    return private, max(result.created for result in results)
+def _importance(results: Sequence[Result]) -> tuple[int, str]:
+    """A model on which few methods have run comes after one that answers more."""
+    cells = [one.cell for one in results if 0 < one.cell.epsilon < math.inf and not one.cell.development]
+    private = {(cell.task, cell.label, cell.epsilon) for cell in cells}
+    return len(private), max(result.created for result in results)
 
 
 def _name_several(groups: Sequence[Group]) -> str:
@@ -230,5 +231,5 @@ def _name_several(groups: Sequence[Group]) -> str:
     differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
-        " across sections. Sections with private rows come first, and among these the newest."
+        " across sections. Sections with most private rows come first."
     )
