@@ -54,6 +54,7 @@ def test_a_plugin_file_is_known_by_its_content(tmp_path):
         (PLUGIN.replace('name = "nothing"', "name = type('S', (str,), {'__eq__': 1})('x')"), ""),
         (PLUGIN.replace("knob = None", "knob = 'x'"), ""),
         (PLUGIN.replace("knob = None", "knob = None\n    source = 3"), ""),
+        (PLUGIN + "\n\nclass Other(Nothing):\n    name = 'other'\n    words = 5\n", "its option words stays 3"),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_an_error_with_the_reason(tmp_path, text, reason):

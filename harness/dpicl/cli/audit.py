@@ -179,7 +179,9 @@ class _Kept:
                 self.say(f"{title}: {total:,} {unit}")
 
         found = None if self.folder is None else store.find_stored(self.folder, wanted, self.say, task)
-        if found is None:
+        if found is not None:
+            self.say(f"{title}: from {self.folder}, of {found.created[:10]}; --results FOLDER makes it again there.")
+        else:
             found = make(report)
             if self.folder is not None:
                 self.say(str(store.write(self.folder, found)))
@@ -204,7 +206,7 @@ def _audit_exactly(selection: Selection, adversary: tuple[Deal, Asked, int], kep
     """Of the first cell of every row. Raises UsageError where no row can be audited."""
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     cells, skipped = _find_auditable(selection, bench, adversary[1])
-    kept.say(f"{count(len(cells), 'exact audit')} to make.")
+    kept.say(f"Exact audits of {count(len(cells), 'row')}.")
     for cell in cells:
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
 

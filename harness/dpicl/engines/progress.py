@@ -14,8 +14,8 @@ from dpicl.core.messages import count, duration, message
 from dpicl.core.printable import make_printable
 from dpicl.engines.worker import CellProgress, Done, Report
 
-#: Plain output says at most this often how far the running cells are.
-_QUIET_SECONDS = 30.0
+#: Plain output says at most this often how far the running cells are, and after such a silence that they run.
+_QUIET_SECONDS, _SILENT_SECONDS = 30.0, 60.0
 
 
 @contextmanager
@@ -44,8 +44,18 @@ def show_progress(total: int) -> Iterator[Report]:
             if bar.disable and time.monotonic() - last > _QUIET_SECONDS:
                 say(f"    {running}")
 
+        def break_silence() -> None:
+            while not over.wait(_SILENT_SECONDS):
+                if bar.disable and time.monotonic() - last > _SILENT_SECONDS:
+                    say(f"    running for {duration(time.monotonic() - start)}; a model loads, or an answer is long")
+
         say(f"{count(total, 'cell')} to do.")
-        yield report
+        over = threading.Event()
+        threading.Thread(target=break_silence, daemon=True).start()
+        try:
+            yield report
+        finally:
+            over.set()
 
 
 def describe_outcome(done: Done) -> str:

@@ -6,8 +6,10 @@ dpicl.attacks.registry). The package `mechanisms` is named here alone, and late.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
+from inspect import ismemberdescriptor
 from pathlib import Path
 from types import ModuleType
 
@@ -113,6 +115,13 @@ def _class_problem(cls: type[Mechanism]) -> str:
     published = cls.published
     if not isinstance(published, Mapping) or not all(isinstance(options, Mapping) for options in published.values()):
         return "needs `published` to be a mapping: task -> option -> value"
+    for option in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
+        said = getattr(cls, option.name, option.default)  # of a class with __slots__ it describes a place
+        if option.default is not dataclasses.MISSING and said is not option.default and not ismemberdescriptor(said):
+            return (
+                f"sets {option.name}, but its option {option.name} stays {option.default!r}; put"
+                f" @dataclass(frozen=True) above the class, and a type after the name, as in `{option.name}: int = 3`"
+            )
     return ""
 
 

@@ -126,7 +126,7 @@ class ReleaseJob:
             charge(task.train, expected, self.payer, trial=True)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
-        self.tell(f"loading the model {self.model}")
+        self.tell(f"loading the model {self.model} (its first time on a machine takes a minute or more)")
         model = models.load(self.model, dtype="float32" if secure else None)
         manifest = manifest_of(task, model, secure, self.given.registered.plugin_hash)
         if known is not None:

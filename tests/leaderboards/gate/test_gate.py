@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from dpicl.data.task import Task
-from dpicl.leaderboards.gate.examination import ROOT, find_submissions
+from dpicl.leaderboards.gate.case import Case
+from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.examination import ROOT, find_submissions, known_suites
 from dpicl.leaderboards.gate.ledgers import bounds_of
+from dpicl.leaderboards.model.comparability import REFERENCE, list_differing
 from dpicl.privacy.events import from_json
-from dpicl.results.schema import from_text
+from dpicl.results.schema import Result, from_text
+from tests.conftest import COMMITTED
 from tests.leaderboards.gate.conftest import World, edit_part, move_cell, move_results, short_ledger
 
 VOTE = "results/tiny/sim/vote"
@@ -30,6 +34,36 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
         "ledger",
         "conformance",
     }
+
+
+@pytest.mark.parametrize("suite", ["ginc", "open", "record"])
+def test_the_gate_would_take_the_rows_of_a_suite_that_are_here(suite):
+    folders = [path for path in sorted((COMMITTED / suite).glob("*/*/*")) if path.is_dir()]
+    newest = {folder: found for folder in folders if (found := read_newest(folder))}
+    assert len(newest) > 10
+    for folder, result in newest.items():
+        baseline = newest.get(folder.parents[1] / "real_demonstrations" / folder.name)
+        assert baseline is None or list_differing(result, baseline, REFERENCE) == [], folder
+
+
+def read_newest(folder: Path) -> Result | None:
+    """Of those that are not on development records."""
+    results = (from_text(path.read_text("utf-8")) for path in folder.glob("*.json"))
+    return max((one for one in results if not one.cell.development), key=lambda one: one.created, default=None)
+
+
+def test_baselines_on_development_records_set_no_standard(tmp_path):
+    folder = shutil.copytree(ROOT / "example/vote", tmp_path / "example/vote")
+    card = folder / "submission.yaml"
+    card.write_text(card.read_text("utf-8").replace("suite: open", "suite: record"), "utf-8")
+    reference = Case(read_contents(folder), known_suites(), COMMITTED).reference
+    assert reference and not any(result.cell.development for result in reference)
+
+
+@pytest.mark.parametrize("suite", ["ginc", "open"])
+def test_results_of_the_suites_that_anybody_can_run_are_all_there_and_current(suite, dpicl):
+    planned = json.loads(dpicl("plan", suite, "--json").out)
+    assert (planned["missing"], planned["stale"]) == (0, 0)
 
 
 def runs_of_eight(public: bool, records: range) -> list[str]:

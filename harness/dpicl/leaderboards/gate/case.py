@@ -99,11 +99,12 @@ class Case:
 
     @cached_property
     def reference(self) -> list[Result]:
-        """The results of record of the suite, without damaged files and trials with other settings (`--limit`, say)."""
+        """The results of record of the suite, without damaged files, trials with other settings (`--limit`, say), and
+        those on development records."""
         if self.suite is None:
             return []
         found, _ = Store(self.record, self.suite.name).load_all()
-        return [one for one in found if one.suite.hash == self.suite.hash]
+        return [one for one in found if one.suite.hash == self.suite.hash and not one.cell.development]
 
     @cached_property
     def before(self) -> Contents | None:

@@ -51,9 +51,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, those with most private rows first and of these the newest; ``notes`` are about results in none of them,
-    and ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on a task:
-    label, task and reason. tasks: of the suite."""
+    """Sections, those with most private rows first and of these the newest; ``notes`` are about results in none of
+    them, and ``unplaced`` are those of the notes that are about attacks on no row. skipped: why rows have no result on
+    a task: label, task and reason. tasks: of the suite."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
