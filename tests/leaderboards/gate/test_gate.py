@@ -215,7 +215,7 @@ BROKEN = {
     "further seed": (_further_seed, "seeds", r"zero_shot on agnews \(sim\) has no result of record for seed 7"),
     "other records": (edit_manifest("data", fingerprint="0" * 64), "data", "differ in records"),
     "other weights": (edit_manifest("model", sha256="0" * 64), "data", "differ in model weights"),
-    "invented metric": (edit_part(aggregates={"best": 1.0}, higher_is_better=None), "data", "set of metrics"),
+    "invented metric": (edit_part(aggregates={"best": 1.0}, higher_is_better=None), "data", "numbers of texts"),
     "turned metric": (
         lambda world: world.edit(lambda data: data.update(higher_is_better=dict.fromkeys(data["scores"], False))),
         "data",
