@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import ismemberdescriptor
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from dpicl import models
 from dpicl.core.errors import PluginError, unknown_name
@@ -115,7 +116,8 @@ def _class_problem(cls: type[Mechanism]) -> str:
     published = cls.published
     if not isinstance(published, Mapping) or not all(isinstance(options, Mapping) for options in published.values()):
         return "needs `published` to be a mapping: task -> option -> value"
-    for option in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
+    options: Sequence[dataclasses.Field[Any]] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    for option in options:
         said = getattr(cls, option.name, option.default)  # of a class with __slots__ it describes a place
         if option.default is not dataclasses.MISSING and said is not option.default and not ismemberdescriptor(said):
             return (
