@@ -46,12 +46,13 @@ def show_progress(total: int) -> Iterator[Report]:
 
         def break_silence() -> None:
             while not over.wait(_SILENT_SECONDS):
-                if bar.disable and time.monotonic() - last > _SILENT_SECONDS:
+                if time.monotonic() - last > _SILENT_SECONDS:
                     say(f"    running for {duration(time.monotonic() - start)}; a model loads, or an answer is long")
 
         say(f"{count(total, 'cell')} to do.")
         over = threading.Event()
-        threading.Thread(target=break_silence, daemon=True).start()
+        if bar.disable:
+            threading.Thread(target=break_silence, daemon=True).start()
         try:
             yield report
         finally:

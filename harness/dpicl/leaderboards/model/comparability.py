@@ -50,8 +50,10 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "metric": lambda r: r.main_metric,
     "direction of the metric": lambda r: r.lower_is_better(r.main_metric),
     "test records": lambda r: sort_ids(tuple(r.documents[r.main_metric].ids))[0],
-    "set of metrics": lambda r: (_list_shared(r, r.scores), _list_shared(r, r.skipped_metrics)),
-    "directions of the metrics": lambda r: tuple(filter(r.lower_is_better, _list_shared(r, r.scores))),
+    "set of metrics": lambda r: tuple(_list_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
+    "directions of the metrics": lambda r: tuple(
+        filter(r.lower_is_better, _list_shared(r, (*r.scores, *r.aggregates)))
+    ),
     "test records of every metric": lambda r: tuple(
         (m, *sorted(r.documents[m].ids)) for m in _list_shared(r, r.documents)
     ),
@@ -92,8 +94,8 @@ PAIR: Mapping[str, str] = {
 
 
 def _list_shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that every result of a task has: others are of demonstrations alone (as all aggregates are) and
-    missing in old files, and count where they are the main metric."""
+    """The metrics that every result of a task has: others are of demonstrations alone and missing in old files, and
+    count where they are the main metric."""
     return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
 
 
