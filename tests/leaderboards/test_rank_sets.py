@@ -119,6 +119,13 @@ def test_copies_on_few_documents_are_not_equivalent():
     assert [rank_sets(one).difference(0, 1).verdict for one in same] == ["inconclusive", "equivalent"]
 
 
+def test_rows_that_all_fail_everywhere_are_not_equivalent_and_state_no_mde():
+    sets = rank_sets(np.zeros((5, 16, 3)), reach=1.0)
+    assert sets.difference(0, 1).verdict == "inconclusive"
+    assert sets.difference(0, 1).excluded == pytest.approx(1 - (sets.alpha / 2) ** (1 / 16))
+    assert np.isnan(sets.detectable)
+
+
 def test_two_seeds_with_the_same_mean_by_chance_are_no_proof_that_seeds_do_nothing() -> None:
     generator = np.random.default_rng(5)
     outcomes = (generator.random((5, 60, 8)) < 0.5).astype(float)

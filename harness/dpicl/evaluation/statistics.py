@@ -370,11 +370,13 @@ class RankSets:
 
     @cached_property
     def detectable(self) -> float:
-        """The true difference that this table finds with probability `POWER`, for its median pair; NaN without one."""
+        """The true difference that this table finds with probability `POWER`, for its median pair; NaN without one,
+        and where its scores do not vary."""
         own = self.pairs.select(*np.nonzero(np.triu(self.comparable, 1)))
         if not own.mean.size:
             return float("nan")
-        return float(own.select(np.argsort(own.error)[(own.mean.size - 1) // 2]).compute_detectable(self.alpha))
+        median = own.select(np.argsort(own.error)[(own.mean.size - 1) // 2])
+        return float(median.compute_detectable(self.alpha)) if median.error else float("nan")
 
     @cached_property
     def _levels(self) -> dict[int, RankSets]:
@@ -423,7 +425,7 @@ def rank_sets(
     own = sign * np.where(there[:, None, :], outcomes, 0.0)
     own = own - own.sum(axis=2, keepdims=True) / np.maximum(there.sum(axis=1), 1)[:, None, None]
     prior = prior_of([_analyse(own, there).moderate(NO_PRIOR)])
-    unit = float(np.nanmax(outcomes) - np.nanmin(outcomes))
+    unit = float(np.nanmax(outcomes) - np.nanmin(outcomes)) or reach  # rows at one value show no scale
     found = {each.name: np.ones((rows, rows)) for each in fields(Differences)}
     for one in range(rows):
         after = slice(one + 1, rows)
