@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dpicl.leaderboards.compare.rows import compare_named
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
@@ -29,12 +30,17 @@ def row(name, by_seed, task="agnews", development=False, **given):
     return found
 
 
-def board(public, real, development=None):
-    rows = row("zero_shot", {0: 0.2, 1: 0.2}) + row("tang", {0: 0.5, 1: 0.55}) + row("pta", {0: 0.3, 1: 0.35})
-    rows += row("public_demonstrations", public, epsilon=0.0) + row("real_demonstrations", real)
+def make_rows(public, real, development=None, task="agnews"):
+    means = {"zero_shot": {0: 0.2, 1: 0.2}, "tang": {0: 0.5, 1: 0.55}, "pta": {0: 0.3, 1: 0.35}}
+    rows = [one for name, scores in (means | {"real_demonstrations": real}).items() for one in row(name, scores, task)]
+    rows += row("public_demonstrations", public, task, epsilon=0.0)
     for name, scores in (development or {}).items():
-        rows += row(name, scores, development=True, epsilon=0.0)
-    return build_board(rows)
+        rows += row(name, scores, task, development=True, epsilon=0.0)
+    return rows
+
+
+def board(public, real, development=None):
+    return build_board(make_rows(public, real, development))
 
 
 LITTLE, MUCH = {0: 0.3, 1: 0.3}, {0: 0.85, 1: 0.9}
@@ -50,6 +56,15 @@ def test_with_headroom_rows_have_ranks_and_without_it_nobody_does():
     assert [one.rank for one in table.rows] == [None] * len(table.rows)
     (answer,) = nothing.answers
     assert (answer.best, answer.verdict) == ((), "no headroom")
+
+
+def test_pairs_are_compared_where_rows_are_ranked_or_where_none_are():
+    both = build_board([*make_rows(LITTLE, MUCH), *make_rows(MUCH, MUCH, task="trec")])
+    found = compare_named(both, "s", "tang@1", "pta@1")
+    assert [pair.table.task for pair in found.pairs] == ["agnews"] and found.left_out == ("trec",)
+    assert found.pairs[0].found.tables == 1 and "Left out, since without headroom" in str(found)
+    alone = compare_named(both, "s", "tang@1", "pta@1", tasks=["trec"])
+    assert [pair.table.task for pair in alone.pairs] == ["trec"] and not alone.left_out
 
 
 def test_development_seeds_decide_and_stand_in_no_row():

@@ -82,12 +82,13 @@ class RowPair:
 @dataclass(frozen=True, repr=False)
 class RowComparison(Shown):
     """Everything that two names stand for. suite: as the user wrote it. one, other: the names. pairs: of a task
-    each."""
+    each. left_out: tasks that rank nobody, where others do."""
 
     suite: str
     one: str
     other: str
     pairs: tuple[RowPair, ...]
+    left_out: tuple[str, ...] = ()
 
     def blocks(self) -> list[Block]:
         """A line a task."""
@@ -116,6 +117,8 @@ class RowComparison(Shown):
             if FIXED_DRAW in row.marks
         }
         notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
+        if self.left_out:
+            notes.append(f"Left out, since without headroom nobody is ranked: {', '.join(self.left_out)} (--task TASK).")
         title, keep = f"{self.one} and {self.other}", 1 if heads else 2
         return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
 
@@ -128,7 +131,8 @@ class RowComparison(Shown):
 
     def document(self) -> Any:
         """What --json prints."""
-        return {"suite": self.suite, "rows": [self.one, self.other], "pairs": [pair.to_json() for pair in self.pairs]}
+        pairs = [pair.to_json() for pair in self.pairs]
+        return {"suite": self.suite, "rows": [self.one, self.other], "pairs": pairs, "left_out": list(self.left_out)}
 
 
 def row_name(row: Row) -> str:
@@ -170,7 +174,7 @@ def _rows_named(text: str, rows: Sequence[Row]) -> tuple[list[Row], bool]:
 def compare_named(
     board: Board, suite: str, one: str, other: str, tasks: Sequence[str] = (), epsilons: Sequence[float] = ()
 ) -> RowComparison:
-    """Both rows on every task that has them.
+    """Both rows on every task that has them and ranks rows; where none does, on every task that has them.
 
     Raises UsageError for a row, a task or an ε that the board does not have, with the closest names, and for rows that
     stand nowhere together.
@@ -194,11 +198,13 @@ def compare_named(
             join_names(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second)
         )
         raise UsageError(f"'{one}' and '{other}' are not two rows of one task and ε: {where}.")
+    ranking = [each for each in both if not each[1].ranks_nobody] or both
+    left_out = tuple(sorted({table.task for _, table, _ in both} - {table.task for _, table, _ in ranking}))
     pairs = []
-    for group, table, found in both:
-        differences = Pairs(table, len(both))
+    for group, table, found in ranking:
+        differences = Pairs(table, len(ranking))
         pairs += [RowPair(group, table, a, b, differences.difference(a, b)) for a, b in found]
-    return RowComparison(suite, one, other, tuple(pairs))
+    return RowComparison(suite, one, other, tuple(pairs), left_out)
 
 
 def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
