@@ -54,3 +54,12 @@ def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():
         "tang": "run without noise",
         "pta": "its proved ε is above the ε that it was run for",
     }
+
+
+@pytest.mark.parametrize(("metric", "ranked"), [("acc_nearest", False), ("acc_calibrated", True)])
+def test_an_instruction_has_a_rank_only_where_the_metric_reads_it(metric, ranked):
+    other, instruction = (make_result(name, 0.5, metric=metric) for name in ("tang", "dp_opt"))
+    instruction = instruction.model_copy(update={"released": [], "instruction": "Answer with the topic.\n"})
+    rows = {row.label: row for row in only_table([*ends(metric=metric), other, instruction]).rows}
+    assert rows["tang"].rank is not None and (rows["dp_opt"].rank is not None) == ranked
+    assert ("an instruction" in rows["dp_opt"].unranked) != ranked

@@ -118,7 +118,7 @@ class RowComparison(Shown):
         }
         notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
         if self.left_out:
-            notes.append(f"Left out, since without headroom nobody is ranked: {', '.join(self.left_out)} (--task TASK).")
+            notes.append(f"Left out, since without headroom nobody is ranked: {join_names(self.left_out, 9)} (--task).")
         title, keep = f"{self.one} and {self.other}", 1 if heads else 2
         return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
 
