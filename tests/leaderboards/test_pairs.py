@@ -165,6 +165,8 @@ def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board)
     assert table.rows == (whole,)
     assert [answer.task for answer in part.sections[0].answers] == ["trec"]
     assert choose_part(board) is board
+    mixed = build_board([*results(), *results("trec", source="local")])
+    assert [one.group.source for one in choose_part(mixed, tasks=["trec"]).sections] == ["local"]
     for wrong in ({"tasks": ["tree"]}, {"labels": ["tong"]}, {"epsilons": [3.0]}):
         with pytest.raises(UsageError):
             choose_part(board, **wrong)

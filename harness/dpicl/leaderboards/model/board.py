@@ -100,10 +100,13 @@ def choose_part(
     def keep(section: Section) -> Section:
         tables = (replace(one, rows=tuple(filter(is_wanted, one.rows))) for one in section.tables if is_on(one.task))
         answered = (one for one in section.answers if is_on(one.task) and (not epsilons or one.epsilon in epsilons))
-        return replace(section, tables=tuple(tables), answers=tuple(answered))
+        measured = tuple(one for one in section.measured if is_on(one.task))
+        return replace(section, tables=tuple(tables), answers=tuple(answered), measured=measured)
 
     skipped = (one for one in board.skipped if is_on(one["task"]) and (not labels or one["label"] in labels))
-    return replace(board, sections=tuple(map(keep, board.sections)), skipped=tuple(skipped))
+    kept = tuple(map(keep, board.sections))
+    with_tables = tuple(one for one in kept if one.tables or one.measured)
+    return replace(board, sections=with_tables or kept, skipped=tuple(skipped))
 
 
 def build_board(
