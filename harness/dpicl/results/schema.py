@@ -25,6 +25,7 @@ from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.core.json_text import to_plain as finite
 from dpicl.core.printable import shorten
 from dpicl.core.vocabulary import NEIGHBOURS
+from dpicl.data.task_file import BY_EMBEDDING
 from dpicl.models.server_settings import ServerRecord
 from dpicl.privacy.events import from_json
 
@@ -327,6 +328,11 @@ class Result(Part):
         if self.prepared:
             return "prepared"
         return "demonstrations" if self.privacy.queries is None else "answers"
+
+    @property
+    def has_unread_instruction(self) -> bool:
+        """Whether it is an instruction alone, which its main metric, a classifier on demonstrations, does not read."""
+        return self.instruction is not None and not self.released and self.main_metric in BY_EMBEDDING
 
     @property
     def texts(self) -> list[str]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from dpicl.attacks.audited import Audit
 from dpicl.core.messages import epsilon_text, score_text
-from dpicl.data.task_file import BY_EMBEDDING
 from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, sort_ids
@@ -238,7 +237,7 @@ def _make_unranked(result: Result, proved: float, marks: Sequence[Mark], submiss
         return "its proved ε is above the ε that it was run for"
     if FIXED_DRAW in marks:
         return FIXED_DRAW.name
-    if result.instruction is not None and not result.released and result.main_metric in BY_EMBEDDING:
+    if result.has_unread_instruction:
         return "it releases an instruction, which this metric does not read"
     unreliable = submission.card.unreliable if submission else ""
     return f"marked unreliable: {unreliable.rstrip('.')}" if unreliable else ""
