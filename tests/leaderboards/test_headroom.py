@@ -30,12 +30,14 @@ def row(name, by_seed, task="agnews", development=False, **given):
     return found
 
 
-def make_rows(public, real, development=None, task="agnews"):
+def make_rows(public, real, development=None, **given):
     means = {"zero_shot": {0: 0.2, 1: 0.2}, "tang": {0: 0.5, 1: 0.55}, "pta": {0: 0.3, 1: 0.35}}
-    rows = [one for name, scores in (means | {"real_demonstrations": real}).items() for one in row(name, scores, task)]
-    rows += row("public_demonstrations", public, task, epsilon=0.0)
+    rows = [
+        one for name, scores in (means | {"real_demonstrations": real}).items() for one in row(name, scores, **given)
+    ]
+    rows += row("public_demonstrations", public, epsilon=0.0, **given)
     for name, scores in (development or {}).items():
-        rows += row(name, scores, task, development=True, epsilon=0.0)
+        rows += row(name, scores, development=True, epsilon=0.0, **given)
     return rows
 
 
@@ -65,6 +67,8 @@ def test_pairs_are_compared_where_rows_are_ranked_or_where_none_are():
     assert found.pairs[0].found.tables == 1 and "Left out, since without headroom" in str(found)
     alone = compare_named(both, "s", "tang@1", "pta@1", tasks=["trec"])
     assert [pair.table.task for pair in alone.pairs] == ["trec"] and not alone.left_out
+    models = build_board([*make_rows(LITTLE, MUCH), *make_rows(MUCH, MUCH, model="other")])
+    assert compare_named(models, "s", "tang@1", "pta@1").left_out == ("agnews (other)",)
 
 
 def test_development_seeds_decide_and_stand_in_no_row():

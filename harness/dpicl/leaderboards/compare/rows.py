@@ -82,7 +82,8 @@ class RowPair:
 @dataclass(frozen=True, repr=False)
 class RowComparison(Shown):
     """Everything that two names stand for. suite: as the user wrote it. one, other: the names. pairs: of a task
-    each. left_out: tasks that rank nobody, where others do."""
+    each. left_out: tasks that rank nobody, where others do, with the model
+    where there are several."""
 
     suite: str
     one: str
@@ -198,13 +199,18 @@ def compare_named(
             join_names(sorted({f"{row_name(row)} on {row.task}" for row in own})) for own in (first, second)
         )
         raise UsageError(f"'{one}' and '{other}' are not two rows of one task and ε: {where}.")
-    ranking = [each for each in both if not each[1].ranks_nobody] or both
-    left_out = tuple(sorted({table.task for _, table, _ in both} - {table.task for _, table, _ in ranking}))
+    ranking = [each for each in both if not each[1].ranks_nobody] or both  # none ranks: all of them
+    several = len({group for group, _, _ in both}) > 1
+    left_out = sorted(
+        f"{table.task} ({group.model})" if several else table.task
+        for group, table, _ in both
+        if table.ranks_nobody and ranking is not both
+    )
     pairs = []
     for group, table, found in ranking:
         differences = Pairs(table, len(ranking))
         pairs += [RowPair(group, table, a, b, differences.difference(a, b)) for a, b in found]
-    return RowComparison(suite, one, other, tuple(pairs), left_out)
+    return RowComparison(suite, one, other, tuple(pairs), tuple(left_out))
 
 
 def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
