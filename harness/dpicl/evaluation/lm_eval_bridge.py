@@ -30,6 +30,7 @@ from dpicl.data.task_file import LOG_LOSS
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.evaluation import text_metrics
 from dpicl.evaluation.lm_eval_models import NOT_CHOSEN, AnswersLM, LanguageModelLM
+from dpicl.mechanism.generation import ended_continuations
 from dpicl.models.base import LanguageModel
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def evaluate(
         return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations])
     prefix = task.icl_prefix(demonstrations, instruction)
     try:
-        evaluation = evaluate_with(task, LanguageModelLM(model), prefix)
+        evaluation = evaluate_with(task, LanguageModelLM(model, ended_continuations(task, model)), prefix)
     except PromptTooLong as error:
         raise PromptTooLong(
             f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"

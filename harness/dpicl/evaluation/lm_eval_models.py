@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from lm_eval.api.model import LM, TemplateLM
@@ -26,11 +27,14 @@ class LanguageModelLM(TemplateLM):
     """The same log-probabilities as lm-eval's own `HFLM`, without reading the shared prefix for every request.
 
     A context that is too long raises PromptTooLong instead of losing its left end, and generation is greedy only.
+    endings: continuation -> the tokens that are scored for it, where these are not its own alone
+        (`dpicl.mechanism.generation.ended_continuations`).
     """
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: LanguageModel, endings: Mapping[str, Tokens] = MappingProxyType({})) -> None:
         super().__init__()
         self.reader = model
+        self._endings = endings
         self._encode = lru_cache(maxsize=64)(model.encode)
 
     @property
@@ -47,8 +51,8 @@ class LanguageModelLM(TemplateLM):
     def _loglikelihood_tokens(self, requests: list[TokenRequest], **kwargs: Any) -> list[tuple[float, bool]]:
         """Raises ModelError when a log-probability is not finite, PromptTooLong when a request does not fit."""
         endings = defaultdict[tuple[int, ...], list[Tokens]](list)
-        for _, context, ending in requests:
-            endings[tuple(context)].append(ending)
+        for (_, continuation), context, ending in requests:
+            endings[tuple(context)].append(self._endings.get(continuation, ending))
         scored = self.reader.score_endings(list(endings.items()), self._read_shared(list(endings)))
         found = {context: iter(row) for context, row in zip(endings, scored, strict=True)}
         result = [next(found[tuple(context)]) for _, context, _ in requests]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -139,10 +140,52 @@ def check_positive(**options: float | None) -> None:
 def label_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
     """Tokens of each label word after a prompt, as lm-eval splits them: those of the whole behind the prompt's own.
 
-    Empty for tasks without labels to score.
+    Where the tokens of one label begin those of another, as of '1' and '10', all go on with the token that ends a label
+    in a prompt; without it the shorter one would always be at least as likely. Empty for tasks without labels to score.
+    Raises UsageError for labels that are one to the model's tokenizer.
     """
+    plain = _plain_endings(task, model)
+    begun = _find_beginning(plain)
+    return plain if begun is None else _ended(task, model, plain)
+
+
+def ended_continuations(task: PublicTask, model: LanguageModel) -> dict[str, list[int]]:
+    """What follows a prompt -> its tokens, with those of `label_endings`; empty where no label begins another one."""
+    plain = _plain_endings(task, model)
+    if _find_beginning(plain) is None:
+        return {}
+    continuations = [task.config.target_delimiter + label for label in task.labels]
+    return dict(zip(continuations, _ended(task, model, plain), strict=True))
+
+
+def _plain_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
     if not task.chooses:
         return []
     base = task.query("")
     start = len(model.encode(base))
     return [model.encode(base + task.config.target_delimiter + label)[start:] for label in task.labels]
+
+
+def _ended(task: PublicTask, model: LanguageModel, plain: Sequence[Sequence[int]]) -> list[list[int]]:
+    base, config = task.query(""), task.config
+    start = len(model.encode(base))
+    ended = []
+    for label, tokens in zip(task.labels, plain, strict=True):
+        shown = model.encode(base + config.target_delimiter + label + config.fewshot_delimiter + base)
+        ended.append(shown[start : start + len(tokens) + 1])
+    if (pair := _find_beginning(ended)) is not None:
+        first, second = (task.labels[at] for at in pair)
+        raise UsageError(
+            f"The model {model.identity.name} cannot tell the labels '{first[:60]}' and '{second[:60]}' apart: its"
+            " tokenizer makes them one; rename one of them, or use another model."
+        )
+    return ended
+
+
+def _find_beginning(endings: Sequence[Sequence[int]]) -> tuple[int, int] | None:
+    """The places of an ending and of one that begins with it, if there are any: sorted, they are neighbours."""
+    order = sorted(range(len(endings)), key=lambda at: endings[at])
+    for first, second in pairwise(order):
+        if endings[second][: len(endings[first])] == endings[first]:
+            return first, second
+    return None
