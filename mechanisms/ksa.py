@@ -21,7 +21,6 @@ answer: no epsilon at all.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from dpicl.core import scripts
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.mechanism.public_candidates import write_request
@@ -47,8 +47,6 @@ REQUESTS = {
     "chatdoctor": "Answer the above question",
 }
 SUGGESTIONS = "{request} with the following word suggestions ranked by their frequency from high to low: [{words}]"
-
-_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ def public_words(text: str) -> tuple[str, ...]:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """All words of a text: runs of letters and digits, in lower case."""
+    """All words of a text (`dpicl.core.scripts.words`), in lower case."""
     return frozenset(_split(text))
 
 
@@ -120,4 +118,4 @@ def stopwords() -> frozenset[str]:
 
 
 def _split(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    return scripts.words(text.lower())

@@ -30,6 +30,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.core.errors import unknown_name
+from dpicl.core.scripts import fold
 from dpicl.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
 from dpicl.mechanism.generation import check_positive
 from dpicl.privacy.primitives import GaussianSum
@@ -124,5 +125,5 @@ def spans(text: str, longest: int) -> tuple[str, ...]:
 
 
 def _normal(phrase: str) -> str:
-    """Upper and lower case, and blanks, do not make another answer."""
-    return " ".join(phrase.split()).casefold()
+    """Upper and lower case, Unicode forms, and blanks, do not make another answer."""
+    return " ".join(fold(phrase).split())

@@ -8,6 +8,7 @@ dpicl.evaluation.contextual_calibration.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,8 +32,10 @@ def classification_results(doc: Mapping[str, Any], results: Sequence[tuple[float
 
 
 def extraction_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
-    """Exact match of the first line of the answer (MIT: `pred.strip().split("\\n")[0] == label`)."""
-    return {"exact_match": float(results[0].strip().split("\n")[0] == doc["label"])}
+    """Exact match of the first line of the answer (MIT: `pred.strip().split("\\n")[0] == label`), whatever the Unicode
+    form: an accent may be a character of its own, and a letter wide."""
+    answer, label = (unicodedata.normalize("NFKC", text) for text in (results[0], doc["label"]))
+    return {"exact_match": float(answer.strip().split("\n")[0] == label)}
 
 
 def generation_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:

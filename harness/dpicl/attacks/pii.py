@@ -32,6 +32,7 @@ from dpicl.attacks.results import Estimate
 from dpicl.attacks.targets import Target
 from dpicl.attacks.views import completions, free_text
 from dpicl.core.errors import UsageError
+from dpicl.core.scripts import space_out
 from dpicl.core.vocabulary import Demonstration, Query
 from dpicl.data.task import Record, Task
 from dpicl.evaluation.intervals import wilson_interval
@@ -141,11 +142,11 @@ def measure_finding(
 def count_copied_spans(released: Sequence[str], records: Sequence[str], span: int = SPAN) -> dict[str, int]:
     """Counts released texts, at least one, with ``span`` or more consecutive words of a record, and such records; and
     the words of the longest copied span, 0 without any. Words are compared with their case; no text is kept."""
-    texts, matcher = [_WORD.findall(text) for text in released], SequenceMatcher(autojunk=False)
+    texts, matcher = [_WORD.findall(space_out(text)) for text in released], SequenceMatcher(autojunk=False)
     copying: set[int] = set()
     copied_records = longest = 0
     for record in records:
-        matcher.set_seq2(_WORD.findall(record))
+        matcher.set_seq2(_WORD.findall(space_out(record)))
         sizes = []
         for text in texts:
             matcher.set_seq1(text)

@@ -6,29 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 
 from dpicl.core.errors import DataError
+from dpicl.core.scripts import fold
 from dpicl.core.seeds import streams
 from dpicl.core.vocabulary import Record
 
 Split = list[Record]
-
-
-#: What nobody sees (Unicode's Default_Ignorable_Code_Point); between a letter and its accent it keeps them apart.
-_UNSEEN = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-
-
-def fold(text: str) -> str:
-    """A text without case, invisible characters and Unicode forms: NFC and NFD, widths and ligatures are one."""
-    if text.isascii():
-        return text.lower()
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold())
 
 
 def normalise(text: str) -> str:

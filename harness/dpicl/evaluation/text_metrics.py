@@ -1,23 +1,28 @@
 """Compares a text with a reference: ROUGE, BLEU-1, METEOR and cosine similarity of embeddings, all in [0, 1].
 
 The settings are those of the evaluation of SGA (tjdgh3946/PubDP-ICL): ROUGE F1 with stemming, sentence BLEU with weight
-on single words alone, METEOR of nltk. An empty answer scores 0 everywhere. What a machine lacks is skipped with a
-reason (`list_unavailable`), never replaced.
+on single words alone, METEOR of nltk. Words of scripts other than Latin, which rouge-score drops, count as well; where
+a script has no blanks between words, every character is one. An empty answer scores 0 everywhere. What a machine lacks
+is skipped with a reason (`list_unavailable`), never replaced.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpicl.core import scripts
 from dpicl.core.errors import ModelError
 
 if TYPE_CHECKING:  # nltk takes seconds to load, and most tasks write no text
     from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import Tokenizer
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
@@ -39,7 +44,7 @@ def scores(answer: str, reference: str) -> dict[str, float]:
 
 
 def rouge(answer: str, reference: str) -> dict[str, float]:
-    """F1 of rouge1, rouge2 and rougeL, with stemming."""
+    """F1 of rouge1, rouge2 and rougeL, with stemming; of Latin texts to the last bit those of rouge-score."""
     return {name: float(score.fmeasure) for name, score in _rouge().score(reference, answer).items()}
 
 
@@ -54,13 +59,15 @@ def bleu1(answer: str, reference: str) -> float:
 
 
 def words(text: str) -> list[str]:
-    """Tokens of nltk's word_tokenize, with sentences ended at . ! or ? before a blank.
+    """Tokens of nltk's word_tokenize, with sentences ended at . ! or ? before a blank, and characters as words where a
+    script has no blanks.
 
     nltk would find sentences with its Punkt data, which has to be downloaded; only abbreviations come out differently.
     """
     import nltk
 
-    return [w for part in _END_OF_SENTENCE.split(text) for w in nltk.word_tokenize(part, preserve_line=True)]
+    spaced = scripts.space_out(unicodedata.normalize("NFC", text))
+    return [w for part in _END_OF_SENTENCE.split(spaced) for w in nltk.word_tokenize(part, preserve_line=True)]
 
 
 def similarities(pairs: Sequence[Pair]) -> list[float]:
@@ -112,5 +119,23 @@ def _embed(texts: Sequence[str]) -> np.ndarray:
 @cache
 def _rouge() -> RougeScorer:
     from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import DefaultTokenizer
 
-    return RougeScorer(list(ROUGE), use_stemmer=True)
+    return RougeScorer(list(ROUGE), tokenizer=_EveryScript(DefaultTokenizer(use_stemmer=True)))
+
+
+@dataclass(frozen=True)
+class _EveryScript:
+    """rouge-score's words of Latin texts, to which words of other scripts are added; characters of a text without any
+    word."""
+
+    latin: Tokenizer
+
+    def tokenize(self, text: str) -> list[str]:
+        others = [char for char in text if (char.isalpha() or char.isdecimal()) and not scripts.is_latin(char)]
+        if not others:
+            return self.latin.tokenize(text) or list("".join(text.split()))
+        found: list[str] = []
+        for word in scripts.words(scripts.fold(text)):
+            found += self.latin.tokenize(word) if all(map(scripts.is_latin, word)) else [word]
+        return found

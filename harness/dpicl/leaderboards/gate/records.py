@@ -25,9 +25,10 @@ from typing import Any
 
 from dpicl.core.errors import DpiclError
 from dpicl.core.messages import names_text
+from dpicl.core.scripts import fold
 from dpicl.data.config import load_config
 from dpicl.data.sources import resolve
-from dpicl.data.splits import fold, normalise
+from dpicl.data.splits import normalise
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome
