@@ -297,7 +297,10 @@ def test_answers_of_both_kinds(dpicl, desk):
                    "--option", "examples_per_slot=1", "--out", "a.jsonl", "--json")  # fmt: skip
     assert answer.code == 0, answer.err
     rows = [json.loads(line) for line in (desk / "a.jsonl").read_text().splitlines()]
-    assert [(row["id"], row["text"]) for row in rows] == [("1", "where is my money"), ("2", "the app is broken")]
+    assert [(row["id"], row["text"]) for row in rows] == [
+        ("1", "where is my money"), ("2", ""), ("3", "the app is broken")
+    ]  # fmt: skip
+    assert rows.pop(1)["answer"] == "" and "1 of 3 queries have no text" in answer.err
     assert {row["answer"] for row in rows} <= set(LABELS) and answer.json["card"]["privacy"]["queries"] == 2
     answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.csv", "--option", "embedding=sim",
                    "--out", "b.jsonl", "--json")  # fmt: skip

@@ -186,6 +186,7 @@ Labels = Annotated[
 ]
 TextField = Annotated[str, Flag("field of a file's text (default: text, or another usual name)", metavar="NAME")]
 LabelField = Annotated[str, Flag("field of a file's label (default: label, or another usual name)", metavar="NAME")]
+NoQuoting = Annotated[bool, Flag("take quotation marks in CSV and TSV as part of the texts")]
 DeclaredSizes = Annotated[
     int | Mapping[str, int],
     Flag(

@@ -15,7 +15,7 @@ from dpicl.data.config import add_task_folder, list_tasks, load_config
 from dpicl.data.counts import DataCounts, SplitCounts, count_records, label_words
 from dpicl.data.reading import FileRecords, ranges, read_records
 from dpicl.data.sources import read, reading_of, resolve
-from dpicl.data.tables import SUFFIXES, fields_of
+from dpicl.data.tables import NO_QUOTING, SUFFIXES, fields_of
 from dpicl.data.task_file import SourceSpec
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.scaffold.own_task import own_spec
@@ -35,6 +35,7 @@ def data(
     label_field: p.LabelField | None = None,
     labels: p.Labels | None = None,
     test: p.OnePath | None = None,
+    no_quoting: p.NoQuoting = False,
 ) -> Answer:
     """Counts records, labels, lengths, repeats and errors. Raises DataError for what is no table of records.
 
@@ -50,15 +51,21 @@ def data(
         path = Path(name)
         if source != "auto":
             raise UsageError(f"--source is for tasks, and {path} is a file; leave it out.")
-        fields = fields_of(path, text_field, label_field)
-        spec = own_spec(path.name, *fields, p.as_labels(labels or {}))
+        fields = fields_of(path, text_field, label_field, not no_quoting)
+        spec = own_spec(path.name, *fields, p.as_labels(labels or {}), not no_quoting)
         train = read_records(path, spec)
         counted = None if test is None else read_records(Path(test), spec)
         counts = count_records(train, counted, spec.labels or label_words(train, fields[1]))
         names = {"train": path.name, "test": "" if test is None else Path(test).name}
         found, columns = "local", dict(zip(("text", "label"), fields, strict=True))
     else:
-        given = {"--test": test, "--labels": labels, "--text-field": text_field, "--label-field": label_field}
+        given: dict[str, object] = {
+            "--test": test,
+            "--labels": labels,
+            "--text-field": text_field,
+            "--label-field": label_field,
+        }
+        given["--no-quoting"] = no_quoting or None
         if wrong := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"{wrong[0]} is for a file of records; a task's own file says it (metadata.data.local).")
         spec, names, columns = load_config(name).source, {}, {}
@@ -99,6 +106,9 @@ def _show(name: str, source: str, counts: DataCounts, names: Mapping[str, str]) 
             yield f"{each.split}: {', '.join(shown[:_SHOWN])}{more}"
         for what, lines in each.faults.items():
             yield f"{each.split}, {each.unit} {ranges(lines, None)}: {what}"
+        if each.joined:
+            where = f"{each.split}, {each.unit} {ranges(each.joined)}"
+            yield f"{where}: a text with line ends in quotation marks; {NO_QUOTING}"
     if counts.leaks:
         train = splits[0]
         where = f"{train.split}, {train.unit} {ranges(counts.leaks)}"

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from dpicl.api.parameters import Flag, LabelField, Labels, OnePath, TextField, as_labels, verb
+from dpicl.api.parameters import Flag, LabelField, Labels, NoQuoting, OnePath, TextField, as_labels, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError
 from dpicl.core.messages import message
@@ -42,6 +42,7 @@ def new(
     text_field: TextField | None = None,
     label_field: LabelField | None = None,
     labels: Labels | None = None,
+    no_quoting: NoQuoting = False,
     dir: Annotated[OnePath, Flag(metavar="DIR")] = ".",
 ) -> Answer:
     """Writes a working example, or the task of a file of records. Raises UsageError for a name that is taken.
@@ -68,13 +69,21 @@ def new(
             as_labels(labels or {}),
             list_tasks(),
             folder,
+            not no_quoting,
         )
         for note in own.notes:
             message(note)
         files, more = own.files, {"labels": own.labels}
         following = _NEXT_OWN if own.test else _NEXT_OWN[:1]
     else:
-        given = {"from": train, "test": test, "text-field": text_field, "label-field": label_field, "labels": labels}
+        given: dict[str, object] = {
+            "from": train,
+            "test": test,
+            "text-field": text_field,
+            "label-field": label_field,
+            "labels": labels,
+        }
+        given["no-quoting"] = no_quoting or None
         if extra := [flag for flag, value in given.items() if value is not None]:
             raise UsageError(f"--{extra[0]} is for `dpicl new task NAME --from FILE`; leave it out.")
         example = "task" if what == "task" else kind or "demonstrations"

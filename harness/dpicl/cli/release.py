@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast
@@ -32,7 +32,7 @@ from dpicl.mechanism.registry import load_mechanisms
 from dpicl.own.budget import ChargeTo, read_sets
 from dpicl.own.card import NOT_MEASURED, describe_proof
 from dpicl.own.job import STAYS, ReleaseJob
-from dpicl.own.records import OwnRecords, queries_of, query_of
+from dpicl.own.records import OwnRecords, queries_of, query_of, require_different
 from dpicl.own.released import PrivateRelease, UnsavedRelease, check_format, try_places
 from dpicl.own.state import OF_A_PROMPT, SavedState, answers_from, public_task, read_state, require_same
 from dpicl.own.utility import Utility
@@ -50,6 +50,7 @@ class Own(TypedDict, total=False):
     text_is: Annotated[str, p.Flag("what a text is, for prompts: 'support ticket'", metavar="WORDS")]
     text_field: p.TextField
     label_field: p.LabelField
+    no_quoting: p.NoQuoting
     public: Annotated[Data, p.Flag("records that everybody may know, where a task needs some", metavar="FILE")]
     public_test: Annotated[
         Data,
@@ -87,7 +88,7 @@ class Own(TypedDict, total=False):
 #: Parameters that are tables.
 _TABLES = ("data", "public", "public_test")
 #: What `answer` takes with a state; all else of `Own` is about private records.
-_WITH_STATE = {"model", "text_field", "options", "plugins", "out"}
+_WITH_STATE = {"model", "text_field", "no_quoting", "options", "plugins", "out"}
 
 
 def _answer(made: PrivateRelease, given: Mapping[str, Any]) -> Answer:
@@ -194,7 +195,8 @@ def answer(
     release: a file does not decide what is loaded.
     Everything else is as for `release`. Raises DataError for a file that is no state.
 
-    queries: public texts: JSONL or a table with the text's field (and `id`), or .txt with one a line.
+    queries: public texts: JSONL or a table with the text's field (and `id`), or .txt with one a line; a blank one is
+        not asked and costs nothing: its answer is empty.
     state: what `dpicl release` wrote for a prepared mechanism, in place of --data and all that goes with it: costs
         nothing more.
     """
@@ -210,8 +212,11 @@ def answer(
         raise UsageError("MECHANISM must be given, to answer from private records; see `dpicl list mechanisms`.")
     said = "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
     job = _job(mechanism, own, {"demonstrations": said})
-    made = replace(job, queries=_asked_queries(queries, job.own)).run()
-    return _save(made, None if job.measure_only else job.out)
+    if isinstance(queries, str | Path):
+        require_different({"--data": job.data, "--queries": Path(queries)})
+    every = _read_queries(queries, job.own, job.tell)
+    made = replace(job, queries=[query for query in every if query.text]).run()
+    return _save(made.answer_all(every), None if job.measure_only else job.out)
 
 
 def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own: Own) -> PrivateRelease:
@@ -230,13 +235,15 @@ def _answer_from(file: Path, mechanism: GivenMechanism | None, queries: Any, own
     resolved = resolve_options(given.cls, task.name, {**given.options, **p.options_of(given.name, own.get("options"))})
     built = cast(PreparedMechanism, build(given.cls, resolved))
     require_same(found, built, resolved)
-    asked = _asked_queries(queries, replace(found.own, text_field=own.get("text_field")))
+    words = replace(found.own, text_field=own.get("text_field"), quoting=not own.get("no_quoting"))
+    every = _read_queries(queries, words, _tell())
+    asked = [query for query in every if query.text]
     out = own.get("out")
     if out is not None:
         try_places(Path(out))
     lm = models.load(own.get("model") or "embedded")
     answers = answers_from(found, built, lm, asked)
-    return _save(PrivateRelease(found.card, task, queries=asked, answers=answers), out)
+    return _save(PrivateRelease(found.card, task, answers=answers).answer_all(every), out)
 
 
 def _maker_of(found: SavedState, own: Own) -> type[Mechanism]:
@@ -277,7 +284,7 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
     job = ReleaseJob(
         given=given,
         chosen=p.options_of(given.name, own.get("options")),
-        own=OwnRecords(p.as_labels(own.get("labels") or {}), own.get("task"), *fields),
+        own=OwnRecords(p.as_labels(own.get("labels") or {}), own.get("task"), *fields, not own.get("no_quoting")),
         model=own.get("model") or "embedded",
         config=ReleaseConfig(
             epsilon=epsilon,
@@ -293,7 +300,7 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
         public_test=test,
         payer=ChargeTo(own.get("private_set"), default, own.get("total_epsilon")),
         out=None if out is None else Path(out),
-        tell=message if call.COMMAND.get() else lambda text: None,
+        tell=_tell(),
         measure_only=bool(own.get("measure_only")),
     )
     job.check()
@@ -308,11 +315,20 @@ def _given_of(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str]) -> 
     return found
 
 
-def _asked_queries(given: Any, own: OwnRecords) -> list[Query]:
+def _tell() -> Callable[[str], None]:
+    """What takes a line for each stage."""
+    return message if call.COMMAND.get() else lambda text: None
+
+
+def _read_queries(given: Any, own: OwnRecords, tell: Callable[[str], None]) -> list[Query]:
     """Raises UsageError for what are no queries, and DataError for a file of none."""
     if isinstance(given, str | Path):
-        return queries_of(Path(given), own)
-    texts = p.as_list(given)
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise UsageError("answer: 'queries' must be a file, or a list of texts.")
-    return [query_of(str(number), text) for number, text in enumerate(texts, start=1)]
+        queries = queries_of(Path(given), own, tell)
+    else:
+        texts = p.as_list(given)
+        if not all(isinstance(text, str) for text in texts) or not any(text.strip() for text in texts):
+            raise UsageError("answer: 'queries' must be a file, or a list of texts.")
+        queries = [query_of(str(number), text) for number, text in enumerate(texts, start=1)]
+    if blank := sum(not query.text for query in queries):
+        tell(f"{blank} of {len(queries)} queries have no text: they are not asked, and their answers are empty.")
+    return queries

@@ -28,7 +28,7 @@ class SplitCounts:
 
     labels: word -> records, where labels are public words. words: quantile -> words of a text. repeated: lines of
     records that an earlier one has already (letters and digits alone count). faults: what is wrong -> all lines of
-    which it is.
+    which it is. joined: lines of records with line ends in quotation marks.
     """
 
     split: str
@@ -38,6 +38,7 @@ class SplitCounts:
     words: Mapping[str, int]
     repeated: Sequence[int]
     faults: Mapping[str, Sequence[int]]
+    joined: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCou
     quantiles = np.quantile(lengths, [0.05, 0.5, 0.95, 1.0], method="higher")
     words = dict(zip(("5%", "median", "95%", "longest"), map(int, quantiles), strict=True))
     of_labels = {label: found[label] for label in labels}
-    return SplitCounts(split, reading.unit, len(reading.records), of_labels, words, repeated, reading.faults)
+    return SplitCounts(
+        split, reading.unit, len(reading.records), of_labels, words, repeated, reading.faults, reading.joined
+    )
 
 
 def label_words(reading: FileRecords, column: str) -> list[str]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import importlib
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dpicl.core.errors import DataError
+from dpicl.core.messages import count
 from dpicl.core.vocabulary import Record
-from dpicl.data.tables import Table, missing_column_error, open_table, unreadable_error
+from dpicl.data.tables import BLANK, NO_QUOTING, Table, missing_column_error, open_table, unreadable_error
 from dpicl.data.task_file import SourceSpec
 
 
@@ -25,7 +27,8 @@ class RowFault(ValueError):
 class FileRecords:
     """The records of a file. unit: what numbers count. numbers: of the lines of the records.
 
-    faults: what is wrong -> the numbers of all lines of which it is.
+    faults: what is wrong -> the numbers of all lines of which it is. joined: numbers of the records with line ends in
+    quotation marks.
     """
 
     path: Table
@@ -33,6 +36,7 @@ class FileRecords:
     records: list[Record] = field(repr=False)
     numbers: list[int] = field(repr=False)
     faults: dict[str, list[int]]
+    joined: list[int] = field(default_factory=list)
 
     def check(self) -> list[Record]:
         """The records. Raises DataError, in one sentence with the first line and how many more, where one is wrong."""
@@ -42,6 +46,16 @@ class FileRecords:
         wrong = sorted(number for each in self.faults.values() for number in each)
         more = f" {len(wrong)} {self.unit}s are wrong: {ranges(wrong)}." if len(wrong) > 1 else ""
         raise DataError(f"{self.path} {self.unit} {numbers[0]} {said}; repair or remove it.{more}")
+
+    @property
+    def joined_note(self) -> str:
+        """A sentence where quotation marks join lines of the file; else ''."""
+        if not self.joined:
+            return ""
+        texts = count(len(self.joined), "record")
+        return (
+            f"{self.path}: {texts} with line ends in quotation marks ({self.unit} {ranges(self.joined)}); {NO_QUOTING}."
+        )
 
 
 def ranges(numbers: Sequence[int], most: int | None = 8) -> str:
@@ -65,12 +79,14 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
     """
     fields = spec.local.fields
     reader = function_of(spec.local.reader, f"The reader of task {spec.name}") if not fields else None
-    table = open_table(path, fields)
+    table = open_table(path, fields, spec.local.quoting)
     words = _label_words(spec)
     found = FileRecords(path, table.unit, [], [], {})
     keys: list[str] = []
     try:
         for row in table.rows:
+            if row.fault == BLANK:
+                continue
             keys = keys or list(row.values)
             try:
                 if row.fault:
@@ -81,6 +97,8 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                     text, label = _text_and_label(row.values, fields, words, table.names)
                 found.records.append(normal_record(spec, text, label))
                 found.numbers.append(row.number)
+                if row.joined:
+                    found.joined.append(row.number)
             except RowFault as fault:
                 found.faults.setdefault(str(fault), []).append(row.number)
     except OSError as error:
@@ -131,8 +149,8 @@ def _text_and_label(
 
 def _label_words(spec: SourceSpec) -> dict[str, str]:
     """A label as written in the file -> label word."""
-    given = spec.local.labels
-    return {_normalise(key): word for key, word in given.items()} | {word: word for word in spec.labels} | given
+    given = {word: word for word in spec.labels} | spec.local.labels
+    return {_normalise(key): word for key, word in given.items()} | given
 
 
 def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) -> str:
@@ -149,8 +167,9 @@ def _text_by(reader: Callable[[dict[str, Any]], str], values: dict[str, Any]) ->
 
 
 def _normalise(label: str) -> str:
-    """A label as texts of numbers and truth values are compared: '1.0' is 1, 'True' is true."""
-    said = re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip())
+    """A label as texts of numbers and truth values are compared: '1.0' is 1, 'True' is true; an accent may be a
+    character of its own."""
+    said = re.sub(r"^(-?\d+)\.0+$", r"\1", unicodedata.normalize("NFC", label.strip()))
     return said.lower() if said.lower() in ("true", "false") else said
 
 

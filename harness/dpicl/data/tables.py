@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from dpicl.core import json_text
 from dpicl.core.errors import DataError, UsageError
@@ -27,6 +30,8 @@ SUFFIXES = (*_LINES, ".json", *_TABLES, ".parquet", ".xlsx")
 LONGEST_LINE, _LARGEST = 10_000_000, 2_000_000_000
 #: Rows whose fields are looked at for those of text and label.
 _FIRST_ROWS = 20
+#: What looks like the name of a column, or its number.
+_NAME = re.compile(r"[A-Za-z_][\w-]{0,29}|\d{1,3}", re.ASCII)
 #: Usual names of the field with the text and of that with the label, the most usual first.
 _TEXTS = "text sentence content body message question query document dialogue utterance input prompt review description"
 _LABELS = "label labels category class intent topic target sentiment rating type tag queue department output answer"
@@ -49,6 +54,10 @@ class Rows:
         return self.name
 
 
+#: What to do about quotation marks that are none of CSV.
+NO_QUOTING = "if quotation marks are part of the texts, give --no-quoting"
+_LINE_END = re.compile("[\r\n]+")
+
 #: A file, or rows in memory.
 Table = Path | Rows
 
@@ -57,13 +66,19 @@ class UnreadableContent(DataError):
     """A file that cannot be read for what stands somewhere in it, which may be one record; the message says where."""
 
 
+#: The fault of a line with nothing in it, which is no record, and as a query an empty one.
+BLANK = "is blank"
+
+
 @dataclass(frozen=True)
 class FileRow:
-    """number: of its line, from 1 (its place where the file has no lines). fault: what is wrong with it, or ""."""
+    """number: of its line, from 1 (its place where the file has no lines). fault: what is wrong with it, or "".
+    joined: whether line ends in quotation marks are part of it."""
 
     number: int
     values: Mapping[str, Any]
     fault: str = ""
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,13 +90,16 @@ class FileTable:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def open_table(path: Table, columns: Sequence[str] = ()) -> FileTable:
-    """The rows of a file. columns: those that are read, which a table must have; (): all of them.
+def open_table(path: Table, columns: Sequence[str] = (), quoting: bool = True) -> FileTable:
+    """The rows of a file. columns: those that are read, which a table must have; (): all of them. quoting: whether
+    quotation marks in CSV and TSV stand around values; else they are part of them.
 
     Raises DataError, in one sentence, for what is no table.
     """
     if isinstance(path, Rows):
-        return FileTable("row", (FileRow(number, row) for number, row in enumerate(path.rows, start=1)), path.names)
+        return FileTable(
+            "row", (_row_in_memory(number, row) for number, row in enumerate(path.rows, start=1)), path.names
+        )
     require_file(path, "records")
     kind = path.suffix.lower()
     try:
@@ -101,7 +119,7 @@ def open_table(path: Table, columns: Sequence[str] = ()) -> FileTable:
     if text.strip() and (text.lstrip()[0] in "{[") is (kind in _TABLES):
         what, ending = ("JSON", ".jsonl") if kind in _TABLES else ("no JSON (CSV?)", ".csv")
         raise DataError(f"{path} holds {what}; give it the ending of what it is, for example {path.stem}{ending}.")
-    return _csv(path, text, columns) if kind in _TABLES else _json(path, text)
+    return _csv(path, text, columns, quoting) if kind in _TABLES else _json(path, text)
 
 
 def as_table(data: Any) -> Table:
@@ -114,16 +132,53 @@ def as_table(data: Any) -> Table:
     if hasattr(data, "features") and hasattr(data, "to_list"):
         names = {name: each.names for name, each in data.features.items() if hasattr(each, "names")}
         return Rows("the dataset", data.to_list(), names)
-    if hasattr(data, "to_dict") and hasattr(data, "columns"):
-        return Rows("the DataFrame", data.to_dict("records"))
+    if hasattr(data, "itertuples") and hasattr(data, "columns"):
+        return Rows("the DataFrame", _rows_of_frame(data))
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
-        rows = [dict(zip(("text", "label"), row, strict=False)) if isinstance(row, tuple) else row for row in data]
+        rows = [_row_of_tuple(row) if isinstance(row, tuple) else row for row in data]
         if all(isinstance(row, Mapping) for row in rows):
             return Rows("the list", rows)
     raise UsageError(
         "Records are a file, a DataFrame, a dataset of `datasets` with one split, or a list of {'text': …, 'label': …}"
         " or of (text, label)."
     )
+
+
+def _rows_of_frame(frame: Any) -> list[dict[str, Any]]:
+    """Raises UsageError for columns that no single name tells apart."""
+    names = list(map(str, frame.columns))
+    if any(isinstance(name, tuple) for name in frame.columns):
+        raise UsageError("The DataFrame has names of several levels for one column; give each column one name.")
+    if len(set(names)) < len(names):
+        raise UsageError("The DataFrame has two columns of one name; rename one of them.")
+    return [dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None)]
+
+
+def _row_of_tuple(row: tuple[Any, ...]) -> Mapping[str, Any]:
+    """Raises UsageError for a tuple that is not a text and a label, and has no names either."""
+    if hasattr(row, "_asdict"):
+        names: Mapping[str, Any] = row._asdict()
+        return names
+    if len(row) != 2:
+        raise UsageError("A record is a tuple of (text, label), or a dictionary where there are more fields.")
+    return {"text": row[0], "label": row[1]}
+
+
+def _row_in_memory(number: int, row: Mapping[Any, Any]) -> FileRow:
+    """A row whose names and values may be those of pandas, numpy and `csv.DictReader`."""
+    if None in row:
+        return FileRow(number, {}, "has more fields than there are names of columns")
+    values = {str(name): _plain_value(value) for name, value in row.items()}
+    fault = "" if len(values) == len(row) else "has two fields of one name"
+    return FileRow(number, values, fault)
+
+
+def _plain_value(value: Any) -> Any:
+    """numpy's numbers and texts as Python's, and None for pandas' marks of what is missing."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    missing = type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value))
+    return None if missing else value
 
 
 def require_file(path: Path, what: str) -> None:
@@ -134,11 +189,14 @@ def require_file(path: Path, what: str) -> None:
         raise DataError(f"{path} {said}; give a file with {what}.")
 
 
-def fields_of(path: Table, text: str | None = None, label: str | None = None) -> tuple[str, str]:
-    """The fields of text and label: as given, else those with a usual name. Raises DataError where there is none."""
+def fields_of(path: Table, text: str | None = None, label: str | None = None, quoting: bool = True) -> tuple[str, str]:
+    """The fields of text and label: as given, else those with a usual name. quoting: see `open_table`.
+
+    Raises DataError where there is none.
+    """
     if text is not None and label is not None:
         return text, label
-    sound = list(islice((row.values for row in open_table(path).rows if not row.fault), _FIRST_ROWS))
+    sound = list(islice((row.values for row in open_table(path, (), quoting).rows if not row.fault), _FIRST_ROWS))
     names = list(dict.fromkeys(name for row in sound for name in row if name.strip()))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
@@ -165,7 +223,7 @@ def unreadable_error(path: Table, error: OSError) -> DataError:
 def missing_column_error(path: Table, wanted: Sequence[str], found: Sequence[str]) -> DataError:
     """The error of a table without a column."""
     missing = next(name for name in wanted if name not in found)
-    names = [name for name in found if len(name) <= 30 and name.isascii() and name.replace("-", "_").isidentifier()]
+    names = [name for name in found if _NAME.fullmatch(name)]
     if path.suffix.lower() in _TABLES and (len(names) < len(found) or not _COMMON & {*map(str.lower, names)}):
         names = []
     have = f"its first row has {count(len(found), 'field')}, and a table's first line names them"
@@ -194,10 +252,11 @@ def _text(path: Path) -> str:
 
 def _json(path: Path, text: str) -> FileTable:
     """One object a line, or a document that is a list of objects."""
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    by_line = path.suffix.lower() in _LINES or (len(lines) > 1 and not _json_row(*lines[0]).fault)
-    if not lines or (by_line and not text.lstrip().startswith("[")):
-        return FileTable("line", (_json_row(*line) for line in lines))
+    lines = text.removesuffix("\n").split("\n")
+    filled = [line for line in lines if line.strip()]
+    by_line = path.suffix.lower() in _LINES or (len(filled) > 1 and not _json_row(1, filled[0]).fault)
+    if not filled or (by_line and not text.lstrip().startswith("[")):
+        return FileTable("line", (_json_row(number, line) for number, line in enumerate(lines, start=1)))
     try:
         value = json_text.loads(text, _LARGEST, plain=False)
     except ValueError as error:
@@ -208,6 +267,8 @@ def _json(path: Path, text: str) -> FileTable:
 
 
 def _json_row(number: int, line: str) -> FileRow:
+    if not line.strip():
+        return FileRow(number, {}, BLANK)
     try:
         return _object(number, json_text.loads(line, LONGEST_LINE, plain=False))
     except ValueError as error:
@@ -218,26 +279,36 @@ def _object(number: int, value: Any) -> FileRow:
     return FileRow(number, value) if isinstance(value, dict) else FileRow(number, {}, "is not a JSON object")
 
 
-def _csv(path: Path, text: str, columns: Sequence[str]) -> FileTable:
+def _csv(path: Path, text: str, columns: Sequence[str], quoting: bool) -> FileTable:
     """Every value is a text, as it stands there. The mark between columns is the one with which the first line has the
     wanted names, or most fields."""
     csv.field_size_limit(LONGEST_LINE)
     head = re.split("[\r\n]", text, maxsplit=1)[0]
     marks = "\t" if path.suffix.lower() == ".tsv" else ",;\t|"
+    style: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
     try:
-        heads = {mark: [name.strip() for name in next(csv.reader([head], delimiter=mark), [])] for mark in marks}
+        heads = {
+            mark: [name.strip() for name in next(csv.reader([head], delimiter=mark, quoting=style), [])]
+            for mark in marks
+        }
     except csv.Error as error:
         raise DataError(f"{path}: the first line does not name columns ({error}).") from None
     mark, names = max(heads.items(), key=lambda own: (sum(name in own[1] for name in columns), len(own[1])))
-    if head and not set(columns) <= set(names):
+    if head:
+        _require_columns(path, columns, names)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style, strict=True)
+    return FileTable("line", _csv_rows(reader, names, mark))
+
+
+def _require_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Raises DataError where one of the columns is missing, or is there twice."""
+    if not set(columns) <= set(names):
         raise missing_column_error(path, columns, names)
     if twice := [name for name in columns if names.count(name) > 1]:
         raise DataError(f"{path} has two columns '{twice[0]}'; rename one of them.")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
-    return FileTable("line", _csv_rows(reader, names))
 
 
-def _csv_rows(reader: Any, names: Sequence[str]) -> Iterator[FileRow]:
+def _csv_rows(reader: Any, names: Sequence[str], mark: str) -> Iterator[FileRow]:
     while True:
         number = reader.line_num + 1
         try:
@@ -245,14 +316,26 @@ def _csv_rows(reader: Any, names: Sequence[str]) -> Iterator[FileRow]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield FileRow(number, {}, f"is not a valid row ({error}; is every quotation mark closed?)")
+            yield FileRow(number, {}, _csv_fault(str(error), reader.line_num - number))
             continue
-        if number == 1 or not any(cells):
+        if number == 1:
             continue
-        fits = len(cells) == len(names)
-        has = count(len(cells), "field")
-        said = f"has {has}, and the first line names {len(names)} (put a text with the mark in quotes)"
-        yield FileRow(number, dict(zip(names, cells, strict=True)) if fits else {}, "" if fits else said)
+        fault = ""
+        if not any(cells):
+            fault = BLANK
+        elif len(cells) != len(names):
+            has = count(len(cells), "field")
+            fault = f"has {has}, and the first line names {len(names)} (put a text with the mark in quotes)"
+        elif mark == "\t" and any(mark in line for cell in cells for line in _LINE_END.split(cell)[1:]):
+            fault = f"takes whole lines after it into a text, by a quotation mark ({NO_QUOTING})"
+        joined = any(map(_LINE_END.search, cells))
+        yield FileRow(number, {} if fault else dict(zip(names, cells, strict=True)), fault, joined)
+
+
+def _csv_fault(message: str, more: int) -> str:
+    """What is said of a row that `csv` refuses. more: the lines that it has read for it beyond the first."""
+    lost = f"; it takes in the {count(more, 'line')} after it" if more > 0 else ""
+    return f"is not a valid row ({message}; is every quotation mark closed?{lost}; {NO_QUOTING})"
 
 
 def _excel(path: Path, columns: Sequence[str]) -> FileTable:
@@ -260,14 +343,14 @@ def _excel(path: Path, columns: Sequence[str]) -> FileTable:
     import pandas
 
     try:
-        frame = pandas.read_excel(path, engine="openpyxl", dtype=object, na_filter=False)
+        frame = pandas.read_excel(path, engine="openpyxl", dtype=object, na_filter=False, header=None)
     except Exception as error:  # whatever two libraries raise for what is damaged
         raise DataError(f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again.") from None
-    names = [str(name).strip() for name in frame.columns]
-    if not set(columns) <= set(names):
-        raise missing_column_error(path, columns, names)
-    cells = enumerate(frame.itertuples(index=False, name=None), start=2)
-    return FileTable("line", (FileRow(number, dict(zip(names, row, strict=True))) for number, row in cells))
+    head, *cells = frame.itertuples(index=False, name=None) if len(frame) else [()]
+    names = [str(name).strip() for name in head]
+    _require_columns(path, columns, names)
+    rows = (FileRow(number, dict(zip(names, row, strict=True))) for number, row in enumerate(cells, start=2))
+    return FileTable("line", rows)
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
@@ -278,8 +361,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
         file = parquet.ParquetFile(path)
         names, features = file.schema_arrow.names, datasets.Features.from_arrow_schema(file.schema_arrow)
         size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
-        if not set(columns) <= set(names):
-            raise missing_column_error(path, columns, names)
+        _require_columns(path, columns, names)
         if size > _LARGEST:
             raise DataError(f"{path} has {size:,} bytes when it is unpacked, {_LARGEST:,} is the most; divide it.")
         classes = {name: each.names for name, each in features.items() if isinstance(each, datasets.ClassLabel)}

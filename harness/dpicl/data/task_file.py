@@ -147,7 +147,8 @@ class LocalKeys(_Keys):
 
     text, label: the fields of a record; labels: label as written there -> label word (label words themselves are always
     accepted). Or reader: a function from a record to its text, with `label` the constant label. train, test: files or
-    folders, from the task's folder; without them they are those under $DPICL_DATA.
+    folders, from the task's folder; without them they are those under $DPICL_DATA. quoting: whether quotation marks in
+    CSV and TSV stand around values; else they are part of them.
     """
 
     missing: Text = ""
@@ -157,6 +158,7 @@ class LocalKeys(_Keys):
     reader: Dotted = ""
     train: FilePath = ""
     test: FilePath = ""
+    quoting: bool = True
 
     @model_validator(mode="after")
     def _require_whole(self) -> LocalKeys:

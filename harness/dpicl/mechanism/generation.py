@@ -184,7 +184,7 @@ def _ended(task: PublicTask, model: LanguageModel, plain: Sequence[Sequence[int]
 
 def _find_beginning(endings: Sequence[Sequence[int]]) -> tuple[int, int] | None:
     """The places of an ending and of one that begins with it, if there are any: sorted, they are neighbours."""
-    order = sorted(range(len(endings)), key=lambda at: endings[at])
+    order = sorted(range(len(endings)), key=lambda at: tuple(endings[at]))
     for first, second in pairwise(order):
         if endings[second][: len(endings[first])] == endings[first]:
             return first, second

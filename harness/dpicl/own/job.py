@@ -21,7 +21,7 @@ from dpicl.mechanism.options import build, resolve_options
 from dpicl.mechanism.outputs import skip_reason
 from dpicl.own.budget import ChargeTo, charge, warn_of_uncounted
 from dpicl.own.card import SIMULATED, card, card_json, card_markdown
-from dpicl.own.records import OwnRecords, load_own, read_public
+from dpicl.own.records import OwnRecords, load_own, read_public, require_different
 from dpicl.own.released import PrivateRelease, try_places
 from dpicl.own.state import require_readable, state_text
 from dpicl.own.utility import Utility, measure
@@ -85,7 +85,8 @@ class ReleaseJob:
         return build(self.given.cls, self.options)
 
     def check(self) -> None:
-        """Raises UsageError for what does not fit, as far as it can be seen without a private record."""
+        """Raises UsageError for what does not fit, as far as it can be seen without a private record, and for inputs
+        that are one."""
         if self.config.secure and self.sizes is None:
             raise UsageError(
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
@@ -99,6 +100,7 @@ class ReleaseJob:
             self.config.require_small_delta(sum(self.sizes.values()))
         if reason := skip_reason(self.mechanism, self.task):
             raise UsageError(f"{self.mechanism.name} cannot do this task: {reason}.")
+        require_different({"--data": self.data, "--public": self.public, "--public-test": self.public_test})
 
     def run(self) -> PrivateRelease:
         """Loads records and model, and releases. Files and the budget are checked before the model is loaded. With
@@ -118,8 +120,8 @@ class ReleaseJob:
         utility: Utility | None = None
         if self.out is not None:
             try_places(self.out)
-        known = None if self.public_test is None else read_public(self.public_test, self.own)
-        task = load_own(self.own, self.data, self.sizes, secure, self.public)
+        known = None if self.public_test is None else read_public(self.public_test, self.own, self.tell)
+        task = load_own(self.own, self.data, self.sizes, secure, self.public, self.tell)
         without = replace(task, train=())
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, self.config, self.queries)

@@ -6,14 +6,15 @@ says them. With secure noise a record that cannot be read is one fixed sentence,
 
 from __future__ import annotations
 
+import filecmp
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from yaml.reader import Reader
 
@@ -23,7 +24,16 @@ from dpicl.core.vocabulary import Query, Record
 from dpicl.data.concealed import conceal
 from dpicl.data.config import load_config
 from dpicl.data.reading import read_records
-from dpicl.data.tables import Table, UnreadableContent, fields_of, open_table, require_file
+from dpicl.data.tables import (
+    BLANK,
+    NO_QUOTING,
+    FileRow,
+    Table,
+    UnreadableContent,
+    fields_of,
+    open_table,
+    require_file,
+)
 from dpicl.data.task import Task
 from dpicl.data.task_file import LocalKeys, SourceSpec, TaskFile
 
@@ -35,13 +45,14 @@ _LONGEST_LIST = 15_000
 class OwnRecords:
     """What is public of them. labels: as a file has it -> label word, in public order; or task: the name of a known
     task. text_field, label_field: of a row (None: as the task's file says, else those with a usual name). text_is: what
-    a text is, in a word or two."""
+    a text is, in a word or two. quoting: whether quotation marks in CSV and TSV stand around values."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
     text_field: str | None = None
     label_field: str | None = None
     text_is: str = "text"
+    quoting: bool = True
 
     def config(self) -> TaskFile:
         """Their task file. Raises UsageError for words that do not fit."""
@@ -69,22 +80,29 @@ class OwnRecords:
         elif local.missing:
             raise DataError(f"{self.task} has no records of a file: {local.missing} Choose another task, or --labels.")
         elif self.task is None:
-            text, label = fields_of(path, self.text_field, self.label_field)
+            text, label = fields_of(path, self.text_field, self.label_field, self.quoting)
             local = LocalKeys(text=text, label=label, labels=dict(self.labels))
         else:
             given = {"text": self.text_field or local.text, "label": self.label_field or local.label}
             local = local.model_copy(update=given)
-        open_table(path, local.fields)
+        local = local.model_copy(update={"quoting": self.quoting and local.quoting})
+        open_table(path, local.fields, local.quoting)
         return own.model_copy(update={"local": local})
 
 
 def load_own(
-    own: OwnRecords, data: Table, sizes: Mapping[str, int] | None, secure: bool, public: Table | None = None
+    own: OwnRecords,
+    data: Table,
+    sizes: Mapping[str, int] | None,
+    secure: bool,
+    public: Table | None = None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Task:
     """The task with the records of a file, all of them private.
 
     sizes: declared n of every class ('' for a task without classes); None: they are counted. public: a file of records
-    that everybody may know, for tasks whose mechanisms need some.
+    that everybody may know, for tasks whose mechanisms need some. tell: takes a note about how a file was read; with
+    secure noise there is none about private records.
     Raises UsageError for what does not fit, DataError for a file that is not there or has not the fields, Concealed for
     records that cannot be read with secure noise.
     """
@@ -94,7 +112,7 @@ def load_own(
             f"Mechanisms on {config.metadata.name} use records that everybody knows, and those of --data are"
             " private; give --public FILE with such records."
         )
-    known = [] if public is None else read_public(public, own)
+    known = [] if public is None else read_public(public, own, tell)
     unreadable = _explain_unreadable(data)
     try:
         spec = own.spec(data)
@@ -102,7 +120,10 @@ def load_own(
         with conceal(secure, unreadable):
             raise
     with conceal(secure, unreadable):
-        records = read_records(data, spec).check()
+        reading = read_records(data, spec)
+        records = reading.check()
+    if reading.joined_note and not secure:
+        tell(reading.joined_note)
     if not records:
         said = f"; `dpicl data {data}` says more" if isinstance(data, Path) else ""
         raise DataError(f"{data} holds no record, so there is nothing to release from{said}.")
@@ -121,34 +142,74 @@ def _explain_unreadable(data: Table) -> str:
     )
 
 
-def read_public(data: Table, own: OwnRecords) -> list[Record]:
+def read_public(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Record]:
     """Records that everybody may know. Raises DataError, with the line, for one that cannot be read."""
-    return read_records(data, own.spec(data)).check()
+    reading = read_records(data, own.spec(data))
+    if reading.joined_note:
+        tell(reading.joined_note)
+    return reading.check()
 
 
-def queries_of(path: Path, own: OwnRecords) -> list[Query]:
+def require_different(tables: Mapping[str, Table | None]) -> None:
+    """Raises UsageError where two inputs are one: by path, link, or content as a whole. tables: flag -> input.
+
+    A set of private records and a public one that differ anywhere pass: whether some records are in both may not be
+    told with secure noise. What is told, that all of a file is public by the user's own word, tells of nobody else.
+    """
+    given = [(flag, table) for flag, table in tables.items() if table is not None]
+    for (first, one), (second, other) in combinations(given, 2):
+        if _are_same(one, other):
+            private = "private records would be used as public ones"
+            twice = "the utility would be measured on records that the mechanism has seen"
+            said = private if first == "--data" else twice
+            raise UsageError(f"{first} and {second} are the same records, so {said}; give others with {second}.")
+
+
+def _are_same(one: Table, other: Table) -> bool:
+    if isinstance(one, Path) and isinstance(other, Path):
+        try:
+            return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
+        except OSError:
+            return False  # why it cannot be read is said where it is
+    if isinstance(one, Path) or isinstance(other, Path):
+        return False
+    rows, others = ([row.values for row in open_table(table).rows] for table in (one, other))
+    return rows == others
+
+
+def queries_of(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambda text: None) -> list[Query]:
     """The queries of a file, in order: a text file with one a line, or a table with the field of texts (and `id`, if it
-    has one that is not null). Raises DataError."""
+    has one that is neither null nor empty). A blank line is a query without text. Raises DataError."""
     name = own.text_field or ("" if own.task is None else own.config().data.local.text) or "text"
-    if path.suffix.lower() == ".txt":
-        rows: list[tuple[int, Mapping[str, Any]]] = list(enumerate(({name: line} for line in _lines(path)), start=1))
+    unit, joined = "line", 0
+    if isinstance(data, Path) and data.suffix.lower() == ".txt":
+        rows: Iterable[FileRow] = (FileRow(at, {name: line}) for at, line in enumerate(_lines(data), start=1))
     else:
-        table = open_table(path)
-        rows = [(row.number, {} if row.fault else row.values) for row in table.rows]
-    queries = []
-    for at, (number, row) in enumerate(rows, start=1):
-        text, key = row.get(name), row.get("id")
-        key = at if key is None else key
-        if not isinstance(text, str) or not text.strip() or isinstance(key, bool) or not isinstance(key, str | int):
+        open_table(data, (name,), own.quoting)
+        table = open_table(data, (), own.quoting)
+        unit, rows = table.unit, table.rows
+    queries: list[Query] = []
+    for row in rows:
+        blank = row.fault == BLANK
+        text = "" if blank else row.values.get(name, ...)
+        text = "" if text is None else text
+        key = row.values.get("id")
+        key = len(queries) + 1 if key is None or key == "" else key
+        if row.fault and not blank:
+            raise DataError(f"{data} {unit} {row.number} {row.fault}; repair it.")
+        if not isinstance(text, str) or isinstance(key, bool) or not isinstance(key, str | int):
             raise DataError(
-                f"{path} line {number} has no text in the field '{name}', or an `id` that is neither text nor number;"
-                " repair it, or name the field with --text-field."
+                f"{data} {unit} {row.number} has no text in the field '{name}', or an `id` that is neither text nor"
+                " number; repair it, or name the field with --text-field."
             )
+        joined += row.joined
         queries.append(query_of(str(key), text))
-    if not queries:
-        raise DataError(f"{path} holds no query; write one a line.")
+    if not any(query.text for query in queries):
+        raise DataError(f"{data} holds no query; write one a line.")
     if len({query.id for query in queries}) < len(queries):
-        raise DataError(f"Two queries of {path} have one `id`; give each its own, or none.")
+        raise DataError(f"Two queries of {data} have one `id`; give each its own, or none.")
+    if joined:
+        tell(f"{data}: {joined} of the queries have line ends in quotation marks; {NO_QUOTING}.")
     return queries
 
 
@@ -188,4 +249,4 @@ def _lines(path: Path) -> list[str]:
         raise DataError(f"{path} cannot be read ({error.strerror}); give a file with queries.") from None
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8; save it as UTF-8.") from None
-    return [line for line in lines if line.strip()]
+    return lines[:-1] if lines[-1] == "" else lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,11 @@ class PrivateRelease:
     @property
     def instruction(self) -> str | None:
         return self.prompt.instruction
+
+    def answer_all(self, queries: Sequence[Query]) -> PrivateRelease:
+        """The release with all queries in their order; those without text, which nobody asked, have an empty answer."""
+        answers = {query.id: self.answers[query.id] if query.text else "" for query in queries}
+        return replace(self, queries=queries, answers=answers)
 
     def text(self, format: str = "jsonl") -> str:
         """The content of a file: "jsonl" (of answers one a line, in the order of the queries), or for demonstrations

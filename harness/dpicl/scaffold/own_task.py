@@ -30,9 +30,10 @@ class OwnTask:
     notes: Sequence[str]
 
 
-def own_spec(name: str, text: str, label: str, labels: Mapping[str, str]) -> SourceSpec:
-    """What to read from a file: two fields, and label as written -> label word (empty: any label)."""
-    local = LocalKeys(text=text, label=label, labels=dict(labels))
+def own_spec(name: str, text: str, label: str, labels: Mapping[str, str], quoting: bool = True) -> SourceSpec:
+    """What to read from a file: two fields, and label as written -> label word (empty: any label). quoting: see
+    LocalKeys."""
+    local = LocalKeys(text=text, label=label, labels=dict(labels), quoting=quoting)
     return SourceSpec(name=name, labels=tuple(dict.fromkeys(labels.values())), local=local)
 
 
@@ -45,6 +46,7 @@ def write_own_task(
     labels: Mapping[str, str],
     taken: Iterable[str],
     folder: Path,
+    quoting: bool = True,
 ) -> OwnTask:
     """Writes the folder of a classification task that names the user's files, with its labels and their fields.
 
@@ -54,8 +56,8 @@ def write_own_task(
     beside = train.with_name(train.name.replace("train", "test", 1))
     if test is None and beside != train and beside.exists():
         test = beside
-    columns = fields_of(train, text, label)
-    spec = own_spec(name, *columns, labels)
+    columns = fields_of(train, text, label, quoting)
+    spec = own_spec(name, *columns, labels, quoting)
     reading = read_records(train, spec)
     reading.check()
     words = list(spec.labels) or label_words(reading, columns[1])
@@ -65,7 +67,7 @@ def write_own_task(
             " them all with --labels."
         )
     if test is not None:
-        known = own_spec(name, *columns, labels or {word: word for word in words})
+        known = own_spec(name, *columns, labels or {word: word for word in words}, quoting)
         counted = count_records(reading, read_records(test, known), words)
         if counted.problems:
             raise UsageError(f"{counted.problems[0]}; `dpicl data {train} --test {test}` says more.")
@@ -76,6 +78,8 @@ def write_own_task(
     for split, path in (("train", train), ("test", test)):
         if path is not None:
             local[split] = os.path.relpath(path.resolve(), target.resolve())
+    if not quoting:
+        local["quoting"] = False
     if mapped := {key: word for key, word in labels.items() if key != word}:
         local["labels"] = mapped
     listed = f" as {', '.join(words[:-1])} or {words[-1]}" if len(words) <= _LISTED else ""
@@ -84,7 +88,8 @@ def write_own_task(
         values[key] = {"missing": f"The records of {name} are a file of your own."}
     _set_values(target / "task.yaml", values)
     kept = [target, *(path for path in files if path.suffix != ".jsonl")]
-    return OwnTask(kept, words, test is not None, _notes(words, test))
+    joined = [reading.joined_note] if reading.joined_note else []
+    return OwnTask(kept, words, test is not None, [*joined, *_notes(words, test)])
 
 
 def _set_values(file: Path, values: Mapping[str, object]) -> None:

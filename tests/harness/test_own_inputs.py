@@ -1,0 +1,233 @@
+"""Inputs that look right and are not: one file as two inputs, quotation marks that swallow rows, blank queries, tables
+of other libraries."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+import dpicl as package
+from dpicl.core.errors import DataError, DpiclError, UsageError
+from dpicl.core.vocabulary import Record
+from dpicl.data.reading import read_records
+from dpicl.data.tables import as_table
+from dpicl.data.task_file import LocalKeys, SourceSpec
+from dpicl.own.records import OwnRecords, queries_of
+from tests.harness.helpers import assert_shown_nowhere, refuse
+from tests.harness.test_release_command import ALWAYS, LABELS, desk, release, write_csv  # noqa: F401
+
+OWN = OwnRecords({label: label for label in LABELS})
+
+
+# --- one input twice
+
+
+@pytest.mark.parametrize("how", ["path", "hard link", "link", "copy"])
+@pytest.mark.parametrize("flag", ["--public", "--public-test"])
+def test_private_records_are_no_public_ones(dpicl, desk, flag, how):  # noqa: F811
+    other = desk / "other.csv"
+    if how == "path":
+        other = Path("../" + desk.name) / "tickets.csv"
+    elif how == "copy":
+        shutil.copy(desk / "tickets.csv", other)
+    else:
+        (os.link if how == "hard link" else os.symlink)(desk / "tickets.csv", other)
+    refuse(release(dpicl, flag, other), f"--data and {flag} are the same records", "private records")
+    assert not list(desk.glob("demos*")) and dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_private_records_are_no_queries_and_public_ones_are_given_once(dpicl, desk):  # noqa: F811
+    shutil.copy("tickets.csv", "asked.csv")
+    words = ("answer", "voting", "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl", "--queries")
+    refuse(dpicl(*words, "asked.csv"), "--data and --queries are the same records")
+    write_csv(desk / "public.csv", 12)
+    shutil.copy("public.csv", "again.csv")
+    refuse(release(dpicl, "--public", "public.csv", "--public-test", "again.csv"), "--public and --public-test")
+
+
+def test_one_table_in_memory_is_not_private_and_public():
+    rows = [("one", "billing"), ("two", "refund")]
+    given = {"labels": LABELS, "size": 20, "model": "sim"}
+    with pytest.raises(UsageError, match="are the same records"):
+        package.release("tang", data=rows, public_test=pandas.DataFrame(rows, columns=["text", "label"]), **given)
+
+
+# --- quotation marks
+
+
+def read(path: Path, quoting: bool = True):
+    local = LocalKeys(text="text", label="label", quoting=quoting)
+    return read_records(path, SourceSpec(name="own", labels=(), local=local))
+
+
+def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_quoting(dpicl, tmp_path):
+    path = tmp_path / "sms.tsv"
+    path.write_text('label\ttext\nham\tfine\nspam\t"win now\nham\tsee you\nham\tbye"\nham\tend\n')
+    with pytest.raises(DataError, match=r"line 3 takes whole lines after it.*--no-quoting"):
+        read(path).check()
+    assert dpicl("data", path).code == 1
+    answer = dpicl("data", path, "--no-quoting", "--json")
+    assert answer.code == 0 and answer.json["splits"][0]["records"] == 5
+    assert read(path, quoting=False).check()[1] == Record('"win now', "spam")
+
+
+def test_a_mark_that_is_never_closed_says_how_much_it_takes(dpicl, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\nx,a\n"y,b\n' + "z,b\n" * 7)
+    shown = dpicl("data", path)
+    assert shown.code == 1 and "line 3" in shown.out and "7 lines after it" in shown.out
+    assert "--no-quoting" in shown.out
+    assert [row.text for row in read(path, quoting=False).check()] == ["x", '"y', *"zzzzzzz"]
+
+
+def test_joined_lines_are_counted_where_records_may_be_shown(dpicl, desk):  # noqa: F811
+    with (desk / "tickets.csv").open("a") as file:
+        file.write('"two\nlines",refund\nlast,refund\n')
+    shown = dpicl("data", "tickets.csv", "--json")
+    assert shown.json["ok"] and shown.json["splits"][0]["joined"] == [56]
+    assert "line 56: a text with line ends in quotation marks" in dpicl("data", "tickets.csv").out
+    assert "quotation marks" not in release(dpicl).err  # it would tell about the records
+    seeded = release(dpicl, "--noise", "seeded", out="seeded.jsonl")
+    assert "1 record with line ends in quotation marks (line 56)" in seeded.err
+    written = dpicl("new", "task", "mine", "--from", "tickets.csv", "--no-quoting")
+    assert written.code == 2  # a line without its mark has one field, and is wrong
+
+
+def test_no_quoting_is_for_every_file_of_a_release(dpicl, desk):  # noqa: F811
+    rows = [f'ticket {n} on {label}, "open\t{label}' for n in range(18) for label in LABELS]
+    Path("t.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    Path("asked.tsv").write_text('text\n"where\nwhy\n')
+    words = ("answer", "embedding_centroids", "--data", "t.tsv", *ALWAYS, "--option", "embedding=sim")
+    answer = dpicl(*words, "--queries", "asked.tsv", "--no-quoting", "--out", "x.jsonl")
+    assert answer.code == 0, answer.err
+    assert [json.loads(line)["text"] for line in Path("x.jsonl").read_text().splitlines()] == ['"where', "why"]
+    made = dpicl("new", "task", "own", "--from", "t.tsv", "--no-quoting")
+    assert made.code == 0 and '"quoting": false' in Path("own/task.yaml").read_text()
+    seen = dpicl("data", "own", "--plugin", "own", "--json")
+    assert seen.json["splits"][0]["records"] == 54
+
+
+# --- queries
+
+QUERIES = {
+    "a.txt": ("one\n\n two \n\n", ["one", "", "two", ""]),
+    "b.txt": ("one\r\n \r\ntwo", ["one", "", "two"]),
+    "a.csv": ("text\none\n\ntwo\n", ["one", "", "two"]),
+    "b.csv": ("text,more\none,\n,\n,x\ntwo,\n", ["one", "", "", "two"]),
+    "a.jsonl": ('{"text": "one"}\n\n{"text": ""}\n{"text": "two"}\n', ["one", "", "", "two"]),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_blank_query_keeps_its_place(tmp_path, name):
+    content, texts = QUERIES[name]
+    (tmp_path / name).write_text(content, newline="")
+    queries = queries_of(tmp_path / name, OWN)
+    assert [query.text for query in queries] == texts
+    assert [query.id for query in queries] == [str(at) for at in range(1, len(texts) + 1)]
+
+
+def test_a_query_without_an_id_is_numbered_and_a_wrong_row_is_named(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text("id,text\na,one\n,two\nb,\n")
+    assert [query.id for query in queries_of(path, OWN)] == ["a", "2", "b"]
+    path.write_text("id,text\na,one\nb\n")
+    with pytest.raises(DataError, match="line 3 has 1 field"):
+        queries_of(path, OWN)
+    path.write_text("text,text\none,two\n")
+    with pytest.raises(DataError, match="two columns 'text'"):
+        queries_of(path, OWN)
+
+
+def test_blank_queries_of_a_program_and_of_a_state_are_answered_with_nothing(desk):  # noqa: F811
+    given = {"data": "tickets.csv", "labels": LABELS, "size": 20, "model": "sim", "options": {"embedding": "sim"}}
+    made = package.answer("embedding_centroids", queries=["", "a bill", " "], **given)
+    assert list(made.answers) == ["1", "2", "3"] and (made.answers["1"], made.answers["3"]) == ("", "")
+    assert made.answers["2"] in LABELS and len(made.text().splitlines()) == 3
+    package.release("embedding_centroids", out="desk.json", **given)
+    Path("q.txt").write_text("\na bill\n")
+    later = package.answer("embedding_centroids", state="desk.json", queries="q.txt", model="sim",
+                           options={"embedding": "sim"})  # fmt: skip
+    assert later.answers == {"1": "", "2": made.answers["2"]}
+    with pytest.raises(UsageError, match="list of texts"):
+        package.answer("embedding_centroids", queries=["", " "], **given)
+
+
+# --- tables of other libraries
+
+SECRET = "zebrafish"
+Ticket = namedtuple("Ticket", ["label", "text"])
+FRAME = pandas.DataFrame({"text": ["one", "two"], "label": [0, 1]})
+READ = {
+    "integer columns": (FRAME.set_axis([0, 1], axis=1), ("0", "1")),
+    "numpy integers": ([{"text": np.str_("one"), "label": np.int64(0)}, ("two", np.int8(1))], ("text", "label")),
+    "floats of numpy": ([("one", np.float32(0)), ("two", np.float64(1))], ("text", "label")),
+    "truth values of numpy": ([("one", np.bool_(False)), ("two", np.bool_(True))], ("text", "label")),
+    "nullable integers": (FRAME.astype({"label": "Int64", "text": "string"}), ("text", "label")),
+    "categories": (FRAME.astype({"label": str}).astype({"label": "category"}), ("text", "label")),
+    "named tuples": ([Ticket(0, "one"), Ticket(1, "two")], ("text", "label")),
+    "rows of a frame": (list(FRAME.itertuples(index=False)), ("text", "label")),
+    "an index of its own": (FRAME.set_index(pandas.Index(["x", "y"])), ("text", "label")),
+    "a reader of csv": (csv.DictReader(io.StringIO("text,label\none,0\ntwo,1\n")), ("text", "label")),
+}  # fmt: skip
+WORDS = {"0": "billing", "1": "refund", "false": "billing", "true": "refund"}
+
+
+def read_table(data, own: OwnRecords) -> list[Record]:
+    table = as_table(data)
+    return read_records(table, own.spec(table)).check()
+
+
+@pytest.mark.parametrize("name", READ)
+def test_tables_of_other_libraries_are_read_as_they_mean(name):
+    data, fields = READ[name]
+    assert read_table(data, OwnRecords(WORDS, None, *fields)) == [Record("one", "billing"), Record("two", "refund")]
+
+
+REFUSED = {
+    "two levels": (pandas.DataFrame([[SECRET, "0"]], columns=[["a", "a"], ["text", "label"]]), "several levels"),
+    "one name twice": (pandas.DataFrame([[SECRET, "x", "0"]], columns=["text", "text", "label"]), "one name"),
+    "one name twice, as text and number": ([{"text": SECRET, 1: "0", "1": "1", "label": "0"}], "two fields of one"),
+    "a row longer than the names": (csv.DictReader(io.StringIO(f"text,label\n{SECRET},0,x\n")), "more fields"),
+    "a row shorter than the names": (csv.DictReader(io.StringIO(f"text,label\n{SECRET}\n")), "nothing as its 'label'"),
+    "three values": ([(SECRET, "0", "x")], "tuple of"),
+    "NA as a text": (pandas.DataFrame({"text": [pandas.NA], "label": ["0"]}), "nothing as its 'text'"),
+    "NaN as a label": ([{"text": SECRET, "label": float("nan")}], "nothing as its 'label'"),
+    "NaT as a label": ([(SECRET, pandas.NaT)], "nothing as its 'label'"),
+    "a time as a label": ([(SECRET, pandas.Timestamp(0))], "neither a word"),
+    "a time as a text": ([(pandas.Timestamp(0), "0")], "no text"),
+    "a number as a text": ([(np.int64(7), "0")], "no text"),
+    "an array as a text": ([(np.zeros(3), "0")], "no text"),
+    "integer columns without names": (pandas.DataFrame([[SECRET, "0", "x"]]), "it has 0, 1, 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_tables_that_mean_nothing_are_one_sentence_without_a_record(name):
+    data, words = REFUSED[name]
+    own = OwnRecords(WORDS)
+    with pytest.raises(DpiclError, match=words) as caught:
+        read_table(data, own)
+    assert_shown_nowhere(SECRET, caught.value)
+
+
+def test_a_column_of_a_workbook_or_parquet_twice_is_refused(tmp_path):
+    table = pandas.DataFrame([["a", "b", "0"]], columns=["text", "text", "label"])
+    table.to_excel(tmp_path / "a.xlsx", index=False)
+    with pytest.raises(DataError, match="two columns 'text'"):
+        read(tmp_path / "a.xlsx")
+
+
+def test_an_accent_of_its_own_makes_no_other_label(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\none,cafe\u0301\n", encoding="utf-8")
+    own = OwnRecords({"caf\u00e9": "caf\u00e9", "bar": "bar"})
+    assert read_records(tmp_path / "a.csv", own.spec(tmp_path / "a.csv")).check() == [Record("one", "caf\u00e9")]
