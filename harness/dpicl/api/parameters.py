@@ -6,6 +6,7 @@ A type is what a program may give; the flags of `dpicl` give texts, which are re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
@@ -57,6 +58,16 @@ def _path(value: Any) -> Path:
     if "\0" in str(value):
         raise ValueError(f"must be a path, which has no null character, not {value!r:.60}")
     return Path(value)
+
+
+def queries_given(value: Any) -> Path | list[str]:
+    """A file, or texts."""
+    if isinstance(value, str | Path):
+        return _path(value)
+    texts = [] if isinstance(value, Mapping) or hasattr(value, "columns") else as_list(value)
+    if not all(isinstance(text, str) for text in texts) or not any(text.strip() for text in texts):
+        raise ValueError("must be a file, or a list of texts")
+    return texts
 
 
 def _seeds(value: Any) -> list[int]:
@@ -112,7 +123,8 @@ def as_labels(value: Any) -> dict[str, str]:
     """A list of words, a dictionary, or a text 'billing,refund' or '0=billing,1=refund' -> label as a file has it ->
     label word, with single spaces in a text."""
     if isinstance(value, Mapping):
-        found = {str(written) if type(written) is int else written: word for written, word in value.items()}
+        whole = [written for written in value if isinstance(written, Integral) and not isinstance(written, bool)]
+        found = {str(written) if written in whole else written: word for written, word in value.items()}
     elif not isinstance(value, str):
         found = {word: word for word in as_list(value)}
     else:

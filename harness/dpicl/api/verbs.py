@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args,
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dpicl.core.errors import UsageError, require_known, unknown_name
+from dpicl.core.errors import DpiclError, UsageError, require_known, unknown_name
 from dpicl.core.extras import require_extras
+from dpicl.core.messages import COMMAND
 from dpicl.core.plain_words import problem_words
 
 P = ParamSpec("P")
@@ -177,11 +178,21 @@ def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
                     raise UsageError(f"{function.__name__}: '{name}' {error}.") from None
             with require_extras():
                 return function(**given)  # type: ignore[call-arg]
+        except DpiclError as error:
+            if not COMMAND.get() and error.args:
+                error.args = (_name_parameters(str(error.args[0]), own), *error.args[1:])
+            raise
         finally:
             if registry := sys.modules.get("dpicl.mechanism.registry"):  # whoever was given a class has imported it
                 registry.forget()
 
     return call
+
+
+def _name_parameters(message: str, own: Mapping[str, Parameter]) -> str:
+    """A message as a program reads it: with names of parameters for flags, but for those of quoted commands."""
+    names = {each.written: name for name, each in own.items()}
+    return re.sub(r"`[^`]*`|--[a-z][a-z-]*", lambda match: names.get(match.group(), match.group()), message)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextvars import ContextVar
 
-#: Its words; none where a program calls.
-COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+from dpicl.core.messages import COMMAND as COMMAND
 
 
 def words(otherwise: str) -> list[str]:

@@ -183,7 +183,7 @@ def release(
 def answer(
     mechanism: Annotated[GivenMechanism | None, p.OneMechanism] = None,
     *,
-    queries: Annotated[Path | str | Sequence[str], p.Flag(metavar="FILE")],
+    queries: Annotated[Path | str | Sequence[str], p.Flag(metavar="FILE", check=p.queries_given)],
     state: p.OnePath | None = None,
     **own: Unpack[Own],
 ) -> PrivateRelease:
@@ -212,8 +212,8 @@ def answer(
         raise UsageError("MECHANISM must be given, to answer from private records; see `dpicl list mechanisms`.")
     said = "releases demonstrations, which answer any query at no further cost; use `dpicl release`"
     job = _job(mechanism, own, {"demonstrations": said})
-    if isinstance(queries, str | Path):
-        require_different({"--data": job.data, "--queries": Path(queries)})
+    if isinstance(queries, Path):
+        require_different({"--data": job.data, "--queries": queries})
     every = _read_queries(queries, job.own, job.tell)
     made = replace(job, queries=[query for query in every if query.text]).run()
     return _save(made.answer_all(every), None if job.measure_only else job.out)
@@ -274,7 +274,7 @@ def _save(made: PrivateRelease, out: Path | str | None, format: str = "jsonl") -
 def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: int = 4) -> ReleaseJob:
     """What is to be released, checked before a record is read."""
     if own.get("data") is None:
-        raise UsageError("A release needs 'data' (--data), the file of private records.")
+        raise UsageError("A release needs --data, the file of private records.")
     given = _given_of(mechanism, own, unfit)
     epsilon, out = own.get("epsilon") or 1.0, own.get("out")
     data, public, test = (None if table is None else as_table(table) for table in map(own.get, _TABLES))
@@ -321,14 +321,11 @@ def _tell() -> Callable[[str], None]:
 
 
 def _read_queries(given: Any, own: OwnRecords, tell: Callable[[str], None]) -> list[Query]:
-    """Raises UsageError for what are no queries, and DataError for a file of none."""
-    if isinstance(given, str | Path):
-        queries = queries_of(Path(given), own, tell)
+    """Raises DataError for a file without queries."""
+    if isinstance(given, Path):
+        queries = queries_of(given, own, tell)
     else:
-        texts = p.as_list(given)
-        if not all(isinstance(text, str) for text in texts) or not any(text.strip() for text in texts):
-            raise UsageError("answer: 'queries' must be a file, or a list of texts.")
-        queries = [query_of(str(number), text) for number, text in enumerate(texts, start=1)]
+        queries = [query_of(str(number), text) for number, text in enumerate(given, start=1)]
     if blank := sum(not query.text for query in queries):
         tell(f"{blank} of {len(queries)} queries have no text: they are not asked, and their answers are empty.")
     return queries

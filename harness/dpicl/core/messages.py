@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from dpicl.core.printable import make_printable, shorten
 
+#: The words of the current command line; none where a program calls.
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 #: Above it the third decimal of an epsilon is not shown.
 _LARGE = 1e9
 #: Things that a sentence names; of more it gives the number.
