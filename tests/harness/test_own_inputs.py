@@ -57,7 +57,7 @@ def test_private_records_are_no_queries_and_public_ones_are_given_once(dpicl, de
 def test_one_table_in_memory_is_not_private_and_public():
     rows = [("one", "billing"), ("two", "refund")]
     given = {"labels": LABELS, "size": 20, "model": "sim"}
-    with pytest.raises(UsageError, match="^data and public_test are the same records"):
+    with pytest.raises(UsageError, match=r"^data and public_test are the same records"):
         package.release("tang", data=rows, public_test=pandas.DataFrame(rows, columns=["text", "label"]), **given)
 
 
@@ -78,6 +78,21 @@ def test_rows_that_a_quotation_mark_joins_are_faults_in_tsv_and_texts_without_qu
     answer = dpicl("data", path, "--no-quoting", "--json")
     assert answer.code == 0 and answer.json["splits"][0]["records"] == 5
     assert read(path, quoting=False).check()[1] == Record('"win now', "spam")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['text,label\n"one,billing\ntwo,refund\nthree",refund\n', 'label,id,text\nbilling,1,"one\nrefund,2,two"\n',
+     'id;text;label;more\n1;"one;billing;x\n2;two";refund;y\n'],
+)  # fmt: skip
+def test_a_known_label_inside_quotation_marks_tells_of_a_row_there(tmp_path, content):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match="line 2 takes whole lines after it"):
+        read_records(path, OWN.spec(path)).check()
+    path.write_text('text,label\n"one,\nthat is, billing\nbilling",refund\n')
+    (record,) = read_records(path, OWN.spec(path)).check()
+    assert record.label == "refund"
 
 
 def test_a_mark_that_is_never_closed_says_how_much_it_takes(dpicl, tmp_path):
@@ -140,6 +155,8 @@ def test_a_query_without_an_id_is_numbered_and_a_wrong_row_is_named(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text("id,text\na,one\n,two\nb,\n")
     assert [query.id for query in queries_of(path, OWN)] == ["a", "2", "b"]
+    pandas.DataFrame({"id": [1.0, None], "text": ["one", None]}).to_parquet(tmp_path / "q.parquet")
+    assert [(query.id, query.text) for query in queries_of(tmp_path / "q.parquet", OWN)] == [("1", "one"), ("2", "")]
     path.write_text("id,text\na,one\nb\n")
     with pytest.raises(DataError, match="line 3 has 1 field"):
         queries_of(path, OWN)

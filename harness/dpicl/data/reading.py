@@ -15,7 +15,7 @@ from typing import Any
 from dpicl.core.errors import DataError
 from dpicl.core.messages import count
 from dpicl.core.vocabulary import Record
-from dpicl.data.tables import BLANK, NO_QUOTING, Table, missing_column_error, open_table, unreadable_error
+from dpicl.data.tables import BLANK, JOINS_ROWS, NO_QUOTING, Table, missing_column_error, open_table, unreadable_error
 from dpicl.data.task_file import SourceSpec
 
 
@@ -95,6 +95,8 @@ def read_records(path: Table, spec: SourceSpec) -> FileRecords:
                     text, label = _text_by(reader, dict(row.values)), spec.local.label
                 else:
                     text, label = _text_and_label(row.values, fields, words, table.names)
+                    if row.joined and _joins_rows(row.values, fields, words, table.mark):
+                        raise RowFault(JOINS_ROWS)
                 found.records.append(normal_record(spec, text, label))
                 found.numbers.append(row.number)
                 if row.joined:
@@ -145,6 +147,16 @@ def _text_and_label(
     if written not in words and isinstance(label, int) and 0 <= label < len(classes):
         written = classes[label]
     return text, words.get(written, words.get(_normalise(written), written))
+
+
+def _joins_rows(values: Mapping[str, str], fields: Sequence[str], words: Mapping[str, str], mark: str) -> bool:
+    """Whether a line of the text has a known label where a row has its own: the end of one that a quotation mark opens,
+    or the beginning of one that it closes."""
+    text, label = (list(values).index(name) for name in fields)
+    place = label if label < text else label - len(values)
+    lines = [line.split(mark) for line in values[fields[0]].splitlines()]
+    reach = label + 1 if label < text else -place
+    return any(len(cells) > reach and cells[place] in words for cells in lines)
 
 
 def _label_words(spec: SourceSpec) -> dict[str, str]:

@@ -56,6 +56,8 @@ class Rows:
 
 #: What to do about quotation marks that are none of CSV.
 NO_QUOTING = "if quotation marks are part of the texts, give --no-quoting"
+#: The fault of a row that holds others.
+JOINS_ROWS = f"takes whole lines after it into a text, by a quotation mark ({NO_QUOTING})"
 _LINE_END = re.compile("[\r\n]+")
 
 #: A file, or rows in memory.
@@ -83,11 +85,13 @@ class FileRow:
 
 @dataclass(frozen=True)
 class FileTable:
-    """unit: what numbers count, 'line' or 'record'. names: column -> the class names that its numbers stand for."""
+    """unit: what numbers count, 'line' or 'record'. names: column -> the class names that its numbers stand for. mark:
+    between the columns of CSV."""
 
     unit: str
     rows: Iterator[FileRow]
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    mark: str = ""
 
 
 def open_table(path: Table, columns: Sequence[str] = (), quoting: bool = True) -> FileTable:
@@ -297,7 +301,7 @@ def _csv(path: Path, text: str, columns: Sequence[str], quoting: bool) -> FileTa
     if head:
         _require_columns(path, columns, names)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, quoting=style, strict=True)
-    return FileTable("line", _csv_rows(reader, names, mark))
+    return FileTable("line", _csv_rows(reader, names, mark), mark=mark)
 
 
 def _require_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:
@@ -327,7 +331,7 @@ def _csv_rows(reader: Any, names: Sequence[str], mark: str) -> Iterator[FileRow]
             has = count(len(cells), "field")
             fault = f"has {has}, and the first line names {len(names)} (put a text with the mark in quotes)"
         elif mark == "\t" and any(mark in line for cell in cells for line in _LINE_END.split(cell)[1:]):
-            fault = f"takes whole lines after it into a text, by a quotation mark ({NO_QUOTING})"
+            fault = JOINS_ROWS
         joined = any(map(_LINE_END.search, cells))
         yield FileRow(number, {} if fault else dict(zip(names, cells, strict=True)), fault, joined)
 

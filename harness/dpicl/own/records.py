@@ -194,7 +194,10 @@ def queries_of(data: Table, own: OwnRecords, tell: Callable[[str], None] = lambd
         text = "" if blank else row.values.get(name, ...)
         text = "" if text is None else text
         key = row.values.get("id")
-        key = len(queries) + 1 if key is None or key == "" else key
+        if key is None or key == "" or key != key:
+            key = len(queries) + 1
+        elif isinstance(key, float) and key.is_integer():
+            key = int(key)
         if row.fault and not blank:
             raise DataError(f"{data} {unit} {row.number} {row.fault}; repair it.")
         if not isinstance(text, str) or isinstance(key, bool) or not isinstance(key, str | int):
