@@ -21,7 +21,7 @@ from dpicl.core.vocabulary import Record
 from dpicl.data.reading import read_records
 from dpicl.data.tables import as_table
 from dpicl.data.task_file import LocalKeys, SourceSpec
-from dpicl.own.records import OwnRecords, load_own, queries_of
+from dpicl.own.records import OwnRecords, load_own, make_config, queries_of, require_different
 from tests.harness.helpers import assert_shown_nowhere, refuse
 from tests.harness.test_release_command import ALWAYS, LABELS, desk, release, write_csv  # noqa: F401
 
@@ -52,6 +52,12 @@ def test_private_records_are_no_queries_and_public_ones_are_given_once(dpicl, de
     write_csv(desk / "public.csv", 12)
     shutil.copy("public.csv", "again.csv")
     refuse(release(dpicl, "--public", "public.csv", "--public-test", "again.csv"), "--public and --public-test")
+
+
+def test_files_that_cannot_be_compared_are_left_to_their_reader(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\n")
+    for other in ("nothing.csv", "a\0.csv", "."):
+        require_different({"--data": tmp_path / "a.csv", "--public": tmp_path / other})
 
 
 def test_one_table_in_memory_is_not_private_and_public():
@@ -261,3 +267,5 @@ def test_an_accent_of_its_own_makes_no_other_label(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\none,cafe\u0301\n", encoding="utf-8")
     own = OwnRecords({"caf\u00e9": "caf\u00e9", "bar": "bar"})
     assert read_records(tmp_path / "a.csv", own.spec(tmp_path / "a.csv")).check() == [Record("one", "caf\u00e9")]
+    with pytest.raises(UsageError, match="each of them once"):
+        make_config(["caf\u00e9", "cafe\u0301"], "text")

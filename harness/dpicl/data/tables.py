@@ -58,7 +58,7 @@ class Rows:
 NO_QUOTING = "if quotation marks are part of the texts, give --no-quoting"
 #: The fault of a row that holds others.
 JOINS_ROWS = f"takes whole lines after it into a text, by a quotation mark ({NO_QUOTING})"
-_LINE_END = re.compile("[\r\n]+")
+_LINE_END = re.compile("[\r\n]")
 
 #: A file, or rows in memory.
 Table = Path | Rows
@@ -330,7 +330,7 @@ def _csv_rows(reader: Any, names: Sequence[str], mark: str) -> Iterator[FileRow]
         elif len(cells) != len(names):
             has = count(len(cells), "field")
             fault = f"has {has}, and the first line names {len(names)} (put a text with the mark in quotes)"
-        elif mark == "\t" and any(mark in line for cell in cells for line in _LINE_END.split(cell)[1:]):
+        elif mark == "\t" and any(mark in cell and _LINE_END.search(cell) for cell in cells):
             fault = JOINS_ROWS
         joined = any(map(_LINE_END.search, cells))
         yield FileRow(number, {} if fault else dict(zip(names, cells, strict=True)), fault, joined)

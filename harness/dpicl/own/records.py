@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from string import Template
+from unicodedata import normalize
 
 from yaml.reader import Reader
 
@@ -169,7 +170,7 @@ def _are_same(one: Table, other: Table) -> bool:
     if isinstance(one, Path) and isinstance(other, Path):
         try:
             return one.samefile(other) or filecmp.cmp(one, other, shallow=False)
-        except OSError:
+        except (OSError, ValueError):
             return False  # why it cannot be read is said where it is
     if isinstance(one, Path) or isinstance(other, Path):
         return False
@@ -227,7 +228,8 @@ def make_config(labels: Sequence[str], text_is: str) -> TaskFile:
         unreadable = Reader.NON_PRINTABLE.search(label)
         if not label or label != " ".join(label.split()) or len(label) > 200 or unreadable:
             raise UsageError(f"The label '{label[:60]}' must be words in one line, with single spaces.")
-    if not 2 <= len(labels) <= 1000 or len(set(labels)) < len(labels):
+    different = {normalize("NFC", label) for label in labels}
+    if not 2 <= len(labels) <= 1000 or len(different) < len(labels):
         raise UsageError("A classification needs at least two labels, at most 1,000, each of them once.")
     if not re.fullmatch(r"[^\W_](?:[\w '-]{0,58}\w)?", text_is):
         raise UsageError(f"--text-is '{text_is[:60]}' must be a word or a few, such as 'support ticket'.")
