@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
-#: Scripts that put no blanks between words: Thai, Lao, Burmese, Khmer, those of Chinese and Japanese.
+#: A character, with its signs, of scripts without blanks between words: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+    "[\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3\u3099\u309a]*"
 )
 #: What nobody sees (Unicode's Default_Ignorable_Code_Point); between a letter and its accent it keeps them apart.
 _UNSEEN = re.compile(
@@ -32,7 +33,8 @@ def space_out(text: str) -> str:
 def words(text: str) -> list[str]:
     """Letters and digits in a row with their accents and vowel signs; a character where a script has no blanks."""
     spaced = space_out(unicodedata.normalize("NFC", text))
-    return "".join(char if _is_of_word(char) else " " for char in spaced).split()
+    parts = "".join(char if _is_of_word(char) else " " for char in spaced).split()
+    return [part for part in parts if any(map(str.isalnum, part))]
 
 
 def is_latin(char: str) -> bool:

@@ -53,7 +53,8 @@ def test_texts_without_a_word_are_compared_by_characters():
 
 
 def test_words_keep_their_accents_and_vowel_signs():
-    assert words("cafe\u0301 की_1 3\ufe0f\u20e3 天 \ud800\0x") == ["café", "की", "1", "3", "天", "x"]
+    assert words("cafe\u0301 की_1 3\ufe0f\u20e3 天a \ud800\0x \u0361") == ["café", "की", "1", "3", "天", "a", "x"]
+    assert words("ครั้งนี้") == ["ค", "รั้", "ง", "นี้"]
 
 
 @pytest.mark.parametrize("answer", ["José", unicodedata.normalize("NFD", "José"), "Ｊｏｓé"])
