@@ -184,9 +184,7 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_exists_and_quick_commands_run(stranger, dpicl, capfd, page):
-    (stranger / "results").mkdir()
-    for suite in (ROOT / "results").iterdir():
-        (stranger / "results" / suite.name).symlink_to(suite)
+    (stranger / "results").symlink_to(ROOT / "results")
     runs = QUICK | FIRST.get(page.name, set()) if page.parent in (ROOT, DOCS) else set()
     assert failures(Session(dpicl, capfd, runs), examples(page)) == []
 

@@ -159,7 +159,10 @@ OTHER_FILES = {
     "empty": (lambda text: "", "damaged"),
     "another document": (lambda text: '{"hello": 1}', "foreign"),
     "an older schema": (lambda text: text.replace('"schema_version": 1', '"schema_version": 0'), "older"),
-    "a newer schema": (lambda text: text.replace('"schema_version": 1', '"schema_version": 99'), "newer"),
+    "an odd schema": (
+        lambda text: text.replace('"schema_version": 1', '"schema_version": "x"'),
+        "foreign",
+    ),
     "another key": (lambda text: text.replace('"scores"', '"marks"'), "damaged"),
     "zeros": (lambda text: "\x00" * 100, "damaged"),
 }

@@ -11,7 +11,7 @@ from dpicl.core.files import write_whole
 from dpicl.core.paths import slug
 from dpicl.data.task import Task
 from dpicl.results.schema import to_text
-from dpicl.results.store import QUARANTINE, Damaged, Store, read_file, require_readable
+from dpicl.results.store import Damaged, Store, list_results, read_file, require_readable
 
 ATTACKS = "attacks"
 
@@ -52,11 +52,10 @@ def write(results: Path, result: AttackResult) -> Path:
 
 def load_attacks(results: Path) -> tuple[list[AttackResult], list[Damaged]]:
     """Every attack result, and the files that are none. Changes nothing on disk."""
-    folder = results / ATTACKS
     found: list[AttackResult] = []
-    damaged: list[Damaged] = []
-    for path in sorted(folder.rglob("*.json")):
-        each = None if {*QUARANTINE} & {*path.relative_to(folder).parts} else read_file(path, attack_from_text)
+    paths, damaged = list_results(results / ATTACKS, results)
+    for path in paths:
+        each = read_file(path, attack_from_text)
         if isinstance(each, Damaged):
             damaged.append(each)
         elif each is not None:

@@ -10,11 +10,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from dpicl.core.json_text import to_plain
-from dpicl.core.messages import message
 from dpicl.core.printable import make_printable
 
 if TYPE_CHECKING:
-    from dpicl.results.store import Damaged
     from dpicl.tables.document import Block
 
 
@@ -41,11 +39,3 @@ def emit(shown: Iterable[Block | str]) -> None:
 def emit_json(document: Any) -> None:
     """The answer as one JSON document; infinity and NaN are texts, as in result files."""
     sys.stdout.write(json.dumps(to_plain(document), indent=1) + "\n")
-
-
-def report_damaged(damaged: list[Damaged]) -> None:
-    """One sentence about the files that are no results."""
-    from dpicl.results.store import describe_damaged
-
-    if damaged:
-        message(describe_damaged(damaged, moved=False))

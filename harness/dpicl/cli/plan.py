@@ -13,7 +13,7 @@ from pydantic import Field
 
 from dpicl import models
 from dpicl.api.parameters import Cells, Flag, SuiteName, verb
-from dpicl.cli import call, output
+from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.cli.selecting import Shard, select_cells
 from dpicl.core.cell import Cell
@@ -32,6 +32,7 @@ from dpicl.plan.suite import AS_IT_IS
 from dpicl.plan.tuning import tuning_of, tuning_table
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
+from dpicl.results.store import report_damaged
 from dpicl.tables.document import Block, Column, make_table, notes, text_table, words
 
 #: Rows of several tasks that are shown one by one.
@@ -64,7 +65,7 @@ def plan(
         raise UsageError("--power goes with --detect; add --detect 0.03, or leave it out.")
     selection = select_cells(suite, cells, shard)
     results, damaged = selection.store.load_all()
-    output.report_damaged(damaged)
+    report_damaged(damaged)
     if detect is not None:
         return _sizes(selection, results, detect, 0.8 if power is None else power)
     return _cells(selection, results, str(suite))

@@ -30,23 +30,33 @@ class NotRegular(OSError):
 def write_whole(path: Path, text: str, results: Path) -> None:
     """As `put_whole`. results: the results folder, for the message of a ResultError when the disk does not take it."""
     try:
-        put_whole(path, text)
+        put_whole(path, text, root=results)
     except OSError as error:
         raise unwritable_error(results, error) from error
 
 
-def put_whole(path: Path, content: str | bytes, new: bool = False, private: bool = False, synced: bool = True) -> None:
+def put_whole(
+    path: Path,
+    content: str | bytes,
+    new: bool = False,
+    private: bool = False,
+    synced: bool = True,
+    root: Path | None = None,
+) -> None:
     """Writes a file by a temporary one in the same folder, ``.NAME.RANDOM.tmp``, fsync and rename; makes the folder.
 
     Nobody can foresee the temporary name, and a link or file that has it is not written to. new: one that is there
     stays (FileExistsError). private: its owner alone may read it. synced: without it a power cut may cost the file,
-    which is for files by the thousand that are easily made again. Raises OSError, also for what is no file's name or no
-    plain file (a device would be replaced), and leaves nothing.
+    which is for files by the thousand that are easily made again. root: a folder that the file stays in, see
+    `require_no_link`. Raises OSError, also for what is no file's name or no plain file (a device would be replaced),
+    and leaves nothing.
     """
     if not path.name or "\0" in str(path):
         raise OSError(errno.EINVAL, "invalid file name", str(path))
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
+    if root is not None:
+        require_no_link(path, root)
     temporary = path.with_name(f".{path.name[:_KEPT_OF_NAME]}.{secrets.token_hex(8)}.tmp")
     try:
         make_folder(path.parent)
@@ -120,6 +130,16 @@ def unwritable_error(folder: Path, error: OSError) -> ResultError:
     )
 
 
+def require_no_link(path: Path, root: Path) -> None:
+    """Raises OSError where the path, or a folder between it and the root, is a symbolic link: a results folder from
+    elsewhere must not lead what is written into it out of it. The root itself, which the user has named, may be one."""
+    for part in (path, *path.parents):
+        if part == root:
+            return
+        if part.is_symlink():
+            raise OSError(errno.ELOOP, f"{part} is a symbolic link, which may lead out of it")
+
+
 def make_folder(folder: Path) -> None:
     """Makes a folder and those above it where they are missing; they are there after a power cut. Raises OSError."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -150,8 +170,12 @@ def hold_lock(path: Path, wait: bool = False, private: bool = False) -> Iterator
     """Holds a lock file, which the operating system frees when its holder dies, however it dies (filelock, by flock).
 
     Yields False, without it, when another process has it and ``wait`` is off. The holder may remove the file before it
-    lets go: another one of that name is another lock. private: a new one is its owner's alone to read. Raises OSError.
+    lets go: another one of that name is another lock. private: a new one is its owner's alone to read. Raises OSError,
+    also for a link, pipe or folder of that name.
     """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise NotRegular(errno.EINVAL, f"{path} is not a regular file")
     lock = FileLock(path, mode=0o600) if private else FileLock(path)
     with suppress(Timeout):
         lock.acquire(blocking=wait)

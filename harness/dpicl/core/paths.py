@@ -80,11 +80,11 @@ def private_folder() -> Path:
 
     ``$DPICL_CACHE/private``, or ``~/.local/share/dpicl/private`` whatever the XDG variables say: a budget must not
     begin anew because a variable changed. Where the budgets of earlier versions are, in ``~/.cache``, they stay.
-    Raises UsageError where both folders are in use.
+    Raises UsageError where both folders are in use, and where one cannot be read.
     """
     if own := os.environ.get("DPICL_CACHE"):
         return Path(own).expanduser() / "private"
-    found = [folder for folder in _home_private_folders() if (folder / "key").exists() or _has_budgets(folder)]
+    found = [folder for folder in _home_private_folders() if list_budgets(folder) or (folder / "key").exists()]
     if len(found) > 1:
         raise UsageError(
             f"Both {found[0]} and {found[1]} hold budgets of private sets, and only one folder can count; move away the"
@@ -95,11 +95,19 @@ def private_folder() -> Path:
 
 def uncounted_budgets() -> list[Path]:
     """Folders in the home folder with budgets that are not counted, since DPICL_CACHE names another folder."""
-    return [folder for folder in _home_private_folders() if folder != private_folder() and _has_budgets(folder)]
+    return [folder for folder in _home_private_folders() if folder != private_folder() and list_budgets(folder)]
 
 
-def _has_budgets(folder: Path) -> bool:
-    return any(folder.glob("budget-*.jsonl"))
+def list_budgets(folder: Path) -> list[Path]:
+    """The ledgers in a private folder. Raises UsageError for one that is there and cannot be read: budgets that cannot
+    be seen are not taken for none."""
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UsageError(f"{folder} may hold budgets and cannot be read ({error.strerror}); fix its rights.") from error
+    return [folder / name for name in names if name.startswith("budget-") and name.endswith(".jsonl")]
 
 
 def _home_private_folders() -> list[Path]:

@@ -18,7 +18,7 @@ from dpicl.plan.presence import Presence, check_sources, describe_stale, find_pr
 from dpicl.plan.selection import Selection
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import Damaged, describe_damaged
+from dpicl.results.store import Damaged, report_damaged
 
 
 def run_missing(
@@ -33,11 +33,11 @@ def run_missing(
     cell, or with a folder that takes no result.
     """
     check_sources(selection.cells)
-    selection.store.prepare()
     known, damaged = selection.store.load_all()
+    selection.store.prepare()
     selection.store.set_aside(damaged)
-    if damaged and progress:
-        message(describe_damaged(damaged, moved=True))
+    if progress:
+        report_damaged(damaged, moved=True)
     records = Fingerprints()
     found = find_presence(selection.cells, known, records)
     missing = _list_to_do(selection, found, rerun_stale, advice)

@@ -27,6 +27,7 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.tuning import describe_tuning
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
+from dpicl.results.store import report_damaged
 from dpicl.tables.document import Block
 from dpicl.tables.shown import Shown
 
@@ -119,13 +120,9 @@ def submissions_of(folder: Path | None, asked: str | None, suite: str | None = N
 
 
 def read_attacks(results: Path) -> list[AttackResult]:
-    """Every attack result; one sentence about files that are none."""
-    attacks, bad = load_attacks(results)
-    if bad:
-        others = f"; so are {len(bad) - 1} more" if len(bad) > 1 else ""
-        message(
-            f"dpicl: {bad[0].path} is not an attack result of this version and is ignored: {bad[0].reason}{others}."
-        )
+    """Every attack result; a message says which files are none, or could not be read."""
+    attacks, damaged = load_attacks(results)
+    report_damaged(damaged)
     return attacks
 
 

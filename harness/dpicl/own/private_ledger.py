@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,15 +32,16 @@ from dpicl.core import json_text
 from dpicl.core.errors import ResultError, UnsupportedEvent, UsageError
 from dpicl.core.field_types import Count, Delta, Epsilon
 from dpicl.core.files import content_of, own_folder, put_whole
-from dpicl.core.paths import private_folder
+from dpicl.core.paths import list_budgets, private_folder
 from dpicl.data.splits import normalise
 from dpicl.privacy.events import from_json
-from dpicl.results.schema import Moment, first_problem
+from dpicl.results.schema import Moment, NewerFile, first_problem, require_not_newer
 
 #: Bytes of the hash of a record: two of 10 million records are one with probability 2^-50.
 HASH_BYTES = 12
 #: Bytes of a ledger: 16 for each record that its set ever had.
 LARGEST = 4_000_000_000
+SCHEMA_VERSION: Final = 1
 L = TypeVar("L", bound="_Line")
 #: 64 hexadecimal digits.
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -55,7 +56,7 @@ class _Head(_Line):
     """key: a hash by which the machine's key is known again."""
 
     private_set: str
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1] = SCHEMA_VERSION
     key: str
     created: Moment
 
@@ -149,8 +150,7 @@ class PrivateLedger:
 def read_all() -> list[PrivateLedger]:
     """Every ledger of this machine, by name. Raises ResultError for one that is damaged."""
     try:
-        paths = sorted(private_folder().glob("budget-*.jsonl"))
-        return [_read(path) for path in paths]
+        return [_read(path) for path in list_budgets(private_folder())]
     except OSError as error:
         raise ResultError(f"{private_folder()} cannot be read ({error.strerror}); fix its rights.") from error
 
@@ -180,6 +180,8 @@ def _read(path: Path) -> PrivateLedger:
         name, entries, text = _parse(json_text.text_of(path, LARGEST))
         if path != _path(name):
             raise ValueError(f"it is the ledger of '{name}', under another name")
+    except NewerFile as error:
+        raise ResultError(f"The budget {path} was {error}; nothing is released until then.") from None
     except ValueError as error:
         raise ResultError(
             f"The budget {path} cannot be used: {error}. A damaged ledger is not taken for an empty one, so nothing is"
@@ -191,6 +193,7 @@ def _read(path: Path) -> PrivateLedger:
 def _parse(text: str) -> tuple[str, tuple[Charge | Limit, ...], str]:
     """(name of the set, entries, the text without its last line). Raises ValueError, with the reason."""
     lines = text.splitlines(keepends=True)
+    _require_not_newer(lines[0] if lines else "")
     if len(lines) < 2 or not text.endswith("\n"):
         raise ValueError("it is cut off")
     *lines, last = lines
@@ -212,6 +215,16 @@ def _parse(text: str) -> tuple[str, tuple[Charge | Limit, ...], str]:
         entries.append(entry)
         before.update(line.encode())
     return head.private_set, tuple(entries), body
+
+
+def _require_not_newer(line: str) -> None:
+    """Raises NewerFile for the first line of a ledger of a newer version, whatever its other lines are."""
+    try:
+        head = json_text.loads(line)
+    except ValueError:
+        return  # it is damaged, which is said where its lines are read
+    if isinstance(head, dict):
+        require_not_newer(head.get("schema_version"), SCHEMA_VERSION)
 
 
 def _check_event(charge: Charge, number: int) -> None:

@@ -36,7 +36,7 @@ from dpicl.own.released import PLACE
 from dpicl.releasing.execution import ALL_RECORDS, answer_from
 from dpicl.releasing.reader import SlotReader
 from dpicl.releasing.release import Release
-from dpicl.results.schema import Part, read_part, to_text
+from dpicl.results.schema import NewerFile, Part, read_part, to_text
 from dpicl.run.pipeline import embedding_of
 
 SCHEMA_VERSION = 1
@@ -127,6 +127,8 @@ def read_state(path: Path) -> SavedState:
         file = read_part(StateFile, text, SCHEMA_VERSION, "state that `dpicl release` wrote")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); --state names a file of `dpicl release`.") from None
+    except NewerFile as error:
+        raise DataError(f"{path} was {error}.") from None
     except ValueError as error:
         raise DataError(f"{path} cannot be used as --state: {error}. {OF_A_PROMPT}") from None
     return SavedState(file, path, hashlib.sha256(text.encode()).hexdigest())

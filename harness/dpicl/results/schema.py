@@ -391,8 +391,21 @@ def from_text(text: str) -> Result:
     return read_part(Result, text, SCHEMA_VERSION, "result file")
 
 
+class NewerFile(ValueError):
+    """The file of a newer version of this program: it is sound, and nothing may move it or take it for damaged."""
+
+
+def require_not_newer(found: object, version: int) -> None:
+    """Raises NewerFile for a schema version that is above the one of this program."""
+    if isinstance(found, int | float) and found > version:
+        raise NewerFile(
+            f"written by a newer version of dpicl (schema version {found}, this one reads {version}); upgrade dpicl"
+        )
+
+
 def read_part(schema: type[P], text: str, version: int, what: str) -> P:
-    """A file's content as its schema has it; what: the kind of file. Raises ValueError, with the reason."""
+    """A file's content as its schema has it; what: the kind of file. Raises ValueError, with the reason: NewerFile for
+    the file of a newer version."""
     try:
         data = json_text.loads(text)
     except ValueError as error:
@@ -400,8 +413,9 @@ def read_part(schema: type[P], text: str, version: int, what: str) -> P:
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ValueError(f"foreign: it is not a {what}")
     found = data["schema_version"]
+    require_not_newer(found, version)
     if found != version:
-        age = "older" if isinstance(found, int) and found < version else "newer or unknown"
+        age = "older" if isinstance(found, int) else "foreign"
         raise ValueError(f"{age}: schema version {found!r:.40}, this program writes {version}")
     try:
         return schema.model_validate_json(text, strict=True)

@@ -3,16 +3,20 @@
 A file appears whole or not at all (temporary file in the same folder, fsync, link). A cell is locked by the process
 that works on it, with flock, which the operating system frees when the process dies, however it dies. Files that cannot
 be read as results are never deleted: `set_aside` moves them into a folder `quarantine` beside them.
+
+A results folder may come from elsewhere. Below it no link is followed, neither in reading nor in writing, and every
+reader lists files by `list_results`, which names what it could not look into.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,31 +24,48 @@ from typing import TypeVar
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError
-from dpicl.core.files import hold_lock, make_folder, put_whole, unwritable_error
+from dpicl.core.files import hold_lock, make_folder, put_whole, require_no_link, unwritable_error
+from dpicl.core.messages import message
 from dpicl.core.paths import slug
-from dpicl.results.schema import Result, from_text, not_storable_error, to_text
+from dpicl.results.schema import NewerFile, Result, from_text, not_storable_error, to_text
 
 #: Beside a file that is no result: it is moved into the first, and not read again; the second is of earlier versions.
 QUARANTINE = ("quarantine", "set_aside")
 _LOCKS = ".locks"
-_UNFINISHED = ".*.json.*tmp"
+#: What a killed run leaves of a cell's file (`dpicl.core.files.put_whole`).
+_UNFINISHED = re.compile(r"\.([0-9a-f]{16})\.json(?:\.[0-9a-f]{16})?\.tmp")
+_LINK = "a symbolic link, and none is followed below a results folder"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Damaged:
-    """A file in the results folder that is no result of this schema, or of other records, and why."""
+    """A file in the results folder that is no result of this schema, or of other records, and why.
+
+    unread: a file or folder that could not be looked into, and may hold sound results: it is never moved.
+    """
 
     path: Path
     reason: str
+    unread: bool = False
 
 
-def describe_damaged(damaged: Sequence[Damaged], moved: bool) -> str:
-    """One sentence about files that are no results. moved: whether they were set aside."""
-    first = damaged[0]
-    what = "moved into quarantine/ beside it" if moved else "ignored (`dpicl run` moves it into quarantine/)"
-    more = f"; so are {len(damaged) - 1} more" if len(damaged) > 1 else ""
-    return f"dpicl: {first.path} is not a result of this version and is {what}: {first.reason}{more}."
+def report_damaged(damaged: Sequence[Damaged], moved: bool = False) -> None:
+    """A sentence about files that are no results, and one about what could not be read. moved: whether the files were
+    set aside."""
+    what = "moved into quarantine/ beside it" if moved else "ignored (it goes into quarantine/ when it is made again)"
+    unread = [each for each in damaged if each.unread]
+    others = [each for each in damaged if not each.unread]
+    for group, problem in (
+        (unread, "could not be read, so results may be missing here"),
+        (others, f"is not a result of this version and is {what}"),
+    ):
+        if group:
+            message(f"dpicl: {group[0].path} {problem}: {group[0].reason}{_describe_more(group)}.")
+
+
+def _describe_more(damaged: Sequence[Damaged]) -> str:
+    return f"; the same of {len(damaged) - 1} more" if len(damaged) > 1 else ""
 
 
 class Store:
@@ -65,11 +86,12 @@ class Store:
 
     def load_all(self) -> tuple[list[Result], list[Damaged]]:
         """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
-        if self.results.is_file():
+        if os.path.isfile(self.results):
             raise ResultError(f"{self.results} is a file; give a results folder with --results.")
-        results, damaged = [], []
+        results = []
+        paths, damaged = list_results(self.folder, self.results)
         with pause_collection():
-            for path in self._files():
+            for path in paths:
                 found: Result | Damaged | None = read_file(path, from_text)
                 if isinstance(found, Result) and self._place(found.cell, found.cell_id) != path:
                     found = Damaged(path, "foreign: its name or folder does not fit its content")
@@ -82,20 +104,14 @@ class Store:
     def _place(self, cell: Cell, name: str) -> Path:
         return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{name}.json"
 
-    def _files(self) -> list[Path]:
-        found = []
-        for folder, folders, files in os.walk(self.folder):
-            folders[:] = [name for name in folders if name not in QUARANTINE and not name.startswith(".")]
-            inside = Path(folder)
-            names = (name for name in (*files, *folders) if name.endswith(".json") and not name.startswith("."))
-            found += [inside / name for name in names]
-        return sorted(found)
-
     def prepare(self) -> None:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
+        ignore = self.folder / _LOCKS / ".gitignore"
         try:
-            make_folder(self.folder / _LOCKS)
-            (self.folder / _LOCKS / ".gitignore").write_text("*\n")  # in place: a kill leaves no temporary file
+            require_no_link(ignore, self.results)
+            make_folder(ignore.parent)
+            with suppress(FileExistsError), ignore.open("x") as file:  # in place: a kill leaves no temporary file
+                file.write("*\n")
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:
@@ -103,12 +119,16 @@ class Store:
         self._remove_unfinished()
 
     def set_aside(self, damaged: Sequence[Damaged]) -> list[Path]:
-        """Moves files into `quarantine` beside them, under a name that is still free; returns where they are now."""
+        """Moves files into `quarantine` beside them, under a name that is still free; returns where they are now.
+
+        Raises ResultError, and moves nothing, where a file could not be read or a link stands in the way.
+        """
+        self._require_movable(damaged)
         moved = []
         for item in damaged:
             target = item.path.parent / QUARANTINE[0] / item.path.name
             number = 1
-            while target.exists():
+            while os.path.lexists(target):
                 target = item.path.parent / QUARANTINE[0] / f"{item.path.stem}.{number}{item.path.suffix}"
                 number += 1
             try:
@@ -121,6 +141,18 @@ class Store:
             moved.append(target)
         return moved
 
+    def _require_movable(self, damaged: Sequence[Damaged]) -> None:
+        if unread := [each for each in damaged if each.unread]:
+            raise ResultError(
+                f"{unread[0].path} could not be read ({unread[0].reason}){_describe_more(unread)}; it may hold results,"
+                " so nothing was run or moved. Fix that, or choose another folder with --results."
+            )
+        try:
+            for item in damaged:
+                require_no_link(item.path.parent / QUARANTINE[0], self.results)
+        except OSError as error:
+            raise unwritable_error(self.results, error) from error
+
     @contextmanager
     def lock(self, cell: str, wait: bool = False) -> Iterator[bool]:
         """Holds the lock of a cell's id; yields False, without it, when another process holds it and `wait` is off.
@@ -130,6 +162,7 @@ class Store:
         path = self.folder / _LOCKS / f"{cell}.lock"
         with ExitStack() as stack:
             try:
+                require_no_link(path, self.results)
                 mine = stack.enter_context(hold_lock(path, wait))
             except OSError as error:
                 raise unwritable_error(self.results, error) from error
@@ -148,7 +181,7 @@ class Store:
         if isinstance(found := read_file(path, from_text), Damaged):
             self.set_aside([found])
         try:
-            put_whole(path, text, new=True)
+            put_whole(path, text, new=True, root=self.results)
         except FileExistsError:
             return False
         except OSError as error:
@@ -158,13 +191,66 @@ class Store:
     def _remove_unfinished(self) -> None:
         """Removes what killed runs left, half-written files and locks; what a run that is alive has in use stays."""
         unfinished = defaultdict(list)
-        for path in self.folder.rglob(_UNFINISHED):
-            unfinished[path.name.split(".")[1]].append(path)
+        for entry in _list_tree(self.folder, self.results)[0]:
+            name = _UNFINISHED.fullmatch(entry.name)
+            if name and entry.is_file(follow_symlinks=False):
+                unfinished[name[1]].append(Path(entry.path))
         locks = {path.stem for path in (self.folder / _LOCKS).glob("*.lock")}
         for cell in sorted(unfinished.keys() | locks):
             with self.lock(cell) as mine:
                 for path in unfinished[cell] if mine else ():
                     path.unlink(missing_ok=True)
+
+
+def list_results(folder: Path, root: Path) -> tuple[list[Path], list[Damaged]]:
+    """(the paths below a folder that have the name of a result, what could not be looked into), both sorted. Folders
+    `quarantine` and names with a leading dot are not looked into. root: the folder that the user has named, which may
+    be a link itself."""
+    entries, unread = _list_tree(folder, root)
+    paths = [Path(entry.path) for entry in entries if entry.name.endswith(".json") and not entry.name.startswith(".")]
+    return sorted(paths), sorted(unread, key=lambda each: each.path)
+
+
+def list_suites(results: Path) -> list[str]:
+    """The folders of suites in a results folder. Raises ResultError where it cannot be read."""
+    try:
+        with os.scandir(results) as entries:
+            names = [entry.name for entry in entries if entry.is_symlink() or entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ResultError(f"Cannot read {results}: {error.strerror}.") from error
+    return sorted(name for name in names if name not in QUARANTINE and not name.startswith("."))
+
+
+def _list_tree(folder: Path, root: Path) -> tuple[list[os.DirEntry[str]], list[Damaged]]:
+    """(everything below a folder but folders, what could not be looked into): a link that leads to no plain file may
+    stand for a folder."""
+    if folder != root and folder.is_symlink():
+        return [], [Damaged(folder, _LINK, unread=True)]
+    found: list[os.DirEntry[str]] = []
+    unread: list[Damaged] = []
+    folders = [str(folder)]
+    while folders:
+        place = folders.pop()
+        try:
+            with os.scandir(place) as listing:
+                entries = list(listing)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unread.append(_unread(Path(place), error))
+            continue
+        for entry in entries:
+            is_json = entry.name.endswith(".json")
+            is_hidden = entry.name.startswith(".") or entry.name in QUARANTINE
+            if entry.is_dir(follow_symlinks=False) and not is_json:
+                folders += [] if is_hidden else [entry.path]
+            elif entry.is_symlink() and not (is_json or is_hidden or os.path.isfile(entry.path)):
+                unread.append(Damaged(Path(entry.path), _LINK, unread=True))
+            else:
+                found.append(entry)
+    return found, unread
 
 
 def require_readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:
@@ -177,8 +263,17 @@ def require_readable(write: Callable[[T], str], read: Callable[[str], T], conten
     return text
 
 
+def _unread(path: Path, error: OSError) -> Damaged:
+    return Damaged(path, error.strerror or type(error).__name__, unread=True)
+
+
 def read_file(path: Path, parse: Callable[[str], T]) -> T | Damaged | None:
-    """What a file holds, why it is no result, or None where there is no file."""
+    """What a file below a results folder holds, why it is no result, or None where there is no file.
+
+    Raises ResultError for the file of a newer version of this program.
+    """
+    if path.is_symlink():
+        return Damaged(path, _LINK)
     try:
         text = json_text.text_of(path)
     except FileNotFoundError:
@@ -186,9 +281,11 @@ def read_file(path: Path, parse: Callable[[str], T]) -> T | Damaged | None:
     except ValueError as error:
         return Damaged(path, f"damaged: {error}")
     except OSError as error:
-        raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
+        return _unread(path, error)
     try:
         return parse(text)
+    except NewerFile as error:
+        raise ResultError(f"{path} was {error}, or give another folder.") from None
     except ValueError as error:
         return Damaged(path, str(error))
 

@@ -138,7 +138,7 @@ def break_result(change):
 
 DAMAGED = {
     "cut": ('{"schema_version": 1, "ce', "not complete JSON"),
-    "newer": ('{"schema_version": 99}', "newer or unknown"),
+    "newer": ('{"schema_version": 99}', "newer version of dpicl"),
     "edited": (break_result(lambda d: d["cell"].update(seed=10)), "does not fit the cell"),
 }
 

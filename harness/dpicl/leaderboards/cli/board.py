@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from dpicl.api import parameters as p
-from dpicl.cli.output import Answer, report_damaged
+from dpicl.cli.output import Answer
 from dpicl.cli.selecting import select_cells
 from dpicl.core.cell import Cell
 from dpicl.core.errors import ResultError, UsageError
@@ -32,7 +32,7 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import Store, pause_collection
+from dpicl.results.store import Store, pause_collection, report_damaged
 from dpicl.tables.document import Block
 
 #: The words in place of a suite.

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from dpicl.api.parameters import Flag, Models, Names, OnePath, Plugins, as_list, verb
 from dpicl.attacks.store import ATTACKS
-from dpicl.cli import call, output
+from dpicl.cli import call
 from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError, ResultError, UsageError
 from dpicl.core.messages import count, message
@@ -19,7 +19,7 @@ from dpicl.leaderboards.publish import runs, weave_board
 from dpicl.leaderboards.publish.sink import Sink, destination
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import Result
-from dpicl.results.store import Store
+from dpicl.results.store import Store, list_suites, report_damaged
 from dpicl.tables.document import text_table
 
 
@@ -51,10 +51,10 @@ def publish(
     """
     folder = Path(results)
     found: list[Result] = []
-    for path in sorted(folder.glob("*/")):
-        if path.name != ATTACKS and not path.name.startswith("."):
-            whole, damaged = Store(folder, path.name).load_all()
-            output.report_damaged(damaged)
+    for name in list_suites(folder):
+        if name != ATTACKS:
+            whole, damaged = Store(folder, name).load_all()
+            report_damaged(damaged)
             found += whole
     if not found:
         raise ResultError(f"No suite has results in {folder}; name the folder that `dpicl run` wrote (its --results).")

@@ -6,6 +6,7 @@ got worse.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +19,12 @@ import numpy as np
 from dpicl.core import json_text
 from dpicl.core.errors import ResultError, UsageError, require_known
 from dpicl.core.messages import count, epsilon_text, join_names, message
+from dpicl.core.paths import real_path
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.comparability import PAIR, list_differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
 from dpicl.results.schema import Result, from_text
-from dpicl.results.store import QUARANTINE, read_file
+from dpicl.results.store import list_results, read_file
 
 _AGAIN = "move it away or make it again with `dpicl run`"
 #: A key that only files of attacks have, which may lie in the same folder.
@@ -97,20 +99,20 @@ def choose(
 def read_side(name: str, path: Path) -> Side:
     """The results of a file, or of a folder at any depth; a message names JSON that is no result. Changes nothing.
 
-    Folders `quarantine` and names with a leading dot are not looked into, as the store does. Raises ResultError for a
-    path that is not there or has no result, and for a result file that is damaged or holds numbers that make no sense.
+    Raises ResultError for a path that is not there or has no result, for a result file that is damaged or holds numbers
+    that make no sense, and for what cannot be read (`dpicl.results.store.list_results`).
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise ResultError(
             f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote; to compare two"
             " rows of a board, add --suite SUITE."
         )
     results: list[Result] = []
     foreign: list[Path] = []
-    for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
-        parts = file.relative_to(path).parts
-        if any(part in QUARANTINE or part.startswith(".") for part in parts) or not file.is_file():
-            continue
+    files, unread = list_results(path, path) if os.path.isdir(path) else ([real_path(path)], [])
+    if unread:
+        raise ResultError(f"{unread[0].path} cannot be compared: {unread[0].reason}; put the results themselves there.")
+    for file in files:
         found = read_file(file, from_text)
         if isinstance(found, Result):
             results.append(found)

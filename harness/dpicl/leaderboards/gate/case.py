@@ -13,7 +13,7 @@ from dpicl.leaderboards.gate.card import CARD, Card
 from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
-from dpicl.results.store import Store
+from dpicl.results.store import Store, report_damaged
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class Case:
         those on development records."""
         if self.suite is None:
             return []
-        found, _ = Store(self.record, self.suite.name).load_all()
+        found, damaged = Store(self.record, self.suite.name).load_all()
+        report_damaged(damaged)
         return [one for one in found if one.suite.hash == self.suite.hash and not one.cell.development]
 
     @cached_property

@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from dpicl.core.errors import ResultError
-from dpicl.core.files import NotRegular, open_regular, put_whole
+from dpicl.core.files import NotRegular, open_regular, put_whole, require_no_link
 from dpicl.core.messages import capitalize
 from dpicl.core.printable import make_visible
 from dpicl.tables.document import Block
@@ -62,10 +62,12 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
 
     files: path below the folder -> content. The home page says whose the files are, and it comes last: until then it
     says that the site is not whole. Raises ResultError when the folder cannot be written, and, before it writes any
-    file, where one is there in a folder without a home page of ours.
+    file, where one is there in a folder without a home page of ours, or where a link leads out of the folder.
     """
     home = Path(folder) / "index.html"
     try:
+        for name in files:
+            require_no_link(home.parent / name, home.parent)
         if not _is_ours(home) and (theirs := [path for path in map(home.parent.joinpath, files) if path.exists()]):
             raise ResultError(f"{theirs[0]} was not written by dpicl and stays as it is; choose another folder.")
     except OSError as error:

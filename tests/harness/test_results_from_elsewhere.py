@@ -1,0 +1,286 @@
+"""Results folders that come from elsewhere: no row vanishes in silence, nothing is written outside, and what a newer
+version wrote is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpicl.attacks.store import write
+from dpicl.core.errors import DataError, ResultError, UsageError
+from dpicl.own import budget
+from dpicl.own.private_ledger import read_all
+from dpicl.own.state import read_state
+from dpicl.results.schema import from_text
+from dpicl.results.store import Store
+from tests.harness.helpers import refuse
+from tests.harness.test_budget import ONE, records
+from tests.leaderboards.attack_factory import make_attack
+from tests.leaderboards.factory import ends, make_result, shipped_options, write_shipped
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Results of the suite quick: the reference baselines and tang."""
+    folder = tmp_path / "results"
+    write_shipped(folder, [*ends(), make_result("tang", 0.6, options=shipped_options("tang"))])
+    return folder
+
+
+def list_tree(folder: Path) -> dict[str, Any]:
+    """Everything below a folder: content of files, address of links."""
+    return {
+        str(path): os.readlink(path) if path.is_symlink() else path.is_file() and path.read_bytes()
+        for path in folder.rglob("*")
+    }
+
+
+def verbs_on(results: Path) -> dict[str, list[object]]:
+    """A command of every verb that reads results."""
+    there = ["--results", results]
+    return {
+        "board": ["board", "quick", *there],
+        "board all": ["board", "all", *there],
+        "plan": ["plan", "quick", "--source", "synthetic", *there],
+        "run": ["run", "quick", "--source", "synthetic", *there],
+        "compare rows": ["compare", "tang", "zero_shot", "--suite", "quick", *there],
+        "compare": ["compare", results, results],
+        "publish": ["publish", "wandb", results, "--dry-run"],
+        "plot": ["plot", "quick", "--out", results.parent / "figure.svg", *there],
+    }
+
+
+VERBS = sorted(verbs_on(Path()))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_moves_the_result_of_a_newer_version(dpicl, results, verb):
+    (path,) = results.glob("quick/*/tang/*/*.json")
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    before = list_tree(results)
+    refuse(dpicl(*verbs_on(results)[verb]), "newer version of dpicl", "99", "upgrade dpicl")
+    assert list_tree(results) == before
+
+
+def test_an_attack_of_a_newer_version_stops_what_reads_attacks(dpicl, tmp_path):
+    path = write(tmp_path, make_attack())
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    before = list_tree(tmp_path)
+    refuse(dpicl("board", "attacks", "--results", tmp_path), "newer version of dpicl", "upgrade dpicl")
+    assert list_tree(tmp_path) == before
+
+
+def test_a_budget_of_a_newer_version_is_not_called_damaged(fresh_cache):
+    budget.charge(records(0, 3), ONE, budget.ChargeTo("tickets"))
+    (path,) = (fresh_cache / "private").glob("budget-*.jsonl")
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2', 1) + '{"new": 1}\n')
+    with pytest.raises(ResultError, match="newer version of dpicl") as refused:
+        budget.charge(records(0, 3), ONE, budget.ChargeTo("tickets"))
+    assert "move it away" not in str(refused.value)
+
+
+def test_a_state_of_a_newer_version_is_not_called_something_else(tmp_path):
+    (tmp_path / "state.json").write_text('{"schema_version": 2}')
+    with pytest.raises(DataError, match="newer version of dpicl"):
+        read_state(tmp_path / "state.json")
+
+
+@pytest.mark.parametrize("version", [2.5, 10**300])
+def test_any_larger_number_is_a_newer_version(version):
+    with pytest.raises(ValueError, match=r"newer|2\^53"):
+        from_text(json.dumps({"schema_version": version}))
+
+
+def link_folder(folder: Path, elsewhere: Path) -> str:
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    return "symbolic link"
+
+
+def link_in_a_circle(folder: Path, elsewhere: Path) -> str:
+    (folder / "again").symlink_to("again")
+    return "symbolic link"
+
+
+def deny_reading(folder: Path, elsewhere: Path) -> str:
+    """What a folder without rights is to everybody but root."""
+    given = os.scandir
+
+    def scan(place: Any = ".") -> Any:
+        if str(place) == str(folder):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return given(place)
+
+    os.scandir = scan  # type: ignore[assignment]
+    return "Permission denied"
+
+
+@pytest.fixture(autouse=True)
+def _scandir_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "scandir", os.scandir)
+
+
+UNREAD: list[Callable[[Path, Path], str]] = [link_folder, link_in_a_circle, deny_reading]
+
+
+@pytest.mark.parametrize("hide", UNREAD)
+@pytest.mark.parametrize("level", ["quick", "quick/*/tang", "quick/*/tang/*"])
+@pytest.mark.parametrize("verb", ["board", "plan", "publish"])
+def test_a_row_that_cannot_be_read_is_named_by_every_reader(dpicl, results, tmp_path, hide, level, verb):
+    (folder,) = results.glob(level)
+    reason = hide(folder, tmp_path / "elsewhere")
+    answer = dpicl(*verbs_on(results)[verb])
+    assert "could not be read, so results may be missing" in answer.err and reason in answer.err
+    assert str(folder) in answer.err
+    nothing_left = level == "quick" and hide is not link_in_a_circle
+    assert answer.code == (2 if nothing_left and verb != "plan" else 0)
+
+
+@pytest.mark.parametrize("hide", UNREAD)
+@pytest.mark.parametrize("verb", ["run", "compare"])
+def test_what_must_know_every_result_stops_at_a_row_that_cannot_be_read(dpicl, results, tmp_path, hide, verb):
+    (folder,) = results.glob("quick/*/tang")
+    reason = hide(folder, tmp_path / "elsewhere")
+    before = list_tree(tmp_path / "elsewhere")
+    refuse(dpicl(*verbs_on(results)[verb]), str(folder), reason)
+    assert list_tree(tmp_path / "elsewhere") == before and not list(results.rglob("quarantine"))
+
+
+def test_a_results_folder_that_the_user_names_may_be_a_link_itself(dpicl, results, tmp_path):
+    (tmp_path / "link").symlink_to(results)
+    for verb in ("board", "publish", "compare", "plan"):
+        answer = dpicl(*verbs_on(tmp_path / "link")[verb])
+        assert answer.code == 0 and "link" not in answer.err.replace(str(tmp_path), "")
+
+
+def test_a_file_in_a_circle_is_one_bad_file(results):
+    (path,) = results.glob("quick/*/tang/*/*.json")
+    loop = path.with_name("0123456789abcdef.json")
+    loop.symlink_to(loop.name)
+    store = Store(results, "quick")
+    found, damaged = store.load_all()
+    assert len(found) == 3 and [one.path for one in damaged] == [loop]
+    store.set_aside(damaged)
+    assert os.readlink(loop.parent / "quarantine" / loop.name) == loop.name and store.load_all()[1] == []
+
+
+def test_a_file_that_cannot_be_read_is_named_and_never_moved(dpicl, results, monkeypatch):
+    (path,) = results.glob("quick/*/tang/*/*.json")
+    given = os.open
+
+    def deny(place: Any, *more: Any, **how: Any) -> int:
+        if str(place) == str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return given(place, *more, **how)
+
+    monkeypatch.setattr(os, "open", deny)
+    seen = dpicl(*verbs_on(results)["board"])
+    assert seen.code == 0 and str(path) in seen.err and "Permission denied" in seen.err
+    refuse(dpicl(*verbs_on(results)["run"]), str(path), "Permission denied")
+    assert path.is_file()
+
+
+def plant_quarantine(suite: Path, victim: Path) -> None:
+    (row,) = suite.glob("*/tang/*")
+    (row / "bad.json").write_text("{")
+    (row / "quarantine").symlink_to(victim)
+
+
+def plant_locks(suite: Path, victim: Path) -> None:
+    (suite / ".locks").symlink_to(victim)
+
+
+def plant_ignore(suite: Path, victim: Path) -> None:
+    (suite / ".locks").mkdir()
+    (suite / ".locks" / ".gitignore").symlink_to(victim / "file")
+
+
+def plant_lock(suite: Path, victim: Path) -> None:
+    (suite / ".locks").mkdir()
+    (suite / ".locks" / "0123456789abcdef.lock").symlink_to(victim / "file")
+
+
+def plant_pipe(suite: Path, victim: Path) -> None:
+    (suite / ".locks").mkdir()
+    os.mkfifo(suite / ".locks" / "0123456789abcdef.lock")
+
+
+def plant_row(suite: Path, victim: Path) -> None:
+    (suite / "sim" / "tang").mkdir(parents=True)
+    (suite / "sim" / "tang" / "agnews").symlink_to(victim)
+
+
+PLANTED = [plant_quarantine, plant_locks, plant_ignore, plant_lock, plant_pipe, plant_row]
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_a_run_writes_nothing_outside_its_results(dpicl, results, tmp_path, plant):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("kept")
+    plant(results / "quick", victim)
+    refuse(dpicl(*verbs_on(results)["run"]), "Cannot write results" if plant is not plant_row else "symbolic link")
+    assert list_tree(victim) == {str(victim / "file"): b"kept"}
+
+
+def test_a_result_is_not_written_through_a_link_that_came_meanwhile(tmp_path):
+    store, result = Store(tmp_path / "results", "quick"), make_result()
+    store.prepare()
+    (tmp_path / "victim").mkdir()
+    (store.folder / "embedded").symlink_to(tmp_path / "victim")
+    with pytest.raises(ResultError, match="symbolic link"):
+        store.write(result)
+    (tmp_path / "results" / "attacks").symlink_to(tmp_path / "victim")
+    with pytest.raises(ResultError, match="symbolic link"):
+        write(tmp_path / "results", make_attack())
+    assert list_tree(tmp_path / "victim") == {}
+
+
+def test_what_is_planted_as_an_unfinished_file_stays_and_stops_nothing(tmp_path):
+    store, result = Store(tmp_path, "quick"), make_result()
+    folder = store.path(result.cell).parent
+    folder.mkdir(parents=True)
+    (folder / f".{result.cell_id}.json.tmp").mkdir()
+    os.mkfifo(folder / f".{result.cell_id}.json.0123456789abcdef.tmp")
+    (folder / ".notes.json.tmp").write_text("somebody's")
+    store.prepare()
+    assert store.write(result) and (folder / ".notes.json.tmp").exists()
+
+
+def test_git_s_list_of_ignored_files_is_written_once(tmp_path):
+    store = Store(tmp_path, "quick")
+    store.prepare()
+    ignore = store.folder / ".locks" / ".gitignore"
+    assert ignore.read_text() == "*\n"
+    ignore.write_text("*\n!x\n")
+    store.prepare()
+    assert ignore.read_text() == "*\n!x\n"
+
+
+def test_a_site_writes_nothing_outside_its_folder(dpicl, results, tmp_path):
+    site, victim = tmp_path / "site", tmp_path / "victim"
+    command = ["board", "quick", "--no-submissions", "--results", results, "--html", site]
+    assert dpicl(*command).code == 0
+    victim.mkdir()
+    (site / "quick").rename(tmp_path / "before")
+    (site / "quick").symlink_to(victim)
+    home = (site / "index.html").read_bytes()
+    refuse(dpicl(*command), "symbolic link", "choose another folder")
+    assert list_tree(victim) == {} and (site / "index.html").read_bytes() == home
+
+
+def test_a_private_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(fresh_cache, monkeypatch):
+    budget.charge(records(0, 3), ONE, budget.ChargeTo("tickets"))
+
+    def deny(place: Any = ".") -> list[str]:
+        raise PermissionError(13, "Permission denied", str(place))
+
+    monkeypatch.setattr(os, "listdir", deny)
+    monkeypatch.setattr(os, "scandir", deny)
+    with pytest.raises((ResultError, UsageError), match="Permission denied"):
+        read_all()
