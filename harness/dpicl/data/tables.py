@@ -22,12 +22,13 @@ from dpicl.core import json_text
 from dpicl.core.errors import DataError, UsageError
 from dpicl.core.files import content_of
 from dpicl.core.messages import count
+from dpicl.data.unpacked import LARGEST, check_parquet, check_workbook
 
 _LINES, _TABLES = (".jsonl", ".ndjson"), (".csv", ".tsv")
 #: Endings of the files that are read.
 SUFFIXES = (*_LINES, ".json", *_TABLES, ".parquet", ".xlsx")
-#: Characters of a row; bytes of a file, of Parquet when it is unpacked.
-LONGEST_LINE, _LARGEST = 10_000_000, 2_000_000_000
+#: Characters of a row.
+LONGEST_LINE = 10_000_000
 #: Rows whose fields are looked at for those of text and label.
 _FIRST_ROWS = 20
 #: What looks like the name of a column, or its number.
@@ -107,8 +108,8 @@ def open_table(path: Table, columns: Sequence[str] = (), quoting: bool = True) -
     require_file(path, "records")
     kind = path.suffix.lower()
     try:
-        if path.stat().st_size > _LARGEST:
-            raise DataError(f"{path} has more than {_LARGEST:,} bytes; divide it.")
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"{path} has more than {LARGEST:,} bytes; divide it.")
         if kind not in SUFFIXES:
             raise DataError(f"{path} must end in {', '.join(SUFFIXES)}.")
         if kind == ".parquet":
@@ -262,7 +263,7 @@ def _json(path: Path, text: str) -> FileTable:
     if not filled or (by_line and not text.lstrip().startswith("[")):
         return FileTable("line", (_json_row(number, line) for number, line in enumerate(lines, start=1)))
     try:
-        value = json_text.loads(text, _LARGEST, plain=False)
+        value = json_text.loads(text, LARGEST, plain=False)
     except ValueError as error:
         raise UnreadableContent(f"{path} is not JSON: {error}; repair it.") from None
     if not isinstance(value, list):
@@ -347,7 +348,10 @@ def _excel(path: Path, columns: Sequence[str]) -> FileTable:
     import pandas
 
     try:
+        check_workbook(path)
         frame = pandas.read_excel(path, engine="openpyxl", dtype=object, na_filter=False, header=None)
+    except DataError:
+        raise
     except Exception as error:  # whatever two libraries raise for what is damaged
         raise DataError(f"{path} is not a sound Excel workbook ({type(error).__name__}); save it again.") from None
     head, *cells = frame.itertuples(index=False, name=None) if len(frame) else [()]
@@ -364,10 +368,8 @@ def _parquet(path: Path, columns: Sequence[str]) -> FileTable:
     try:
         file = parquet.ParquetFile(path)
         names, features = file.schema_arrow.names, datasets.Features.from_arrow_schema(file.schema_arrow)
-        size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
         _require_columns(path, columns, names)
-        if size > _LARGEST:
-            raise DataError(f"{path} has {size:,} bytes when it is unpacked, {_LARGEST:,} is the most; divide it.")
+        check_parquet(path, list(columns) or names)
         classes = {name: each.names for name, each in features.items() if isinstance(each, datasets.ClassLabel)}
         rows = file.read(list(columns) or names).to_pylist()
     except DataError:
