@@ -243,3 +243,28 @@ def test_a_row_may_have_fewer_seeds_than_its_suite(tmp_path):
     assert {cell.seed for cell in cells if cell.mechanism == "zero_shot"} == {0, 1}
     with pytest.raises(UsageError, match="tang asks for 3 seeds, and 'seeds' lists 2"):
         read(tmp_path, TEXT.replace("    options: {slots: 7}", "    seeds: 3\n    options: {slots: 7}"))
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "cells"),
+    [("seeds", range(20_000), "40,000 cells"), ("epsilons", range(1, 9_001), "36,000 cells")],
+)
+def test_a_suite_of_more_cells_than_can_be_listed_is_refused_before_one_is_made(
+    tmp_path, monkeypatch, key, values, cells
+):
+    monkeypatch.setattr(Cell, "__init__", lambda *_, **__: pytest.fail("a cell was made"))
+    text = TEXT.replace("seeds: [0, 1]", f"seeds: {[*values]}") if key == "seeds" else TEXT
+    text = text.replace("epsilons: [1, 8]", f"epsilons: {[*values]}" if key == "epsilons" else "epsilons: [1]")
+    text = text.partition("mechanisms:")[0] + "mechanisms: [tang]\n"
+    with pytest.raises(UsageError, match=f"{cells}, 30,000 is the most"):
+        read(tmp_path, text)
+
+
+def test_only_the_cells_that_a_suite_asks_for_are_counted(tmp_path):
+    text = (
+        HEAD.replace("seeds: [0, 1]", f"seeds: {[*range(20_000)]}")
+        + "task_seeds: {trec: 2}\nmechanisms: [{name: tang, tasks: [trec]}]\n"
+    )
+    assert len(cells_of(read(tmp_path, text))) == 4
+    with pytest.raises(UsageError, match="seeds"):
+        cells_of(read(tmp_path), seeds=range(20_000))

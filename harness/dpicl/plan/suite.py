@@ -51,8 +51,9 @@ def _refuse_secure(value: Any) -> Any:
     return value
 
 
-#: Cells of one suite.
-_MOST_CELLS = 1_000_000
+#: Cells of one suite (the largest that ships has 2,040): to list as many takes seconds and 300 MB. Above the second
+#: number, the product of its lists, they are not even counted.
+_MOST_CELLS, _LARGEST_PRODUCT = 30_000, 10_000_000
 #: A part of the records: above 0, below 1.
 Portion = Annotated[Number, Field(gt=0, lt=1)]
 
@@ -134,7 +135,8 @@ class Suite(BaseModel):
         listed = self._listed or self.seeds
         counts = (self.task_seeds.get(task), self.epsilon_seeds.get(epsilon), entry.seeds if entry else None)
         most = min([len(listed), *filter(None, counts)])
-        return [seed for seed in self.seeds if seed not in listed[most:]]
+        left_out = set(listed[most:])
+        return [seed for seed in self.seeds if seed not in left_out]
 
     def choose_options(self, row: str, task: str) -> Options:
         """The options of a row that were tuned; {} where none were, and where nothing is chosen yet from its grid."""
@@ -293,14 +295,31 @@ def _seed_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
 
 
 def _size_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
-    """More test records than the queries that epsilon covers; more cells than a machine can list."""
+    """More test records than the queries that epsilon covers; more cells than a machine can list in seconds."""
     most = max(suite.test_records or 0, *suite.task_test_records.values(), 0)
     if suite.queries is not None and most > suite.queries:
         yield ("queries",), f"'queries' ({suite.queries}) does not cover {most} test records; raise it."
-    lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons, suite.seeds]
-    if (cells := math.prod(len(one) for one in lists)) > _MOST_CELLS:
+    if (cells := _count_cells(suite)) > _MOST_CELLS:
         said = f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
         yield ("seeds",), said
+
+
+def _count_cells(suite: Suite) -> int:
+    """How many cells a suite has, before any is made; one whose lists have too many combinations is not looked through,
+    and a baseline counts at every epsilon."""
+    lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons]
+    combinations = math.prod(map(len, lists))
+    seeds = len(suite.seeds) + len(suite.baseline_seeds)
+    if combinations * seeds > _LARGEST_PRODUCT:
+        return combinations * seeds
+    cells = 0
+    for entry in suite.mechanisms:
+        headroom_seeds = len(suite.baseline_seeds) if entry.name in REFERENCES else 0
+        for task in suite.tasks:
+            models = sum(entry.has_task(task, model) for model in suite.models)
+            for epsilon in entry.epsilons or suite.epsilons:
+                cells += models * (len(suite.seeds_of(task, epsilon, entry)) + headroom_seeds)
+    return cells
 
 
 class OptionChange(NamedTuple):
