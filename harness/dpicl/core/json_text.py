@@ -81,15 +81,20 @@ def _decode(content: bytes) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """The value as JSON can hold it: infinity and NaN as texts, since JSON has no numbers for them, and whatever else
-    JSON does not know as its text."""
+    """The value as JSON can hold it: infinity and NaN as texts, since JSON has no numbers for them, whatever else JSON
+    does not know as its text, and halves of surrogate pairs (of names of files that are not UTF-8) written out."""
     if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {_to_text(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value if isinstance(value, str | int | float | None) else str(value)
+    return value if isinstance(value, int | float | None) else _to_text(value)
+
+
+def _to_text(value: object) -> str:
+    text = str(value)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _require_plain(value: Any, numbers: bool, depth: int = -1) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ from dpicl.tables.document import Column
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: What a spreadsheet takes for the beginning of a formula: at the beginning of a cell, also behind blanks and quotation
+#: marks, and behind what divides cells in other languages; East Asian ones read full-width characters alike.
+_FORMULA = re.compile(r"""((?:^|[;|])[\s"]*)([=+@-]|[\uff1d\uff0b\uff0d\uff20])""")
 
 
 def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
@@ -74,15 +77,12 @@ def rows_frame(board: Board) -> pd.DataFrame:
 def to_csv(frame: pd.DataFrame) -> str:
     """The frame as CSV: nothing is empty, infinity is ``inf``.
 
-    A spreadsheet takes a cell that starts with = + - @ for a formula, so such a text gets an apostrophe in front
-    (OWASP, "CSV injection").
+    A spreadsheet takes a cell that starts with = + - @ for a formula, so these get an apostrophe in front there (OWASP,
+    "CSV injection").
     """
 
     def cell(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        text = make_visible(value)
-        return f"'{text}" if text.lstrip().startswith(_FORMULA) or value.startswith(_FORMULA) else text
+        return _FORMULA.sub(r"\1'\2", make_visible(value)) if isinstance(value, str) else value
 
     safe = frame.map(cell).rename(columns=cell)
     return safe.to_csv(index=False, lineterminator="\r\n", float_format="%.10g")

@@ -6,10 +6,12 @@ import hashlib
 import io
 import json
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from dpicl.core.messages import epsilon_text
+from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.render.addresses import row_id
 from dpicl.results.columns import COLUMNS
@@ -75,7 +77,7 @@ def _croissant(table: bytes, newest: str | None) -> dict[str, Any]:
         "description": "Scores and proved privacy of differentially private in-context learning: one row a cell, that"
         " is task, mechanism, model, target ε and seed. No row holds a record, public or private.",
         "license": _LICENCE,
-        **({"datePublished": newest[:10]} if newest else {}),
+        **({"datePublished": datetime.fromisoformat(newest).date().isoformat()} if newest else {}),
         "distribution": [
             {
                 "@type": "cr:FileObject",
@@ -96,7 +98,7 @@ def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str)
     for name in sorted(pages):
         SubElement(SubElement(sitemap, "url"), "loc").text = f"{url}/{name.removesuffix('index.html')}"
     rows = [
-        (max(result.created for result in row.results), name, section, row)
+        (datetime.fromisoformat(max(result.created for result in row.results)).isoformat(), name, section, row)
         for name, board in boards.items()
         for section in board.sections
         for row in section.rows
@@ -115,5 +117,5 @@ def crawler_files(boards: Mapping[str, Board], pages: Collection[str], url: str)
 
 def _describe(element: Element, title: str, address: str, updated: str) -> None:
     for name, text in (("title", title), ("id", address), ("updated", updated)):
-        SubElement(element, name).text = text
+        SubElement(element, name).text = make_visible(text)
     SubElement(element, "link", href=address)

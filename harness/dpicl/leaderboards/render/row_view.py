@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 from dpicl.attacks.table import attacks_table, options_text
 from dpicl.core.messages import epsilon_text, names_text, queries_words, score_text
+from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.compare.rows import difference_columns
@@ -77,7 +80,7 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses, docs
     if len(row.seeds) > 1:
         made["short way"] = f"the command with --seed {row.seeds[0]}: one of its {len(row.seeds)} seeds"
     blocks += [Heading("How it was made"), Facts(made, "manifest")]
-    return [*blocks, Part((words(bibtex(group, row), "command"),), "Cite this row")]
+    return [*blocks, Part((words(bibtex(group, row, places.of(row)), "command"),), "Cite this row")]
 
 
 def _submission(submission: Submission, row: Row) -> list[Block]:
@@ -267,13 +270,37 @@ def command(group: Group, row: Row) -> str:
     return shlex.join([*said, *(word for option in options for word in ("--option", option))])
 
 
-def bibtex(group: Group, row: Row) -> str:
-    """An entry for this row, beside that of CITATION.cff."""
-    year, commit = row.results[0].created[:4], _commit(row.results[0])
-    title = f"{{{row.title} on {row.task}}}, suite {group.suite} version {group.version}, {model_name(group.model)}"
-    note = f"code {commit}, score {score_text(row.score)}"
+#: Characters that mean something to TeX; braces count for BibTeX even behind a backslash.
+_TEX = {
+    **{character: f"\\{character}" for character in "$&#_%"},
+    "\\": r"\textbackslash{}",
+    "{": r"\textbraceleft{}",
+    "}": r"\textbraceright{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "ε": r"$\varepsilon$",
+    "∞": r"$\infty$",
+}
+
+
+def escape_tex(text: str) -> str:
+    """Text as LaTeX sets it: letters of any language as they are, what TeX has no character for as a question mark."""
+
+    def escape(character: str) -> str:
+        is_letter = character.isascii() or unicodedata.category(character)[0] in "LMN"
+        return _TEX.get(character, character if is_letter else "?")
+
+    return "".join(map(escape, make_visible(text)))
+
+
+def bibtex(group: Group, row: Row, key: str) -> str:
+    """An entry for this row, beside that of CITATION.cff. key: the row's id in addresses, which no other row has."""
+    year, commit = datetime.fromisoformat(row.results[0].created).year, _commit(row.results[0])
+    name, suite, model = map(escape_tex, (f"{row.title} on {row.task}", group.suite, model_name(group.model)))
+    title = f"{{{name}}}, suite {suite} version {escape_tex(str(group.version))}, {model}"
+    note = escape_tex(f"code {commit}, score {score_text(row.score)}")
     return (
-        f"@misc{{dpicl-bench, author = {{The dpicl-bench authors}}, title = {{{title}}},"
+        f"@misc{{dpicl-{key}, author = {{The dpicl-bench authors}}, title = {{{title}}},"
         f" howpublished = {{dpicl-bench}}, year = {{{year}}}, note = {{{note}}}}}"
     )
 
