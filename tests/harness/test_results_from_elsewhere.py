@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dpicl.attacks.store import write
+from dpicl.attacks.results import Attempt
+from dpicl.attacks.store import find_stored, write
 from dpicl.core.errors import DataError, ResultError, UsageError
 from dpicl.own import budget
 from dpicl.own.private_ledger import read_all
@@ -224,7 +225,7 @@ def test_a_run_writes_nothing_outside_its_results(dpicl, results, tmp_path, plan
     victim.mkdir()
     (victim / "file").write_text("kept")
     plant(results / "quick", victim)
-    refuse(dpicl(*verbs_on(results)["run"]), "Cannot write results" if plant is not plant_row else "symbolic link")
+    refuse(dpicl(*verbs_on(results)["run"]), "not a regular file" if plant is plant_pipe else "symbolic link")
     assert list_tree(victim) == {str(victim / "file"): b"kept"}
 
 
@@ -239,6 +240,37 @@ def test_a_result_is_not_written_through_a_link_that_came_meanwhile(tmp_path):
     with pytest.raises(ResultError, match="symbolic link"):
         write(tmp_path / "results", make_attack())
     assert list_tree(tmp_path / "victim") == {}
+
+
+def test_an_attack_is_neither_read_nor_written_through_a_link(results, tmp_path):
+    made = make_attack()
+    write(tmp_path / "elsewhere", made)
+    (results / "attacks").symlink_to(tmp_path / "elsewhere" / "attacks")
+    attempt = Attempt(made.attack, made.access, made.settings, made.subject)
+    with pytest.raises(ResultError, match="symbolic link"):
+        find_stored(results, attempt, pytest.fail)
+
+
+def test_a_card_is_not_begun_through_a_link(dpicl, tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "submissions").mkdir()
+    (tmp_path / "submissions" / "team").symlink_to(tmp_path / "victim")
+    refuse(dpicl("submit", tmp_path / "submissions", "--new", "team/method"), "symbolic link")
+    assert list_tree(tmp_path / "victim") == {}
+
+
+def test_submissions_that_cannot_be_listed_are_named(dpicl, results, tmp_path, monkeypatch):
+    (tmp_path / "submissions" / "team" / "method").mkdir(parents=True)
+    given = os.listdir
+
+    def deny(place: Any = ".") -> list[str]:
+        if str(place).endswith("/team"):
+            raise PermissionError(13, "Permission denied", str(place))
+        return given(place)
+
+    monkeypatch.setattr(os, "listdir", deny)
+    answer = dpicl("board", "quick", "--results", results, "--submissions", tmp_path / "submissions")
+    assert answer.code == 0 and "team cannot be read, so submissions are missing" in answer.err
 
 
 def test_what_is_planted_as_an_unfinished_file_stays_and_stops_nothing(tmp_path):

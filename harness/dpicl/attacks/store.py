@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpicl.attacks.results import AttackResult, Attempt, attack_from_text
 from dpicl.core.errors import UsageError
-from dpicl.core.files import write_whole
+from dpicl.core.files import require_no_link, write_whole
 from dpicl.core.paths import slug
 from dpicl.data.task import Task
 from dpicl.results.schema import to_text
@@ -30,7 +30,9 @@ def find_stored(
 
     Raises UsageError for a result of other records than those of ``task``.
     """
-    found = read_file(path_of(results, wanted), attack_from_text)
+    path = path_of(results, wanted)
+    require_no_link(path.parent, results)
+    found = read_file(path, attack_from_text)
     if isinstance(found, Damaged):
         Store(results, ATTACKS).set_aside([found])
         say(f"{found.path} is not a result and was moved into quarantine/: {found.reason}.")

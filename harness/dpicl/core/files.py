@@ -49,7 +49,7 @@ def put_whole(
     stays (FileExistsError). private: its owner alone may read it. synced: without it a power cut may cost the file,
     which is for files by the thousand that are easily made again. root: a folder that the file stays in, see
     `require_no_link`. Raises OSError, also for what is no file's name or no plain file (a device would be replaced),
-    and leaves nothing.
+    ResultError for a link below the root, and leaves nothing.
     """
     if not path.name or "\0" in str(path):
         raise OSError(errno.EINVAL, "invalid file name", str(path))
@@ -131,13 +131,16 @@ def unwritable_error(folder: Path, error: OSError) -> ResultError:
 
 
 def require_no_link(path: Path, root: Path) -> None:
-    """Raises OSError where the path, or a folder between it and the root, is a symbolic link: a results folder from
+    """Raises ResultError where the path, or a folder between it and the root, is a symbolic link: a results folder from
     elsewhere must not lead what is written into it out of it. The root itself, which the user has named, may be one."""
     for part in (path, *path.parents):
         if part == root:
             return
         if part.is_symlink():
-            raise OSError(errno.ELOOP, f"{part} is a symbolic link, which may lead out of it")
+            raise ResultError(
+                f"{part} is a symbolic link, and nothing is read or written where it leads; put what it leads to in its"
+                " place, or choose another folder."
+            )
 
 
 def make_folder(folder: Path) -> None:

@@ -35,7 +35,7 @@ def check_parquet(path: Path, columns: Sequence[str]) -> None:
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
     texts = [leaf for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
     flat = [leaf.path for leaf in texts if leaf.path == leaf.name]
-    rows = _BATCH // max(1000, *(leaf.length for leaf in leaves)) or 1
+    rows = _BATCH // max([1000, *(leaf.length for leaf in leaves)]) or 1
     if len(flat) < len(texts):  # pyarrow unpacks every text of a list
         rows = min(rows, _FEW)
     with parquet.ParquetFile(path, read_dictionary=flat) as file:  # else it unpacks a text once a row

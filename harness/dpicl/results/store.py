@@ -107,8 +107,8 @@ class Store:
     def prepare(self) -> None:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
         ignore = self.folder / _LOCKS / ".gitignore"
+        require_no_link(ignore, self.results)
         try:
-            require_no_link(ignore, self.results)
             make_folder(ignore.parent)
             with suppress(FileExistsError), ignore.open("x") as file:  # in place: a kill leaves no temporary file
                 file.write("*\n")
@@ -147,11 +147,8 @@ class Store:
                 f"{unread[0].path} could not be read ({unread[0].reason}){_describe_more(unread)}; it may hold results,"
                 " so nothing was run or moved. Fix that, or choose another folder with --results."
             )
-        try:
-            for item in damaged:
-                require_no_link(item.path.parent / QUARANTINE[0], self.results)
-        except OSError as error:
-            raise unwritable_error(self.results, error) from error
+        for item in damaged:
+            require_no_link(item.path.parent / QUARANTINE[0], self.results)
 
     @contextmanager
     def lock(self, cell: str, wait: bool = False) -> Iterator[bool]:
@@ -160,9 +157,9 @@ class Store:
         Raises ResultError.
         """
         path = self.folder / _LOCKS / f"{cell}.lock"
+        require_no_link(path, self.results)
         with ExitStack() as stack:
             try:
-                require_no_link(path, self.results)
                 mine = stack.enter_context(hold_lock(path, wait))
             except OSError as error:
                 raise unwritable_error(self.results, error) from error

@@ -18,7 +18,7 @@ from dpicl.core.errors import DpiclError
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.case import Case, Outcome, state_problems
 from dpicl.leaderboards.model.comparability import BASELINES
-from dpicl.results.schema import Result
+from dpicl.results.schema import Manifest, Result
 
 #: Metrics whose outcomes are right or wrong.
 _BINARY = ("acc", "acc_calibrated", "acc_nearest", "acc_logistic", "exact_match")
@@ -43,13 +43,7 @@ def _contradiction(result: Result, now: datetime) -> str:
         return f"{metric} has an outcome out of its range; {RESEND}"
     if datetime.fromisoformat(result.created) > now + CLOCK:
         return f"it was created in the future ({result.created[:25]}); set the clock and run it again."
-    if manifest.dirty:
-        return "it was run with uncommitted changes; commit them and run it again."
-    if manifest.commit is None or manifest.dirty is None:
-        return "it was run outside the repository, so no commit is known; run it in a clone."
-    if not _COMMIT.fullmatch(manifest.commit) or not manifest.packages.get("torch"):
-        return f"its manifest names no commit, or no packages; {RESEND}"
-    if problem := explain_missing_texts(result):
+    if problem := explain_unknown_code(manifest) or explain_missing_texts(result):
         return problem
     tested, answered = documents[result.main_metric].ids, {one.id for one in result.answers}
     if manifest.data.test_records != len(tested):
@@ -59,6 +53,17 @@ def _contradiction(result: Result, now: datetime) -> str:
     single = privacy.epsilon_per_query
     if single is not None and not single <= privacy.epsilon_proved * (1 + 1e-9):
         return f"its epsilon for one query, {single:g}, is above that of all; {RESEND}"
+    return ""
+
+
+def explain_unknown_code(manifest: Manifest) -> str:
+    """Why a manifest does not say which code ran, or ""."""
+    if manifest.dirty:
+        return "it was run with uncommitted changes; commit them and run it again."
+    if manifest.commit is None or manifest.dirty is None:
+        return "it was run outside the repository, so no commit is known; run it in a clone."
+    if not _COMMIT.fullmatch(manifest.commit) or not manifest.packages.get("torch"):
+        return f"its manifest names no commit, or no packages; {RESEND}"
     return ""
 
 

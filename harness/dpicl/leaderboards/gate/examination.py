@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.core.errors import DpiclError
-from dpicl.core.messages import count
+from dpicl.core.messages import count, message
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, settings
@@ -183,10 +183,22 @@ def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Find
 def find_submissions(root: Path) -> list[Path]:
     """The folders <team>/<method> below a root, sorted; README.md and files beside teams are not submissions.
 
-    Links to folders too: they are refused with a sentence, rather than passed over.
+    Links to folders too: they are refused with a sentence, rather than passed over. A message names a folder that
+    cannot be read.
     """
-    folders = (path for path in root.glob("*/*") if path.is_dir() and path.name != "__pycache__")
-    return sorted(path for path in folders if not any(part.startswith(".") for part in path.parts[-2:]))
+    folders = [path for team in _list_folders(root) for path in _list_folders(team)]
+    return [path for path in folders if path.name != "__pycache__"]
+
+
+def _list_folders(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        message(f"dpicl: {folder} cannot be read, so submissions are missing here: {error.strerror}.")
+        return []
+    return [folder / name for name in names if not name.startswith(".") and os.path.isdir(folder / name)]
 
 
 def places_check(root: Path) -> Finding:

@@ -65,9 +65,9 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> Path:
     file, where one is there in a folder without a home page of ours, or where a link leads out of the folder.
     """
     home = Path(folder) / "index.html"
+    for name in files:
+        require_no_link(home.parent / name, home.parent)
     try:
-        for name in files:
-            require_no_link(home.parent / name, home.parent)
         if not _is_ours(home) and (theirs := [path for path in map(home.parent.joinpath, files) if path.exists()]):
             raise ResultError(f"{theirs[0]} was not written by dpicl and stays as it is; choose another folder.")
     except OSError as error:
