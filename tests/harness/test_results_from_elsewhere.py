@@ -142,6 +142,17 @@ def test_a_row_that_cannot_be_read_is_named_by_every_reader(dpicl, results, tmp_
     assert answer.code == (2 if nothing_left and verb != "plan" else 0)
 
 
+def test_a_board_that_lacks_a_row_says_so_itself_without_a_path(dpicl, results, tmp_path):
+    (folder,) = results.glob("quick/*/tang")
+    link_folder(folder, tmp_path / "elsewhere")
+    board = dpicl(*verbs_on(results)["board"], "--json").json
+    assert any("could not be read" in note for note in board["notes"])
+    assert not any(str(tmp_path) in note for note in board["notes"])
+    site = tmp_path / "site"
+    assert dpicl("board", "all", "--results", results, "--html", site).code == 0
+    assert "1 of the files and folders could not be read" in (site / "quick" / "index.html").read_text("utf-8")
+
+
 @pytest.mark.parametrize("hide", UNREAD)
 @pytest.mark.parametrize("verb", ["run", "compare"])
 def test_what_must_know_every_result_stops_at_a_row_that_cannot_be_read(dpicl, results, tmp_path, hide, verb):

@@ -27,7 +27,7 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.tuning import describe_tuning
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import report_damaged
+from dpicl.results.store import Damaged, describe_unread, report_damaged
 from dpicl.tables.document import Block
 from dpicl.tables.shown import Shown
 
@@ -61,9 +61,10 @@ def view_of(
     evidence: Evidence,
     submissions: Sequence[Submission],
     records: Fingerprints | None = None,
+    damaged: Sequence[Damaged] = (),
 ) -> BoardView | None:
     """The board of those of these results that may stand on it; None where none may. records: at hand, where they were
-    looked at already."""
+    looked at already. damaged: what is no result, or could not be read."""
     suite = selection.suite
     kept = select_standing(results, selection)
     if not kept:
@@ -71,7 +72,11 @@ def view_of(
     kept, current = select_current(kept, records or Fingerprints(download=False))
     left_out = find_skipped(selection.cells, selection.mechanisms)
     missing = describe_completeness(suite.name, selection.cells, kept, left_out)
-    notes = [*([missing] if missing else []), *([] if suite.private_share else [_SAME_RECORDS])]
+    notes = [
+        *describe_unread(damaged),
+        *([missing] if missing else []),
+        *([] if suite.private_share else [_SAME_RECORDS]),
+    ]
     notes += [*describe_tuning(suite, kept), *readings(selection, kept), *current]
     made = build_board(kept, selection.asked, evidence, submissions, suite.margin)
     there = {(result.cell.label, result.cell.task) for result in kept}

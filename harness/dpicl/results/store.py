@@ -64,6 +64,12 @@ def report_damaged(damaged: Sequence[Damaged], moved: bool = False) -> None:
             message(f"dpicl: {group[0].path} {problem}: {group[0].reason}{_describe_more(group)}.")
 
 
+def describe_unread(damaged: Sequence[Damaged]) -> list[str]:
+    """What a page says of what could not be read, without a path of this machine."""
+    number = sum(each.unread for each in damaged)
+    return [f"Results may be missing here: {number} of the files and folders could not be read."] * bool(number)
+
+
 def _describe_more(damaged: Sequence[Damaged]) -> str:
     return f"; the same of {len(damaged) - 1} more" if len(damaged) > 1 else ""
 

@@ -32,7 +32,7 @@ from dpicl.plan.selection import Selection
 from dpicl.plan.suite import Suite, load_suite
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import Result
-from dpicl.results.store import Store, pause_collection, report_damaged
+from dpicl.results.store import Damaged, Store, pause_collection, report_damaged
 from dpicl.tables.document import Block
 
 #: The words in place of a suite.
@@ -66,7 +66,8 @@ def view(suite: str | Path, given: OfBoard) -> BoardView:
     results, damaged = selection.store.load_all()
     report_damaged(damaged)
     evidence = load_evidence(selection.store.results, selection.mechanisms)
-    made = view_of(results, selection, evidence, _submissions(given, str(suite), selection.suite.name))
+    submissions = _submissions(given, str(suite), selection.suite.name)
+    made = view_of(results, selection, evidence, submissions, damaged=damaged)
     if made is None:
         raise ResultError(
             f"There is no result of suite {selection.suite.name} with these settings under {selection.store.results};"
@@ -154,9 +155,9 @@ def _all_suites(
     found, records = {}, Fingerprints(download=False)
     for path in sorted(shipped_suites().values(), key=lambda path: [path.stem != name for name in OF_RECORD]):
         suite = load_suite(path)
-        results, selection = _results(folder, suite, mechanisms)
+        results, damaged, selection = _results(folder, suite, mechanisms)
         own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-        if (made := view_of(results, selection, known, own, records)) is not None:
+        if (made := view_of(results, selection, known, own, records, damaged)) is not None:
             found[suite.name] = made.board
     if not found:
         raise ResultError(f"There is no result of a shipped suite under {folder}; make some with `dpicl run quick`.")
@@ -168,8 +169,9 @@ def _all_suites(
 
 def _results(
     folder: Path, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
-) -> tuple[list[Result], Selection]:
-    """(every result of the suite, its cells of every model and source of records that has some)."""
+) -> tuple[list[Result], list[Damaged], Selection]:
+    """(every result of the suite; what is none, or could not be read; its cells of every model and source of records
+    that has some)."""
     store = Store(folder, suite.name)
     results, damaged = store.load_all()
     report_damaged(damaged)
@@ -179,7 +181,7 @@ def _results(
     for source in sorted({result.cell.source for result in current}):
         chosen = suite.model_copy(update={"models": models, "source": source})
         cells += expand(chosen, mechanisms)
-    return results, Selection(suite.name, suite, dict(mechanisms), cells, store)
+    return results, damaged, Selection(suite.name, suite, dict(mechanisms), cells, store)
 
 
 def _every_attack(given: OfBoard, html: Path | None) -> Answer:
