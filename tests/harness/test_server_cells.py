@@ -27,7 +27,7 @@ SUITE = """\
 name: servers
 version: 1
 source: synthetic
-models: ['{model}']
+models: [sim]
 seeds: [0]
 epsilons: [2]
 shots: 2
@@ -60,8 +60,8 @@ def run(dpicl: Callable, tmp_path: Path) -> Callable[..., dict[str, Result]]:
 
     def make_results(model: str, *flags: object, code: int = 0, results: str = "results") -> dict[str, Result]:
         suite = tmp_path / "suite.yaml"
-        suite.write_text(SUITE.format(model=model), encoding="utf-8")
-        answer = dpicl("run", suite, "--results", tmp_path / results, *flags)
+        suite.write_text(SUITE.format(), encoding="utf-8")
+        answer = dpicl("run", suite, "--model", model, "--results", tmp_path / results, *flags)
         assert answer.code == code, answer.err
         found = [from_text(path.read_text()) for path in (tmp_path / results).rglob("*.json")]
         return {result.cell.label: result for result in found}

@@ -181,6 +181,7 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
     if path is None:
         return {}
     from dpicl.core import strict_yaml
+    from dpicl.models.server_settings import address_problem
 
     document = strict_yaml.read(Path(path))
     if not isinstance(document.data, dict):
@@ -194,6 +195,10 @@ def _config(path: str | None, name: str, known: Mapping[str, Parameter]) -> dict
             raise document.error((key,), str(unknown_name(f"parameter of `dpicl {name}`", word, flags)))
         if flags[word].name in found:
             raise document.error((key,), f"'{word}' is given twice; keep one.")
+        for text in value if isinstance(value, list) else [value]:
+            for part in str(text).split(","):
+                if problem := address_problem(part):
+                    raise document.error((key,), problem)
         found[flags[word].name] = value
     return {key: value for key, value in found.items() if value is not None}
 

@@ -16,18 +16,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dpicl import models
-from dpicl.api.parameters import Results, verb
+from dpicl.api.parameters import Models, Results, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import DpiclError
 from dpicl.core.extras import install
-from dpicl.core.messages import count
+from dpicl.core.messages import count, join_names
 from dpicl.core.output_cache import outputs_folder
 from dpicl.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.core.plugins import version_of
 from dpicl.data.config import list_tasks, load_config
 from dpicl.data.sources import check_there, data_folder, resolve
+from dpicl.data.task import Task
+from dpicl.mechanism.options import build
+from dpicl.mechanism.outputs import skip_reason
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.models import embeddings
+from dpicl.models.base import LanguageModel
+from dpicl.models.server_settings import ServerRecord
 from dpicl.results import manifest
+from dpicl.run.workbench import unscored
 from dpicl.tables.document import text_table
 
 #: A run of the quick suite writes less; the embedded model's cache takes about half of it.
@@ -47,13 +54,19 @@ class Check:
 
 
 @verb("dpicl doctor --json")
-def doctor(*, results: Results = DEFAULT_RESULTS) -> Answer:
+def doctor(*, model: Models = (), results: Results = DEFAULT_RESULTS) -> Answer:
     """Looks at everything that a run needs, and changes nothing.
 
+    model: model to look at too; of one behind a server, what each mechanism can do with it. Only public prompts are
+        sent.
     results: results folder to look at (default: results).
     """
     checks = [*_software(), *_models(), *_data(), *_folders(Path(results))]
     good = all(check.ok for check in checks)
+    for name in model:
+        named = [*_named_model(name)]
+        good &= named[0].ok
+        checks += named
     rows = [["ok" if check.ok else "MISSING", check.name, check.found, check.remedy] for check in checks]
     end = "Everything that the default run needs is there." if good else "Something is missing; see above."
     document = {"ok": good, "checks": [asdict(check) for check in checks]}
@@ -88,6 +101,61 @@ def _models() -> Iterator[Check]:
                 missing = f"missing{why}" if needed or why else f"optional, not installed: {entry['about']}"
                 found, remedy = ("installed", "") if there else (missing, entry["get"])
                 yield Check(f"{kind} {entry['name']}", there or not needed, found, remedy)
+
+
+def _named_model(name: str) -> Iterator[Check]:
+    """Whether a model is there, and which mechanisms its server lacks something for."""
+    try:
+        models.require_there(name)
+        model = models.load(name) if name.startswith("server:") else None
+    except DpiclError as error:
+        yield Check(f"model {name}", False, str(error))
+        return
+    if model is None or model.server is None:
+        yield Check(f"model {name}", True, "there")
+        return
+    yield Check(f"model {model.identity.name}", True, _describe_server(model.server))
+    for mechanism in sorted(load_mechanisms()):
+        yield _check_mechanism(mechanism, model)
+
+
+def _describe_server(record: ServerRecord) -> str:
+    version = f"{record.kind} {record.version}".strip()
+    words = [f"{version}, model {record.model}, reads {record.context} tokens"]
+    if record.vocabulary:
+        words.append("log-probabilities of all tokens")
+    elif record.top_tokens:
+        words.append(f"log-probabilities of the {record.top_tokens} likeliest tokens")
+    else:
+        words.append("texts alone")
+    if record.listed_ids:
+        words.append(f"of {record.listed_ids} listed ids a request")
+    if record.mixes is False:
+        words.append("answers wrongly where both kinds of requests come together: they are sent apart")
+    return "; ".join(words)
+
+
+def _check_mechanism(name: str, model: LanguageModel) -> Check:
+    """On which shipped tasks a mechanism runs with a model's server, and what it lacks on others."""
+    mechanism = build(load_mechanisms()[name].cls, {})
+    runs, problems = [], {}
+    for task_name in list_tasks():
+        task = Task.read_public(task_name)
+        if skip_reason(mechanism, task) or models.incompatibility(model.identity.name, task_name):
+            continue
+        problem = mechanism.unmet_needs(task, model) or unscored(mechanism, task, model)
+        if problem is None:
+            runs.append(task_name)
+        else:
+            problems[task_name] = problem
+    if not problems:
+        return Check(f"mechanism {name}", True, "runs")
+    first = next(iter(problems.values()))
+    if not runs:
+        return Check(f"mechanism {name}", False, f"does not run: {first}")
+    return Check(
+        f"mechanism {name}", True, f"runs on {join_names(runs, 3)}; not on {join_names([*problems], 3)}: {first}"
+    )
 
 
 def _data() -> Iterator[Check]:

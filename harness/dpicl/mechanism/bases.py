@@ -172,14 +172,17 @@ class Mechanism(Pluggable):
         return None
 
     def unmet_needs(self, task: PublicTask, model: LanguageModel) -> str | None:
-        """Why a run, or its evaluation, cannot be done with this model's server, in a sentence; None where it can."""
-        server = model.server
-        if server is None or server.candidates or self.needs != "candidates":
+        """Why a release cannot be made with this model's server, in a sentence; None where it can."""
+        server, needs = model.server, self.needs
+        if needs == "reader":
+            needs = "log-probabilities" if task.chooses else "texts"
+        if server is None or server.gives(needs):
             return None
+        what = "of a public set of tokens" if needs == "candidates" else "of tokens"
+        gives = f"those of its {server.top_tokens} likeliest ones" if server.top_tokens else "texts alone"
         return (
-            f"{self.name} on {task.name} needs log-probabilities of a public set of tokens, and {model.identity.name}"
-            f" gives those of its {server.top_tokens} likeliest ones; choose another mechanism, or a server that lists"
-            " token ids (docs/servers.md)."
+            f"{self.name} on {task.name} needs log-probabilities {what}, and {model.identity.name} gives {gives};"
+            " choose another mechanism, or a server that gives them (docs/servers.md)."
         )
 
     def no_kind_error(self) -> PluginError:

@@ -1,4 +1,4 @@
-"""``server:URL``: a language model that a server runs (llama.cpp or vLLM; docs/servers.md).
+"""``server:URL``: a language model that a server runs (llama.cpp, vLLM, OpenAI's completions; docs/servers.md).
 
 What a row depends on. Every prompt goes out by itself, and its row is made of the answer to it alone, so a row is a
 function of its own slot as far as the server answers so. Servers compute requests in batches and keep prefixes, which
@@ -8,8 +8,10 @@ What a server leaves out of an answer (all but its likeliest tokens) follows fro
 What fails. A request is repeated, with longer and longer pauses, before anything is made of it; noise is drawn after
 rows are complete, so no release happens twice or for less than was charged. Where one prompt fails for good while the
 server still answers a public prompt, that prompt has a row of NaN (or no text): a private text cannot end a run. Where
-that fails too, the run ends with ModelError. That the server keeps its model is trusted: its answers to public prompts
-are noted once, when it is found.
+that fails too, the run ends with ModelError. So it does where answers are not what was requested, such as fewer tokens:
+whether they are may depend on other requests, so no slot abstains for it. That the server keeps its model is trusted
+between two looks at it: its answers to public prompts are noted when it is found, and compared after every new
+connection.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ from dpicl.core.errors import ModelError
 from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
-from dpicl.models.server_dialects import Ask, Dialect, LogProbs, Prompt, join
-from dpicl.models.server_http import Connection, Refused, Unanswered
-from dpicl.models.server_probe import FIXED, probe
-from dpicl.models.server_settings import ServerRecord, settings_of
-from dpicl.models.tokenizers import TokenizedModel
+from dpicl.models.server_dialects import Ask, LogProbs, Prompt, join
+from dpicl.models.server_http import Connection, Refused, Unanswered, Unsound
+from dpicl.models.server_probe import Probed, probe
+from dpicl.models.server_settings import settings_of
+from dpicl.models.tokenizers import ByteTokenizer, TokenizedModel
 
-#: Some requests that make one answer.
-Work = Callable[[Ask], Awaitable[Any]]
+#: Some requests that make one answer to a prompt.
+Work = Callable[[Ask, Prompt], Awaitable[Any]]
 #: Seeds that every server takes.
 _SEEDS = 2**31 - 1
 #: The salt of one private set's prompts; "" outside of `ServerLM.isolated_cache`.
@@ -46,33 +48,34 @@ _SALT: ContextVar[str] = ContextVar("salt", default="")
 def load_server(rest: str) -> ServerLM:
     """The model of the server that ``rest`` names, probed. Raises UsageError and ModelError."""
     settings, salt = settings_of(rest), secrets.token_urlsafe(32)
-    return ServerLM(f"server:{rest.partition('?')[0]}", Connection(settings), *probe(settings, salt), salt)
+    connection, probed = Connection(settings), probe(settings, salt)
+    connection.verify = probed.verify
+    return ServerLM(f"server:{rest.partition('?')[0]}", connection, probed, salt)
 
 
 class ServerLM(TokenizedModel, StatelessModel):
-    """A model behind a connection, as its probe found it. name: that of results. parameters: 0 where the server does
-    not say. salt: of public prompts.
+    """A model behind a connection, as its probe found it. name: that of results. salt: of public prompts.
 
     A prefix is not read: the server finds what prompts have in common, and keeps what it has read where it does.
     """
 
     answer_room = 1
 
-    def __init__(
-        self, name: str, connection: Connection, dialect: Dialect, record: ServerRecord, parameters: int, salt: str
-    ) -> None:
+    def __init__(self, name: str, connection: Connection, probed: Probed, salt: str) -> None:
         self._connection, self._salt = connection, salt
-        self.server = self._record = record
-        self._dialect, self._tokens = dialect, dialect.tokens
+        self.server = self._record = probed.record
+        self._dialect, self._tokens = probed.dialect, probed.dialect.tokens
         self.usage = Usage()
         self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
         self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
-        self._public = Prompt([*self._tokens.lead, *self._tokens.encode(FIXED[0])], salt if record.cache else None)
+        if isinstance(self._tokens, ByteTokenizer):
+            self.max_length -= self._tokens.MARGIN
+        self._public = probed.prompts[0]
         about = self._record.model_dump(
             include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
         )
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
-        self.identity = ModelIdentity(name, pinned, None, "server", "server", parameters, batch_invariant=False)
+        self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32; -infinity for tokens that the server does not list, NaN where it refuses the prompt."""
@@ -131,10 +134,10 @@ class ServerLM(TokenizedModel, StatelessModel):
             return [""] * len(prompts)
         settings = {"max_tokens": max_tokens, "temperature": temperature, "stop": [word for word in stop if word]}
         works = [
-            partial(self._dialect.text, prompt=self._prompt(tokens), settings={**settings, "seed": seed % _SEEDS})
-            for tokens, seed in zip(opened, seeds or [0] * len(opened), strict=True)
+            partial(self._dialect.text, settings={**settings, "seed": seed % _SEEDS})
+            for seed in seeds or [0] * len(opened)
         ]
-        texts = self._answers(works, sum(map(len, opened)))
+        texts = self._answers(works, opened)
         if broken == "raise" and None in texts:
             raise refusal_error(self.identity.name)
         return [text or "" for text in texts]
@@ -159,24 +162,26 @@ class ServerLM(TokenizedModel, StatelessModel):
     def _ask(self, prompts: Sequence[tuple[list[int], Sequence[int]]], top: int) -> list[LogProbs | None]:
         """What the server says after each prompt (tokens, listed): of the listed tokens at least, where it lists any;
         else of the ``top`` likeliest. None where it refuses the prompt."""
+        if not self._record.top_tokens:
+            raise ModelError(f"The model server {self._connection.settings.url} gives texts, and no log-probabilities.")
         limit, works, places = self._record.listed_ids, [], []
-        for at, (tokens, listed) in enumerate(prompts):
-            prompt = self._prompt(tokens)
+        for at, (_, listed) in enumerate(prompts):
             whole = self._record.vocabulary and len(listed) * 10 > self.vocab_size
             parts = [listed[i : i + limit] for i in range(0, len(listed), limit)] if limit and not whole else []
             for part in parts or [()]:
-                works.append(partial(self._dialect.log_probs, prompt=prompt, top=1 if part else top, listed=part))
+                works.append(partial(self._dialect.log_probs, top=1 if part else top, listed=part))
                 places.append(at)
-        answers = self._answers(works, sum(len(prompts[at][0]) for at in places))
+        answers = self._answers(works, [prompts[at][0] for at in places])
         found: list[list[LogProbs | None]] = [[] for _ in prompts]
         for at, answer in zip(places, answers, strict=True):
             found[at].append(answer)
         return [join(parts) for parts in found]
 
-    def _answers(self, works: Sequence[Work], tokens: int) -> list[Any]:
-        """What each work gives; None where a request of it fails for good. tokens: of all prompts."""
-        found = self._connection.answers([partial(self._answer, work) for work in works])
-        self.usage.tokens_read += tokens
+    def _answers(self, works: Sequence[Work], prompts: Sequence[list[int]]) -> list[Any]:
+        """What each work gives for its prompt; None where a request of it fails for good."""
+        calls = [partial(self._answer, work, self._prompt(tokens)) for work, tokens in zip(works, prompts, strict=True)]
+        found = self._connection.answers(calls)
+        self.usage.tokens_read += sum(map(len, prompts))
         self.usage.forward_calls += len(works)
         return found
 
@@ -198,16 +203,18 @@ class ServerLM(TokenizedModel, StatelessModel):
             greedy = greedy and found.best == token
         return ScoredEnding(total, greedy)
 
-    async def _answer(self, work: Work) -> Any:
-        """What the work gives; None where a request of it fails for good, and the server answers a public prompt."""
+    async def _answer(self, work: Work, prompt: Prompt) -> Any:
+        """What the work gives; None where a request of it fails for good, and the server does the same for a public
+        prompt."""
+        ask = self._connection.ask
         try:
-            return await work(self._connection.ask)
-        except (Refused, Unanswered):
             try:
-                await self._dialect.log_probs(self._connection.ask, self._public, 1)
-            except (Refused, Unanswered) as error:
-                raise self._connection.silence_error(error) from None
-            return None
+                return await work(ask, prompt)
+            except (Refused, Unanswered):
+                await work(ask, self._public)
+                return None
+        except (Refused, Unanswered, Unsound) as error:
+            raise self._connection.silence_error(error) from None
 
 
 def refusal_error(name: str) -> ModelError:

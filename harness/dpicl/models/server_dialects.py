@@ -1,8 +1,8 @@
-"""Requests and responses of model servers: llama.cpp's, and vLLM's, which extends OpenAI's completions. Nothing here
-knows of privacy.
+"""Requests and responses of model servers: llama.cpp's, OpenAI's completions, and vLLM's, which extends these. Nothing
+here knows of privacy.
 
 Answers are read with distrust, by schemas: every number has its type and its range, or the answer counts as damaged. A
-ValueError says so.
+ValueError says so. An answer in good order that is not what was requested is Unsound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from dpicl.models.server_http import Call
+from dpicl.models.server_http import LIKELIEST, LISTED, Call, Refused, Unsound
 from dpicl.models.server_settings import ServerKind
 from dpicl.models.tokenizers import Tokenizer
 
@@ -29,10 +29,14 @@ MASS = 1.1
 LOWEST = -9999.0
 #: Characters of a token, at most.
 LETTERS = 200
+#: Rows that pad an output layer behind the vocabulary, at most.
+PADDING = 4096
+#: How many words to stop at OpenAI's completions take.
+MOST_STOPS = 4
 
 _Token = Annotated[int, Field(ge=0, lt=2**31)]
 _TokenName = Annotated[str, Field(pattern="^token_id:[0-9]{1,9}$")]
-_Size = Annotated[int, Field(ge=1, le=10**7)]
+_Size = Annotated[int, Field(ge=1, lt=2**31)]
 _LogProb = Annotated[float, Field(le=ROUNDING, allow_inf_nan=False)]
 _Probability = Annotated[float, Field(ge=0, le=1 + 1e-6)]
 
@@ -54,19 +58,38 @@ class _Share(TypedDict):
 
 
 class _LlamaCompletion(_Answer):
-    """likely, shares: of the first token that was drawn. truncated: whether the prompt was cut."""
+    """likely, shares: of the first token that was drawn. truncated: whether the prompt was cut. prompt_tokens: how many
+    tokens of it were read."""
 
+    model: str = ""
     text: str = Field("", validation_alias="content")
     likely: list[_Likely] = Field([], validation_alias=AliasPath("completion_probabilities", 0, "top_logprobs"))
     shares: list[_Share] = Field([], validation_alias=AliasPath("completion_probabilities", 0, "top_probs"))
     truncated: Literal[False] | None = None
+    prompt_tokens: int | None = Field(None, validation_alias="tokens_evaluated")
+
+
+class _Choice(_Answer):
+    """likely: for each token that was drawn."""
+
+    text: str
+    likely: list[dict[_TokenName, _LogProb]] = Field([], validation_alias=AliasPath("logprobs", "top_logprobs"))
 
 
 class _Completion(_Answer):
-    text: str = Field(validation_alias=AliasPath("choices", 0, "text"))
-    likely: dict[_TokenName, _LogProb] = Field(
-        {}, validation_alias=AliasPath("choices", 0, "logprobs", "top_logprobs", 0)
-    )
+    model: str = ""
+    choices: list[_Choice]
+    prompt_tokens: int | None = Field(None, validation_alias=AliasPath("usage", "prompt_tokens"))
+
+    @property
+    def choice(self) -> _Choice:
+        if len(self.choices) != 1:
+            raise Unsound("it gives more or fewer choices than one")
+        return self.choices[0]
+
+    @property
+    def text(self) -> str:
+        return self.choice.text
 
 
 class _Tokens(_Answer):
@@ -93,6 +116,13 @@ class Props(_Answer):
     """The answer of llama.cpp to /props. context: tokens that it reads."""
 
     context: _Size = Field(validation_alias=AliasPath("default_generation_settings", "n_ctx"))
+    version: str = Field("", validation_alias="build_info")
+
+
+class Version(_Answer):
+    """The answer of vLLM to /version."""
+
+    version: str
 
 
 class LogProbs(NamedTuple):
@@ -102,19 +132,27 @@ class LogProbs(NamedTuple):
     values: np.ndarray
 
     @classmethod
-    def from_answer(cls, found: Iterable[tuple[int, float]], vocab_size: int, listed: Sequence[int] = ()) -> LogProbs:
-        """The (id, value) of an answer. Ids from ``vocab_size`` on (rows that pad the output layer) are left out.
+    def from_answer(
+        cls, pairs: Iterable[tuple[int, float]], vocab_size: int, least: int, listed: Sequence[int] = ()
+    ) -> LogProbs:
+        """The (id, value) of an answer. Ids of rows that pad the output layer (from ``vocab_size`` on) are left out.
 
-        Raises ValueError for tokens that are there twice, together more than likely, or not all that were ``listed``.
+        least: how many tokens there must be, the left-out ones included.
+        Raises Unsound for fewer, tokens that are there twice or in no vocabulary, together more than likely, or not all
+        that were ``listed``.
         """
-        pairs = [*found]
-        tokens = np.array([token for token, _ in pairs], dtype=np.int64)
-        values = np.array([value for _, value in pairs], dtype=np.float64).clip(LOWEST, 0.0)
+        entries = [*pairs]
+        tokens = np.array([token for token, _ in entries], dtype=np.int64)
+        values = np.array([value for _, value in entries], dtype=np.float64).clip(LOWEST, 0.0)
         inside = tokens < vocab_size
-        if len(np.unique(tokens)) < len(tokens) or np.exp(values).sum() > MASS or not inside.any():
-            raise ValueError("a token is there twice, or none is, or probabilities are more than one together")
+        if len(tokens) < least or not inside.any():
+            raise Unsound("it lists fewer tokens than requested")
         if not np.isin(listed, tokens).all():
-            raise ValueError("a token that was asked for is missing")
+            raise Unsound("it leaves out tokens that were requested by their ids")
+        if len(np.unique(tokens)) < len(tokens) or tokens.max() >= vocab_size + PADDING:
+            raise Unsound("it lists a token twice, or one that its vocabulary does not have")
+        if np.exp(values).sum() > MASS:
+            raise Unsound("its probabilities are more than one together")
         return cls(tokens[inside], values[inside])
 
     def of(self, token: int, vocab_size: int) -> float:
@@ -163,19 +201,22 @@ class Dialect(ABC):
     """
 
     kind: ClassVar[ServerKind]
-    #: How many of the likeliest tokens to try to get, from the most on; -1 stands for all of them.
-    tops: ClassVar[Sequence[int]]
+    #: How many of the likeliest tokens to try to get where not all can be had, from the most on.
+    tops: ClassVar[Sequence[int]] = (1024, 256, 128, 64, 20, 5)
     #: How many ids a request may list.
     lists: ClassVar[int]
     #: What a request for a text says besides.
     writing: ClassVar[Mapping[str, Any]] = {}
+    #: The name that answers give their model, where that is known.
+    answers_as: str | None = None
 
     def __init__(self, model: str, tokens: Tokenizer) -> None:
         self.model, self.tokens, self.vocab_size = model, tokens, tokens.vocab_size
 
     def tops_below(self, most: int | None) -> list[int]:
-        """How many of the likeliest tokens to try to get, at ``most`` so many."""
-        return [*self.tops] if most is None else [most, *(top for top in self.tops if 0 < top < most)]
+        """How many of the likeliest tokens to try to get, at ``most`` so many; at first all."""
+        first = self.vocab_size if most is None else most
+        return [first, *(top for top in self.tops if top < first)]
 
     @abstractmethod
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
@@ -193,13 +234,21 @@ class Dialect(ABC):
         said: str = await ask(self._call(prompt, {**settings, **self.writing}, read))
         return said
 
-    @abstractmethod
     def tokenize(self, content: str) -> Call:
         """Asks for the tokens of a text without any that are added."""
+        return tokenizing({"model": self.model, "prompt": content, "add_special_tokens": False})
 
     @abstractmethod
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
         """Asks for ``max_tokens`` (of the body) tokens that follow a prompt. read: what is made of the answer."""
+
+    def _require_same(self, answer: _LlamaCompletion | _Completion, prompt: Prompt | None) -> None:
+        """Raises Unsound for the answer of another model than the first one's, or to a ``prompt`` of another length."""
+        self.answers_as = self.answers_as or answer.model
+        if answer.model and answer.model != self.answers_as:
+            raise Unsound("it answers for another model")
+        if prompt is not None and answer.prompt_tokens not in (None, len(prompt.tokens)):
+            raise Unsound("it read more or fewer tokens than the prompt has")
 
 
 def tokenizing(body: Mapping[str, Any]) -> Call:
@@ -218,14 +267,14 @@ class LlamaCpp(Dialect):
     """
 
     kind = "llama.cpp"
-    tops = (-1,)
     lists = 1024
     writing = {"samplers": ["temperature"]}
-    #: How many of the likeliest tokens are looked at first, and by how much listed ones are raised.
+    #: How many of the likeliest tokens are looked at first where some are listed, and by how much these are raised.
     _FIRST, _BIAS = 64, 100.0
 
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
-        first: LogProbs = await ask(self._likeliest(prompt, max(self._FIRST, top) if listed else top))
+        count, least = (self._FIRST, 1) if listed else (self.vocab_size if top < 0 else top,) * 2
+        first: LogProbs = await ask(self._likeliest(prompt, count, least))
         rest = [token for token in listed if token not in first.tokens]
         if not rest:
             return first
@@ -240,13 +289,13 @@ class LlamaCpp(Dialect):
     def tokenize(self, content: str) -> Call:
         return tokenizing({"content": content, "add_special": False, "parse_special": True})
 
-    def _likeliest(self, prompt: Prompt, top: int) -> Call:
-        count = self.vocab_size if top < 0 else top
+    def _likeliest(self, prompt: Prompt, count: int, least: int) -> Call:
         plain = next(iter(self.tokens.encode(" the")), 0)
         body = {"max_tokens": 1, "n_probs": count, "temperature": 0.0, "logit_bias": [[plain, 1e4]]}
 
         def read(answer: _LlamaCompletion) -> LogProbs:
-            return LogProbs.from_answer(((own["id"], own["logprob"]) for own in answer.likely), self.vocab_size)
+            pairs = ((entry["id"], entry["logprob"]) for entry in answer.likely)
+            return LogProbs.from_answer(pairs, self.vocab_size, min(least, self.vocab_size))
 
         return self._call(prompt, body, read)
 
@@ -263,41 +312,87 @@ class LlamaCpp(Dialect):
 
         def read(answer: _LlamaCompletion) -> LogProbs:
             with np.errstate(divide="ignore"):
-                found = [(own["id"], float(np.log(own["prob"]))) for own in answer.shares]
-            return LogProbs.from_answer(found, self.vocab_size, listed)
+                pairs = [(entry["id"], float(np.log(entry["prob"]))) for entry in answer.shares]
+            return LogProbs.from_answer(pairs, self.vocab_size, len(listed), listed)
 
         return self._call(prompt, body, read)
 
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
-        own = {"n_predict": body["max_tokens"], "cache_prompt": prompt.salt is not None, "stream": False}
-        sent = {"prompt": list(prompt.tokens), **own, **body}
+        settings = {"n_predict": body["max_tokens"], "cache_prompt": prompt.salt is not None, "stream": False}
+        sent = {"prompt": list(prompt.tokens), **settings, **body}
         whole = body.get("n_probs", 0) >= self.vocab_size
-        return Call("/completion", lambda content: read(_LlamaCompletion.model_validate_json(content)), sent, whole)
+
+        def read_sound(content: bytes) -> Any:
+            answer = _LlamaCompletion.model_validate_json(content)
+            self._require_same(answer, prompt)
+            return read(answer)
+
+        return Call("/completion", read_sound, sent, whole)
+
+
+class OpenAI(Dialect):
+    """OpenAI's completions, `POST /v1/completions`, as any server has them: texts for texts. Where the model's
+    tokenizer is not given, lengths are counted in bytes."""
+
+    kind = "openai"
+    tops = ()
+    lists = 0
+
+    async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
+        raise Refused("it is not asked for log-probabilities")
+
+    def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
+        sent = {"model": self.model, "prompt": self.tokens.text_of(prompt.tokens), "stream": False, **body}
+        sent["stop"] = body["stop"][:MOST_STOPS] or None
+
+        def read_sound(content: bytes) -> Any:
+            answer = _Completion.model_validate_json(content)
+            self._require_same(answer, None)
+            return read(answer)
+
+        return Call("/v1/completions", read_sound, sent)
 
 
 class VLLM(Dialect):
-    """vLLM: OpenAI's completions, `POST /v1/completions`, with token ids, `logprobs` (-1: all, where the server was
-    started with `--max-logprobs -1`), `logprob_token_ids` and `cache_salt`. Where ids are listed, they take the place
-    of the likeliest ones."""
+    """vLLM: OpenAI's completions, `POST /v1/completions`, with token ids, `logprobs` (as many as the vocabulary has,
+    where the server was started with `--max-logprobs -1`), `logprob_token_ids` and `cache_salt`. Where ids are listed,
+    they take the place of the likeliest ones.
+
+    In a batch of both kinds, vLLM 0.31 and 0.32 (sampler V1) answer requests for the likeliest tokens with two: the one
+    that was drawn, and token 0 at -9999. So the two kinds are never on their way at the same time, and such an answer
+    is Unsound.
+
+    whole: what asks for all tokens: the vocabulary's size, or -1 where the output layer is larger (0.31 answers that
+    with none).
+    """
 
     kind = "vllm"
-    tops = (-1, 1024, 256, 128, 64, 20, 5)
     lists = 128
 
+    def __init__(self, model: str, tokens: Tokenizer) -> None:
+        super().__init__(model, tokens)
+        self.answers_as, self.whole = model, self.vocab_size
+
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
-        body: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1 if listed else top}
+        count = 1 if listed else self.whole if top < 0 else top
+        body: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0, "logprobs": count}
         if listed:
             body["logprob_token_ids"] = list(listed)
+        least = self.vocab_size if count < 0 else min(count, self.vocab_size)
 
         def read(answer: _Completion) -> LogProbs:
-            found = ((int(name.removeprefix("token_id:")), value) for name, value in answer.likely.items())
-            return LogProbs.from_answer(found, self.vocab_size, listed)
+            if len(answer.choice.likely) != 1:
+                raise Unsound("it lists tokens for more or fewer places than one")
+            pairs = [(int(name.removeprefix("token_id:")), value) for name, value in answer.choice.likely[0].items()]
+            if any(value <= LOWEST for token, value in pairs if token < self.vocab_size):
+                raise Unsound(f"it gives {LOWEST:g} in place of a log-probability")
+            row = LogProbs.from_answer(pairs, self.vocab_size, least, listed)
+            if top < 0 and len(row.tokens) < self.vocab_size:
+                raise Unsound("it lists fewer tokens than requested")
+            return row
 
-        said: LogProbs = await ask(self._call(prompt, body, read))
-        return said
-
-    def tokenize(self, content: str) -> Call:
-        return tokenizing({"model": self.model, "prompt": content, "add_special_tokens": False})
+        row: LogProbs = await ask(self._call(prompt, body, read))
+        return row
 
     def _call(self, prompt: Prompt, body: Mapping[str, Any], read: Callable[[Any], Any]) -> Call:
         sent = {
@@ -310,5 +405,13 @@ class VLLM(Dialect):
             "cache_salt": prompt.salt or secrets.token_urlsafe(32),  # a salt of its own finds nothing
             **body,
         }
-        whole = body.get("logprobs") == -1
-        return Call("/v1/completions", lambda content: read(_Completion.model_validate_json(content)), sent, whole)
+        count = body.get("logprobs")
+        phase = "" if count is None else LISTED if "logprob_token_ids" in body else LIKELIEST
+
+        def read_sound(content: bytes) -> Any:
+            answer = _Completion.model_validate_json(content)
+            self._require_same(answer, prompt)
+            return read(answer)
+
+        whole = count is not None and not 0 <= count < self.vocab_size
+        return Call("/v1/completions", read_sound, sent, whole, phase)

@@ -1,4 +1,5 @@
-"""Connects to one model server over HTTP: parallel requests, time-outs, size limits and retries.
+"""Connects to one model server over HTTP: parallel requests, time-outs, size limits, retries, and a second look at a
+server that may have been restarted.
 
 Requests run on an event loop in a thread of their own, so that they go on while the jobs of a run compute. Whatever a
 server does, what comes out is a checked answer, or one of the errors below. No error holds anything that was sent or
@@ -13,9 +14,11 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -30,6 +33,8 @@ SMALL, LARGEST = 4_000_000, 100_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 #: Answers after which the same request may succeed later, besides those of 500 and above.
 _BUSY = frozenset({408, 409, 425, 429})
+#: Phases of requests that a server must not compute together.
+LISTED, LIKELIEST = "listed", "likeliest"
 
 
 class Refused(Exception):
@@ -40,30 +45,67 @@ class Unanswered(Exception):
     """No sound answer to a request for as long as it was repeated."""
 
 
-class _Failed(Exception):
-    """One try failed, for a reason in our words. after: seconds that the server asks to wait."""
+class Unsound(ValueError):
+    """An answer in good order that is not what was requested, for a reason in our words. No prompt is to blame: the
+    server is."""
 
-    def __init__(self, why: str, after: float = 0.0) -> None:
+
+class _Failed(Exception):
+    """One try failed, for a reason in our words. after: seconds that the server asks to wait. unsound: whether it
+    answered, and otherwise than requested."""
+
+    def __init__(self, why: str, after: float = 0.0, unsound: bool = False) -> None:
         super().__init__(why)
-        self.after = after
+        self.after, self.unsound = after, unsound
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request. read: makes something of the answer, a ValueError where it is not as it should be. body: None for
-    GET. whole: whether the answer lists the whole of a vocabulary."""
+    """One request. read: makes something of the answer; Unsound, or another ValueError, where it is not as it should
+    be. body: None for GET. whole: whether the answer lists the whole of a vocabulary. phase: requests of different
+    phases are never on their way together; "" for one that goes with all."""
 
     path: str
     read: Callable[[bytes], Any]
     body: Mapping[str, Any] | None = None
     whole: bool = False
+    phase: str = ""
+
+
+class _Phases:
+    """Lets requests of one phase at a time through."""
+
+    def __init__(self) -> None:
+        self._phase, self._going = "", 0
+        self._over = asyncio.Event()
+
+    @asynccontextmanager
+    async def enter(self, phase: str) -> AsyncIterator[None]:
+        if not phase:
+            yield
+            return
+        while self._going and self._phase != phase:
+            await self._over.wait()
+        self._phase, self._going = phase, self._going + 1
+        self._over.clear()
+        try:
+            yield
+        finally:
+            self._going -= 1
+            if not self._going:
+                self._over.set()
 
 
 class Connection:
     """A server as it is asked by all jobs of a process, a bounded number of requests on their way at a time.
 
     A job that waits for answers lets others go on (`dpicl.core.together`); whatever they ask in turn fills the window.
+
+    verify: called before the first answer over a new connection is used, with what sends a request once: behind it may
+        be a server that was restarted. Raises ModelError for one that is not what it was.
     """
+
+    verify: Callable[[Callable[[Call], Awaitable[Any]]], Awaitable[None]] | None = None
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
@@ -71,8 +113,10 @@ class Connection:
         self._headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         # a proxy would read what goes over plain http
         self._proxied = settings.url.startswith("https:") and not settings.loopback
-        self._window = asyncio.Semaphore(settings.window)
+        self._window, self._phases = asyncio.Semaphore(settings.window), _Phases()
         self._jitter = random.Random()
+        self._opened = self._verified = 0  # connections
+        self._verifying = asyncio.Lock()
 
     def answers(self, asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         """What these give, in order, asked at the same time. Raises the first error, and cancels the others."""
@@ -80,7 +124,7 @@ class Connection:
 
     async def ask(self, call: Call) -> Any:
         """What ``call.read`` makes of the answer, after as many tries as the settings' patience has room for. Raises
-        Refused, Unanswered, and ModelError where asking again is no use."""
+        Refused, Unanswered, Unsound, and ModelError where asking again is no use."""
         end = time.monotonic() + self.settings.patience
         pause = FIRST_PAUSE
         while True:
@@ -89,7 +133,7 @@ class Connection:
             except _Failed as failure:
                 wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
                 if time.monotonic() + wait >= end:
-                    raise Unanswered(str(failure)) from None
+                    raise (Unsound if failure.unsound else Unanswered)(str(failure)) from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -98,9 +142,27 @@ class Connection:
         return ModelError(f"The model server {self.settings.url} gives no sound answer: {error}; see that it runs.")
 
     async def _try(self, call: Call) -> Any:
-        """One try. Raises _Failed, Refused or ModelError, and never what a library raises."""
+        """One try, of a server that is what it was. Raises _Failed, Refused or ModelError."""
         try:
-            async with self._window, asyncio.timeout(self.settings.timeout):
+            answer = await self.fetch(call)
+        except (_Failed, Refused):
+            await self._verify_new()
+            raise
+        await self._verify_new()
+        return answer
+
+    async def _verify_new(self) -> None:
+        """Looks at the server again where a connection was opened since it was looked at."""
+        async with self._verifying:
+            if self.verify is not None and self._opened > self._verified:
+                await self.verify(self.fetch)
+                self._verified = self._opened
+
+    async def fetch(self, call: Call) -> Any:
+        """What ``call.read`` makes of the answer, which is requested once. Raises _Failed, Refused or ModelError, and
+        never what a library raises."""
+        try:
+            async with self._phases.enter(call.phase), self._window, asyncio.timeout(self.settings.timeout):
                 status, after, content = await self._send(call)
         except (TimeoutError, httpx.TimeoutException):
             raise _Failed(f"no answer within {self.settings.timeout:g} s") from None
@@ -117,6 +179,8 @@ class Connection:
             raise Refused(f"it answers {status}")
         try:
             return call.read(content)
+        except Unsound as error:
+            raise _Failed(str(error), unsound=True) from None
         except (ValueError, RecursionError):
             raise _Failed("its answer is damaged, or is not what was asked for") from None
 
@@ -124,8 +188,10 @@ class Connection:
         """(status, seconds that it asks to wait, body) of one request."""
         content = None if call.body is None else json.dumps(call.body).encode()
         method, url, limit = "GET" if content is None else "POST", self.settings.url + call.path, self.settings.timeout
-        client = _client_of(os.getpid(), self._proxied)
-        async with client.stream(method, url, content=content, headers=self._headers, timeout=limit) as response:
+        client, extensions = _client_of(os.getpid(), self._proxied), {"trace": self._note_event}
+        async with client.stream(
+            method, url, content=content, headers=self._headers, timeout=limit, extensions=extensions
+        ) as response:
             body = bytearray()
             async for part in response.aiter_raw():  # a small answer that is compressed could be a large one
                 body += part
@@ -133,6 +199,10 @@ class Connection:
                     raise ValueError("too large")
             after = response.headers.get("retry-after", "")
             return response.status_code, float(after) if after.isdecimal() and len(after) < 6 else 0.0, bytes(body)
+
+    async def _note_event(self, name: str, details: Mapping[str, Any]) -> None:
+        if name == "connection.connect_tcp.complete":
+            self._opened += 1
 
 
 async def _ask_together(asked: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
@@ -155,6 +225,7 @@ def _loop_of(process: int) -> asyncio.AbstractEventLoop:
 
 @cache
 def _client_of(process: int, proxied: bool) -> httpx.AsyncClient:
-    """The client of this process for all servers that a proxy may, or may not, stand before."""
+    """The client of this process for all servers that a proxy may, or may not, stand before; it keeps no cookie."""
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
-    return httpx.AsyncClient(headers=headers, limits=httpx.Limits(), trust_env=proxied)
+    cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+    return httpx.AsyncClient(headers=headers, cookies=cookies, limits=httpx.Limits(), trust_env=proxied)

@@ -23,7 +23,7 @@ PLAIN_HTTP = "DPICL_PLAIN_HTTP"
 #: DPICL_SERVER_NAME holds the address of ``server:name``, with what may follow it.
 NAMED = "DPICL_SERVER_"
 #: Servers whose requests are known.
-ServerKind = Literal["llama.cpp", "vllm"]
+ServerKind = Literal["llama.cpp", "vllm", "openai"]
 EXAMPLE = "server:http://127.0.0.1:8080?tokenizer=PATH_OR_HUB_ID"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -57,7 +57,8 @@ _Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 class ServerSettings(BaseModel):
     """Where a server is, and how it is asked.
 
-    url: its base, without /v1. tokenizer: a folder or hub id, the one that the server was started with. model: the
+    url: its base, without /v1. tokenizer: a folder or hub id, the one that the server was started with; None for a
+    server that is asked for texts alone. model: the
     id of the model where the server has several. window: requests that are on their way at the same time. timeout:
     seconds of one request, its answer included. patience: seconds for which a request is repeated before it is given
     up. context: tokens that a prompt and its answer may have; None: what the server says. top: the most of the
@@ -68,7 +69,7 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_base)]
-    tokenizer: str
+    tokenizer: str | None = None
     model: str | None = None
     window: Annotated[int, Field(ge=1, le=1024)] = 8
     timeout: _Seconds = 120.0
@@ -105,7 +106,9 @@ class ServerRecord(BaseModel):
 
     model: the id that the server gives its model.
     vocabulary: whether it gives the log-probability of every token; listed_ids: of how many tokens that a request
-    lists, 0 for none; top_tokens: of how many of the likeliest tokens.
+    lists, 0 for none; top_tokens: of how many of the likeliest tokens, 0 for a server that writes texts alone.
+    mixes: whether it answers both kinds of requests rightly when they come at the same time (they never do in a run);
+    None where nobody tried. version: what it says of itself.
     cache: whether a prompt may use what the server kept of others. context: tokens that it reads. fingerprint: sha256
     over what it said to fixed prompts. loopback: whether it is on this machine.
     """
@@ -121,18 +124,27 @@ class ServerRecord(BaseModel):
     fingerprint: Annotated[str, Field(max_length=64)]
     loopback: bool
     cache: bool = True
+    mixes: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    version: Annotated[str, Field(max_length=100, exclude_if=lambda value: not value)] = ""
 
     @property
     def candidates(self) -> bool:
         """Whether the log-probabilities of any public set of tokens can be had."""
         return self.vocabulary or self.listed_ids > 0
 
+    def gives(self, needs: str) -> bool:
+        """Whether it gives what a mechanism needs of its model: 'log-probabilities' of tokens, those of any
+        'candidates', or less, which all give."""
+        if needs == "candidates":
+            return self.candidates
+        return needs != "log-probabilities" or self.top_tokens > 0
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What a row must say of a release that this server answered."""
         where = "on this machine" if self.loopback else "on another machine"
         sent = f"private prompts were sent to a model server {where} ({self.kind}); what it does with them is trusted"
-        if self.vocabulary:
+        if self.vocabulary or not self.top_tokens:
             return (sent,)
         slots = "its listed tokens" if self.listed_ids else "its own likeliest ones; what it leaves out has mass 0"
         shown = f"a public prompt shows its {self.top_tokens} likeliest tokens, a slot {slots}"
@@ -163,6 +175,18 @@ def settings_of(rest: str) -> ServerSettings:
     return _parse(address)
 
 
+def address_problem(model: str) -> str | None:
+    """Why a file may not name this model: private prompts would go to the address of a server that somebody else wrote
+    there. None for every other model."""
+    kind, _, rest = model.strip().partition(":")
+    if kind != "server" or _NAME.fullmatch(rest):
+        return None
+    return (
+        "a file does not say to which address prompts are sent; give it yourself by --model server:URL, or write"
+        " server:NAME in the file and set DPICL_SERVER_NAME to the address."
+    )
+
+
 def require_sound(rest: str) -> None:
     """Raises UsageError for an address that `settings_of` refuses; a name need not lead to one here."""
     if not _NAME.fullmatch(rest):
@@ -184,9 +208,4 @@ def _parse(address: str) -> ServerSettings:
         return ServerSettings.model_validate({**given, "url": base})
     except ValidationError as error:
         problem = error.errors()[0]
-        if problem["type"] == "missing":
-            raise UsageError(
-                "A server needs the tokenizer of its model; add tokenizer=PATH_OR_HUB_ID to its name, the one that the"
-                " server was started with."
-            ) from None
         raise UsageError(f"The setting {problem['loc'][0]} of a server {problem_words(problem)}.") from None

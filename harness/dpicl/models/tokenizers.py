@@ -28,6 +28,12 @@ class Tokenizer:
         """Text of tokens, special ones left out."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        """Text of a prompt's tokens, special ones included, without those that stand before every prompt."""
+        lead = len(self.lead)
+        rest = list(ids[lead:] if list(ids[:lead]) == self.lead else ids)
+        return str(self.tokenizer.decode(rest, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
     def chat(self, prompt: ChatPrompt) -> str:
         """The text of a chat turn. Raises ModelError without a chat template."""
         if not self.tokenizer.chat_template:
@@ -35,6 +41,32 @@ class Tokenizer:
         turns = [{"role": "user", "content": prompt.user}]
         said = self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         return str(said) + prompt.assistant_prefix
+
+
+class ByteTokenizer(Tokenizer):
+    """Stands in for a tokenizer that nobody gave: a token is a byte of UTF-8. A byte-level or SentencePiece tokenizer
+    makes no more tokens of a text, but for MARGIN (BOS, EOS, a blank that it puts first)."""
+
+    MARGIN = 4
+
+    def __init__(self) -> None:
+        self.lead: list[int] = []
+        self.start = ord("\n")
+        self.vocab_size, self.eos_token_id = 257, 256
+
+    def encode(self, content: str) -> list[int]:
+        return list(content.encode("utf-8", errors="replace"))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(token for token in ids if token < self.eos_token_id).decode("utf-8", errors="ignore")
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        return self.decode(ids)
+
+    def chat(self, prompt: ChatPrompt) -> str:
+        raise ModelError(
+            "The chat template of this server's model is not known; use prompts of the style 'completion'."
+        )
 
 
 class TokenizedModel(LanguageModel):

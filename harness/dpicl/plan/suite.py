@@ -32,7 +32,7 @@ from dpicl.core.messages import capitalize
 from dpicl.core.paths import real_path
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Document, Place, read
-from dpicl.models.server_settings import settings_of
+from dpicl.models.server_settings import address_problem
 from dpicl.plan.suite_rows import (
     MechanismEntry,
     Tuned,
@@ -195,13 +195,9 @@ def load_suite(path: Path) -> Suite:
     if not isinstance(document.data, dict):
         raise document.error((), "a suite is a set of keys; see docs/suites.md for an example.")
     suite = make_suite(document.data, document)
-    for model in suite.models:
-        if model.startswith("server:") and "://" in model and (key := settings_of(model.removeprefix("server:")).key):
-            raise document.error(
-                ("models",),
-                f"a suite file does not send the environment variable {key} to an address of its own; give the model by"
-                " --model, or write server:NAME here and set DPICL_SERVER_NAME to the address.",
-            )
+    for i, model in enumerate(suite.models):
+        if problem := address_problem(model):
+            raise document.error(("models", i), problem)
     if os.path.lexists(choice := choice_path(path)):
         try:
             document = read(choice)

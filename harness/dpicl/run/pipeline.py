@@ -70,6 +70,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     clock = _Clock()
     with clock.phase("load"):
         loaded = bench.load_cell(cell)
+        loaded.require_scores()
     mechanism, task, model = loaded.mechanism, loaded.task, loaded.model
     made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
     meter = Meter(model)

@@ -13,12 +13,12 @@ import numpy as np
 
 from dpicl import models
 from dpicl.core.cell import Cell
-from dpicl.core.errors import DataError, DpiclError, ModelError, PromptTooLong
+from dpicl.core.errors import DataError, DpiclError, ModelError, PromptTooLong, UsageError
 from dpicl.core.output_cache import OutputCache, outputs_folder
 from dpicl.core.plugins import Registered
 from dpicl.core.vocabulary import ReleasedPrompt
 from dpicl.data.config import load_config
-from dpicl.data.task import Task
+from dpicl.data.task import PublicTask, Task
 from dpicl.data.task_file import BY_EMBEDDING, Metadata
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.options import build
@@ -63,6 +63,11 @@ class LoadedCell:
         made = prompt.demonstrations or self.task.main_metric in BY_EMBEDDING
         return self.task.kind == "classification" and bool(made)
 
+    def require_scores(self) -> None:
+        """Raises UsageError where what is released could not be scored, with this model's server."""
+        if problem := unscored(self.mechanism, self.task.public_view(), self.model):
+            raise UsageError(problem)
+
     def load_scorers(self, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> None:
         """Loads what `Workbench.evaluate` needs besides: lm-eval, and the embedding model of classifiers."""
         from dpicl.evaluation import lm_eval_bridge, nearest  # noqa: F401  it takes seconds
@@ -70,6 +75,22 @@ class LoadedCell:
         if answers is None and self.can_classify(prompt):
             with suppress(ModelError):  # `evaluate` says that it cannot be loaded
                 load_embeddings(self.embedding)
+
+
+def scoring_problem(task: PublicTask, model: LanguageModel) -> str | None:
+    """Why a model's server cannot score prompts on a task, in a sentence; None where it can."""
+    if model.server is None or model.server.gives("log-probabilities") or not task.chooses:
+        return None
+    return (
+        f"A prompt is scored on {task.name} by log-probabilities of its labels, and {model.identity.name} gives texts"
+        " alone; choose another task, or a server that gives them (docs/servers.md)."
+    )
+
+
+def unscored(mechanism: Mechanism, task: PublicTask, model: LanguageModel) -> str | None:
+    """Why the main metric of what a mechanism releases cannot be had with a model's server; None where it can."""
+    by_model = mechanism.kind == "demonstrations" and task.main_metric not in BY_EMBEDDING
+    return scoring_problem(task, model) if by_model else None
 
 
 @dataclass
@@ -162,8 +183,12 @@ class Workbench:
 
         task, model, name = loaded.task, loaded.model, loaded.embedding
         wanted = task.main_metric in BY_EMBEDDING
+        problem = scoring_problem(task.public_view(), model)
         try:
-            found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
+            if wanted and problem:
+                found = nearest.skip_model(task, problem)
+            else:
+                found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
         except PromptTooLong as error:
             if not wanted:
                 raise

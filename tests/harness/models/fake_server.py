@@ -4,11 +4,12 @@ when it is told to."""
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,30 @@ Fault = Callable[["Handler", bytes], bool]
 
 class FakeServer(ThreadingHTTPServer):
     """kind: whose requests it understands. folder: of its model, with the tokenizer. top: how many likeliest tokens it
-    lists at most; listed: how many ids a request may list. faults: one is taken for each request to the model. seen:
-    (path, body) of those it has answered."""
+    lists at most; listed: how many ids a request may list. collapses: whether it mistreats requests of both kinds that
+    it has at the same time, as vLLM's sampler V1 does. padding: rows behind its vocabulary. faults: one is taken for
+    each request to the model. seen: (path, body) of those it has answered."""
 
     daemon_threads = True
 
-    def __init__(self, kind: str, folder: Path, top: int | None = None, listed: int = 128) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        top: int | None = None,
+        listed: int = 128,
+        collapses: bool = False,
+        padding: int = 0,
+        port: int = 0,
+    ) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.kind, self.folder, self.model = kind, folder, models.load(f"hf:{folder}", device="cpu", dtype="float32")
         model = self.model
-        self.top, self.listed = top or model.vocab_size, listed
-        self.id = "fake"
+        self.top, self.listed = top or model.vocab_size + padding, listed
+        self.collapses, self.padding = collapses, padding
+        self.listing = 0
+        self.id, self.version = "fake", "0.0"
+        self.connections: list[socket.socket] = []
         self.faults: deque[Fault | None] = deque()
         self.always: Fault | None = None
         self.seen: list[tuple[str, dict[str, Any]]] = []
@@ -53,20 +67,31 @@ class FakeServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no news."""
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.append(request)
+        super().process_request(request, client_address)
+
+    def stop(self) -> None:
+        """Ends it with all its connections, as a process that is killed does."""
+        self.shutdown()
+        self.server_close()
+        for connection in self.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def log_probs(self, prompt: list[int]) -> np.ndarray:
         with self.lock:
             return self.model.next_token_log_probs([prompt])[0].double().numpy()
 
 
 @contextmanager
-def run_server(kind: str, folder: Path, **how: int) -> Iterator[FakeServer]:
+def run_server(kind: str, folder: Path, **how: Any) -> Iterator[FakeServer]:
     """A server that answers inside this block."""
     server = FakeServer(kind, folder, **how)
     try:
         yield server
     finally:
-        server.shutdown()
-        server.server_close()
+        server.stop()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -81,15 +106,21 @@ class Handler(BaseHTTPRequestHandler):
         fake = self.server
         owner, context = fake.kind.replace(".", ""), fake.model.max_length
         own = {"id": fake.id, "owned_by": owner, "meta": {"n_params": 7}, "max_model_len": context}
+        if fake.kind == "openai":
+            own = {"id": fake.id, "owned_by": "somebody"}
         answers = {
             "/v1/models": {"data": [own]},
-            "/props": {"default_generation_settings": {"n_ctx": context}},
+            "/props": {"default_generation_settings": {"n_ctx": context}, "build_info": fake.version},
+            "/version": {"version": fake.version},
         }
         self.answer(answers.get(self.path), 200 if self.path in answers else 404)
 
     def do_POST(self) -> None:
         fake = self.server
         self.sent = body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize" and fake.kind == "openai":
+            self.answer(None, 404)
+            return
         if self.path == "/tokenize":
             self.answer({"tokens": fake.model.encode(body.get("content", body.get("prompt")))})
             return
@@ -151,8 +182,10 @@ def _vllm(fake: FakeServer, body: dict[str, Any]) -> Any:
     if top is None:
         text = _text(fake, prompt, body["max_tokens"], body["temperature"], body["seed"])
         return {"model": fake.id, "choices": [{"text": text}]}
-    row = fake.log_probs(prompt)
+    row = np.append(fake.log_probs(prompt), [-50.0] * fake.padding)
     wanted = [*_rank(row, 1), *listed] if listed and fake.listed else _rank(row, top)
+    if fake.collapses and _meets_listed(fake, bool(listed)):
+        row[0], wanted = -np.inf, [*_rank(row, 1), 0]
     entries = {f"token_id:{token}": max(float(row[token]), -9999.0) for token in wanted}
     return {"model": fake.id, "choices": [{"text": "x", "logprobs": {"top_logprobs": [entries]}}]}
 
@@ -162,7 +195,35 @@ def _text(fake: FakeServer, prompt: list[int], count: int, temperature: float, s
         return fake.model.generate([prompt], count, temperature=temperature, seeds=[seed])[0]
 
 
-MODEL: dict[str, Callable[[FakeServer, dict[str, Any]], Any]] = {"llama.cpp": _llama_cpp, "vllm": _vllm}
+def _meets_listed(fake: FakeServer, listed: bool) -> bool:
+    """Whether a request for the likeliest tokens is in a batch with one that lists ids."""
+    with fake.lock:
+        fake.listing += listed
+    time.sleep(0.02)
+    with fake.lock:
+        met = fake.listing > 0 and not listed
+    if listed:
+        time.sleep(0.02)
+        with fake.lock:
+            fake.listing -= 1
+    return met
+
+
+def _openai(fake: FakeServer, body: dict[str, Any]) -> Any:
+    tokens = fake.model.encode(body["prompt"])
+    if set(body) - {"model", "prompt", "stream", "max_tokens", "temperature", "stop", "seed"} or not tokens:
+        return None
+    if len(tokens) + body["max_tokens"] > fake.model.max_length:
+        return None
+    text = _text(fake, tokens, body["max_tokens"], body["temperature"], body["seed"])
+    return {"model": fake.id, "choices": [{"text": text}], "usage": {"prompt_tokens": len(tokens)}}
+
+
+MODEL: dict[str, Callable[[FakeServer, dict[str, Any]], Any]] = {
+    "llama.cpp": _llama_cpp,
+    "vllm": _vllm,
+    "openai": _openai,
+}
 
 
 def status(code: int, **headers: str) -> Fault:
