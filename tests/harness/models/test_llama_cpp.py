@@ -15,7 +15,8 @@ from dpicl.models.base import ChatPrompt
 from dpicl.models.embedded import cached_model, gguf_path
 from dpicl.models.server import ServerLM
 from dpicl.results.schema import from_text
-from tests.harness.models.llama_cpp_server import LlamaServer, llama_server
+from tests.harness.models.llama_cpp_server import llama_server
+from tests.harness.models.server_process import ServerProcess, run_process
 
 pytestmark = [pytest.mark.server, pytest.mark.model]
 
@@ -28,7 +29,7 @@ SUITE = """\
 name: llama_cpp
 version: 1
 source: synthetic
-models: ["server:{url}?window=4&tokenizer={tokenizer}"]
+models: [sim]
 seeds: [0]
 epsilons: [8]
 shots: 1
@@ -36,25 +37,25 @@ test_records: 3
 train_records: 40
 tasks: [agnews]
 mechanisms:
-  - {{name: voting, options: {{slots: 3, examples_per_slot: 1, record_tokens: 20}}}}
-  - {{name: tang, options: {{slots: 3, examples_per_slot: 1, tokens: 4, top_k: 50, record_tokens: 20}}}}
+  - {name: voting, options: {slots: 3, examples_per_slot: 1, record_tokens: 20}}
+  - {name: tang, options: {slots: 3, examples_per_slot: 1, tokens: 4, top_k: 50, record_tokens: 20}}
 """
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[LlamaServer]:
+def server() -> Iterator[ServerProcess]:
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("the wheel xllamacpp is not installed: pip install xllamacpp")
     try:
         path = gguf_path()
     except ModelError as error:
         pytest.skip(str(error))
-    with llama_server(path) as started:
+    with run_process(llama_server(path)) as started:
         yield started
 
 
 @pytest.fixture
-def model(server: LlamaServer) -> ServerLM:
+def model(server: ServerProcess) -> ServerLM:
     found = models.load(f"server:{server.url}?window=4&tokenizer={cached_model()}")
     assert isinstance(found, ServerLM)
     return found
@@ -86,10 +87,11 @@ def test_numbers_are_close_to_those_of_this_process(model: ServerLM) -> None:
     assert model.generate(prompts[:1], 1) == own.generate(prompts[:1], 1)
 
 
-def test_voting_and_tang_run_through_it(server: LlamaServer, dpicl, tmp_path: Path) -> None:
+def test_voting_and_tang_run_through_it(server: ServerProcess, dpicl, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
-    suite.write_text(SUITE.format(url=server.url, tokenizer=cached_model()), encoding="utf-8")
-    answer = dpicl("run", suite, "--results", tmp_path / "results")
+    suite.write_text(SUITE, encoding="utf-8")
+    name = f"server:{server.url}?window=4&tokenizer={cached_model()}"
+    answer = dpicl("run", suite, "--model", name, "--results", tmp_path / "results")
     assert answer.code == 0, answer.err
     results = {r.cell.label: r for r in map(from_text, (p.read_text() for p in (tmp_path / "results").rglob("*.json")))}
     assert set(results) == {"voting", "tang"}
@@ -99,7 +101,7 @@ def test_voting_and_tang_run_through_it(server: LlamaServer, dpicl, tmp_path: Pa
     assert len(results["voting"].answers) == 3 and results["tang"].released_count == 1
 
 
-def test_a_server_that_is_killed_and_started_again_goes_on(server: LlamaServer, model: ServerLM) -> None:
+def test_a_server_that_is_killed_and_started_again_goes_on(server: ServerProcess, model: ServerLM) -> None:
     prompt = model.encode(TEXTS[1])
     before = model.listed_log_probs([prompt], range(100, 140))[:, 100:140]
     server.kill()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from dpicl import models
 from dpicl.core.errors import DpiclError, ModelError, PromptTooLong, UsageError
 from dpicl.core.together import run_together
 from dpicl.models import server_http, server_probe
+from dpicl.models.embeddings import load_embeddings
 from dpicl.models.server import ServerLM
 from dpicl.models.server_dialects import LETTERS
 from dpicl.models.server_http import Call, Connection
@@ -27,6 +29,7 @@ from tests.fuzz.mutations import mutate
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
 from tests.harness.models.fake_server import FakeServer, Handler, answer_with, run_server, status
+from tests.harness.models.tiny import save_tiny_llama
 
 TEXTS = ("The film of the year", "School", "", "the team won the game in the city")
 KEY = "hunter2-hunter2-hunter2"
@@ -288,12 +291,35 @@ def test_a_name_that_holds_a_password_is_refused_unseen(name: str, dpicl, sim_su
     assert not (tmp_path / "results").exists()
 
 
-def test_a_suite_file_sends_no_variable_to_an_address_of_its_own(dpicl, sim_suite, tmp_path) -> None:
-    own, address = tmp_path / "suite.yaml", "server:https://example.org/?tokenizer=x&key=AWS_SECRET_ACCESS_KEY"
-    own.write_text(sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps(address)}]"))
-    answer = dpicl("plan", own)
-    assert answer.code == 2 and "AWS_SECRET_ACCESS_KEY" in answer.err and "--model" in answer.err
-    assert dpicl("plan", sim_suite, "--model", address).code == 0
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/?tokenizer=x", "https://example.org", "//x", ""])
+def test_a_file_names_no_address(address: str, dpicl, sim_suite, tmp_path) -> None:
+    suite, config, name = tmp_path / "suite.yaml", tmp_path / "config.yaml", f"server:{address}"
+    suite.write_text(sim_suite.read_text().replace("models: [sim]", f"models: [{json.dumps(name)}]"))
+    config.write_text(f"model: {json.dumps('sim,' + name)}")
+    for words in (("plan", suite), ("run", suite), ("plan", sim_suite, "--config", config)):
+        answer = dpicl(*words)
+        assert answer.code == 2 and answer.err.count("\n") == 1
+        assert all(word in answer.err for word in ("--model server:URL", "line", "DPICL_SERVER_NAME"))
+
+
+def test_the_user_names_an_address_by_flag_or_environment(dpicl, sim_suite, tmp_path, monkeypatch) -> None:
+    suite, address = tmp_path / "suite.yaml", "https://example.org/?tokenizer=x&key=OUR_KEY"
+    assert dpicl("plan", sim_suite, "--model", f"server:{address}").code == 0
+    suite.write_text(sim_suite.read_text().replace("models: [sim]", "models: ['server:box']"))
+    monkeypatch.setenv("DPICL_SERVER_BOX", address)
+    assert dpicl("plan", suite).code == 0
+
+
+@pytest.mark.parametrize("name", ["hf:https://127.0.0.1:9/model", "hf:http://example.org/model@main", "hf:a:b/c"])
+def test_models_and_embeddings_have_no_addresses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*words: object) -> None:
+        raise AssertionError("something was sent")
+
+    monkeypatch.setattr("socket.socket.connect", connect)
+    with pytest.raises(ModelError, match="not an id of the hub"):
+        models.load(name)
+    with pytest.raises(ModelError, match="not an id of the hub"):
+        load_embeddings(name.replace("hf:", "st:"))
 
 
 def test_a_key_in_place_of_its_variable_is_not_shown() -> None:
@@ -326,3 +352,165 @@ def test_whatever_a_server_answers_is_bounded_or_one_of_our_errors(
         with suppress(DpiclError):
             (text,) = model.generate([[5, at]], 4, broken="empty")
             assert len(text) <= 4 * LETTERS and text.encode() is not None
+
+
+# --- answers that are not what was requested --------------------------------------------------------------------------
+
+
+def _alter(change: Callable[[dict[str, Any]], Any]) -> fake_server.Fault:
+    """Answers with what ``change`` makes of each right answer."""
+
+    def fault(handler: Handler, answer: bytes) -> bool:
+        right = json.loads(answer)
+        handler.answer(right if (changed := change(right)) is None else changed)
+        return True
+
+    return fault
+
+
+def _likely(answer: dict[str, Any]) -> dict[str, float]:
+    likely: dict[str, float] = answer["choices"][0]["logprobs"]["top_logprobs"][0]
+    return likely
+
+
+UNSOUND: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "two tokens of twenty": lambda answer: [_likely(answer).popitem() for _ in range(18)] and None,
+    "no token": lambda answer: _likely(answer).clear(),
+    "a sentinel": lambda answer: _likely(answer).update({min(_likely(answer)): -9999.0}),
+    "an id that no vocabulary has": lambda answer: _likely(answer).update({"token_id:90000": -3.0}),
+    "more than one together": lambda answer: _likely(answer).update(dict.fromkeys(_likely(answer), -0.5)),
+    "two choices": lambda answer: answer["choices"].append(answer["choices"][0]),
+    "no choice": lambda answer: answer["choices"].clear(),
+    "two places": lambda answer: answer["choices"][0]["logprobs"]["top_logprobs"].append({}),
+    "another model": lambda answer: answer.update(model="other"),
+    "another prompt": lambda answer: answer.update(usage={"prompt_tokens": 99}),
+}
+
+
+@pytest.mark.parametrize("what", UNSOUND)
+def test_an_answer_that_is_not_what_was_requested_is_repeated_and_at_last_named(what: str, start, tiny) -> None:
+    server = start("vllm", top=20)
+    model, prompt = load(server, patience=0.4), tiny.encode("the film")
+    expected = model.next_token_log_probs([prompt])
+    server.faults.extend([_alter(UNSOUND[what])] * 2)
+    assert torch.equal(model.next_token_log_probs([prompt]), expected)
+    bad = _alter(UNSOUND[what])
+    server.always = lambda handler, answer: bad(handler, answer) if _read_prompt(handler) == prompt else False
+    with pytest.raises(ModelError, match=r"gives no sound answer: its? [a-z]"):
+        model.next_token_log_probs([prompt])
+
+
+def test_ids_that_are_missing_or_of_another_model_are_named(fake: FakeServer, start) -> None:
+    vllm = start("vllm", top=20)
+    model = load(vllm, patience=0.5)
+    vllm.always = _alter(lambda answer: _likely(answer).pop("token_id:7") and None)
+    with pytest.raises(ModelError, match="leaves out"):
+        model.listed_log_probs([[5, 6]], [7, 8])
+    llama = load(fake, patience=0.5)
+    fake.always = _alter(lambda answer: answer.update(tokens_evaluated=3))
+    with pytest.raises(ModelError, match="more or fewer tokens"):
+        llama.generate([[5, 6]], 3)
+
+
+def test_kinds_of_requests_that_spoil_each_other_are_never_sent_together(start, tiny: TransformersLM) -> None:
+    server = start("vllm", top=20, collapses=True)
+    model = load(server)
+    assert model.server is not None and model.server.mixes is False and model.server.listed_ids == 128
+    assert load(start("vllm", top=20)).server.mixes is True
+    prompts = [tiny.encode(f"the film {word}") for word in ("a", "of", "team", "was")]
+    jobs = [job for prompt in prompts for job in (partial(model.likeliest_log_probs, [prompt], 20),
+                                                  partial(model.listed_log_probs, [prompt], [5, 6, 7]))]  # fmt: skip
+    server.seen.clear()
+    found = run_together(jobs)
+    assert sum(body["prompt"] in prompts for _, body in server.seen) == 8  # no answer was repeated
+    for at, prompt in enumerate(prompts):
+        expected = tiny.next_token_log_probs([prompt])[0]
+        known = found[2 * at][0] > -torch.inf
+        assert known.sum() == 20
+        close(found[2 * at][0][known], expected[known])
+        close(found[2 * at + 1][0, [5, 6, 7]], expected[[5, 6, 7]])
+
+
+def test_the_whole_vocabulary_is_requested_by_its_size(start, tiny: TransformersLM) -> None:
+    server = start("vllm")
+    prompt = tiny.encode("the film")
+    close(load(server).next_token_log_probs([prompt]), tiny.next_token_log_probs([prompt]))
+    assert max(body.get("logprobs", 0) for _, body in server.seen) == tiny.vocab_size
+    assert all(body.get("logprobs") != -1 for _, body in server.seen)
+    padded = load(start("vllm", padding=8))
+    assert padded.server is not None and padded.server.vocabulary
+    close(padded.next_token_log_probs([prompt]), tiny.next_token_log_probs([prompt]))
+
+
+# --- another server at the same address -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("vllm", {"top": 20}, "likeliest tokens, and refuses"), ("vllm", {"listed": 5}, "128 listed tokens"),
+        ("vllm", {"version": "0.1"}, "version was 0.0, and is 0.1"), ("llama.cpp", {"folder": None}, "another model"),
+        ("vllm", {"folder": None}, "another model"), ("vllm", {"id": "other"}, "other"),
+    ],
+)  # fmt: skip
+def test_a_server_that_comes_back_as_another_one_ends_the_run_by_what_differs(
+    kind: str, change: dict[str, Any], said: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    if "folder" in change:
+        change = {"folder": save_tiny_llama(tmp_path / "other", seed=5)}
+    with ExitStack() as servers:
+        first = servers.enter_context(run_server(kind, tiny_folder))
+        model = load(first, patience=5)
+        row = model.next_token_log_probs([[5, 6]])
+        first.stop()
+        how = {"folder": tiny_folder, **{name: change[name] for name in change if name not in ("version", "id")}}
+        second = FakeServer(kind, **how, port=first.server_port)
+        servers.callback(second.stop)
+        second.version, second.id = change.get("version", "0.0"), change.get("id", "fake")
+        with pytest.raises(DpiclError, match=said) as caught:
+            model.next_token_log_probs([[5, 6]])
+        assert str(caught.value).count("\n") == 0 and "finite" not in str(caught.value)
+        second.stop()
+        servers.callback(FakeServer(kind, tiny_folder, port=first.server_port).stop)
+        close(model.next_token_log_probs([[5, 6]]), row)
+
+
+def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(fake: FakeServer, start, monkeypatch) -> None:
+    proxy = start("llama.cpp")
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, proxy.url)
+    server_http._client_of.cache_clear()
+    fake.always = lambda handler, answer: bool(handler.raw(answer, Set_Cookie="session=1; Path=/")) or True
+    load(fake).next_token_log_probs([[5], [6]])
+    assert not any("cookie" in {name.lower() for name in seen} for seen in fake.headers_seen)
+    assert not proxy.headers_seen and not proxy.connections
+
+
+def test_a_server_may_read_more_than_any_prompt_has(fake: FakeServer, monkeypatch) -> None:
+    monkeypatch.setattr(fake.model, "max_length", 10_485_760)
+    assert load(fake).max_length == 10_485_760
+
+
+# --- texts alone ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{"tokenizer": True}, {"context": 100}, {}])
+def test_a_server_of_plain_completions_writes_texts(settings: dict[str, Any], start, tiny: TransformersLM) -> None:
+    server = start("openai")
+    given = {key: value for key, value in settings.items() if key != "tokenizer"}
+    name = f"server:{server.url}?patience=2" + "".join(f"&{key}={value}" for key, value in given.items())
+    model = models.load(name + (f"&tokenizer={server.folder}" if "tokenizer" in settings else ""))
+    record = model.server
+    assert record is not None and (record.kind, record.top_tokens, record.candidates) == ("openai", 0, False)
+    prompts = [model.encode(text) for text in TEXTS if text]
+    assert [model.decode(prompt) for prompt in prompts] == [text for text in TEXTS if text]
+    expected = tiny.generate([tiny.encode(text) for text in TEXTS if text], 6, stop=[" "])
+    assert model.generate(prompts, 6, stop=[" "]) == expected
+    with pytest.raises(ModelError, match="texts, and no log-probabilities"):
+        model.next_token_log_probs(prompts)
+    if "context" in settings:
+        with pytest.raises(PromptTooLong):
+            model.generate([model.encode("ü" * 50)], 1)
+    long = model.encode("film " * 300)  # the server has no room for it
+    if "tokenizer" not in settings and not given:
+        assert model.generate([prompts[0], long], 6, stop=[" "], broken="empty") == [expected[0], ""]

@@ -22,7 +22,7 @@ TEMPLATE = (
 )
 
 
-def save_tiny_llama(folder: Path, max_length: int = 256) -> Path:
+def save_tiny_llama(folder: Path, max_length: int = 256, seed: int = 0) -> Path:
     """Saves a random 2-layer Llama (hidden size 32, grouped key/value heads) and a byte-level BPE tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -37,7 +37,7 @@ def save_tiny_llama(folder: Path, max_length: int = 256) -> Path:
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="</s>", chat_template=TEMPLATE
     )
     fast.save_pretrained(folder)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(fast),
         hidden_size=32,
