@@ -179,6 +179,7 @@ def plain(tiny_folder: Path, own_cache: Path) -> Iterator[str]:
         yield f"server:{server.url}?patience=1&context=4000"
 
 
+@pytest.mark.slow
 def test_a_server_of_texts_runs_what_needs_no_more_and_says_what_others_lack(plain: str, dpicl, tmp_path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(TEXTS)

@@ -210,18 +210,15 @@ async def _try_mixed(
 ) -> bool | None:
     """Whether all answers are sound where requests for the likeliest tokens and for listed ones come at the same time;
     None for a server that is not asked for both, or sends other errors."""
-    if not isinstance(dialect, VLLM) or not ids:
+    if not isinstance(dialect, VLLM) or not ids or connection.settings.window < 2:
         return None
 
     async def ask_at_once(call: Call) -> object:
         return await connection.fetch(replace(call, phase=""))
 
-    pairs = [
-        dialect.log_probs(ask_at_once, Prompt([*prompt.tokens, token], prompt.salt), top, listed)
-        for token in ids[:1] * BURST
-        for listed in ((), ids)
-    ]
-    found = await asyncio.gather(*pairs, return_exceptions=True)
+    kinds: Sequence[Sequence[int]] = [(), ids]
+    calls = [dialect.log_probs(ask_at_once, prompt, top, listed) for _ in range(BURST) for listed in kinds]
+    found = await asyncio.gather(*calls, return_exceptions=True)
     if any(getattr(error, "unsound", False) for error in found):
         return False
     return None if any(isinstance(error, BaseException) for error in found) else True

@@ -480,7 +480,7 @@ def test_no_cookie_is_kept_and_no_proxy_reads_plain_http(fake: FakeServer, start
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, proxy.url)
     server_http._client_of.cache_clear()
-    fake.always = lambda handler, answer: bool(handler.raw(answer, Set_Cookie="session=1; Path=/")) or True
+    fake.always = lambda handler, answer: answer_with(answer, Set_Cookie="session=1; Path=/")(handler, answer)
     load(fake).next_token_log_probs([[5], [6]])
     assert not any("cookie" in {name.lower() for name in seen} for seen in fake.headers_seen)
     assert not proxy.headers_seen and not proxy.connections

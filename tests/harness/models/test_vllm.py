@@ -43,6 +43,7 @@ mechanisms:
 
 
 def vllm_server(folder: Path, *flags: str) -> ServerProcess:
+    words: tuple[str, ...]
     words = ("-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--served-model-name", "smollm2")
     words += ("--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "16")
     return ServerProcess(
