@@ -1,13 +1,14 @@
 """How numbers, strange texts and what an attack found are shown."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from dpicl.attacks.table import measure_name, trials_text
 from dpicl.core.messages import bound_text, confidence_text, epsilon_text, names_text, queries_words
 from dpicl.leaderboards.model.text import metric_name, seeds_text
-from dpicl.leaderboards.render.row_view import describe
+from dpicl.leaderboards.render.row_view import command, describe
 from tests.leaderboards.attack_factory import make_attack, rule
 
 #: What shows it -> value -> text. An upper bound is rounded up, a lower bound and a confidence are rounded down.
@@ -45,3 +46,14 @@ def test_every_event_of_the_ledger_has_words():
     assert describe(event) == "Poisson sample, rate 0.064, of [30 × [zero-concentrated, ρ = 0.01]]"
     assert describe({"event": "non_private"}) == "records shown as they are"
     assert describe({"event": "from the future"}) == '{"event": "from the future"}'
+
+
+@pytest.mark.parametrize(
+    ("model", "shown"),
+    [("server:https://example.org/?tokenizer=x", "server:URL"), ("server:box", "server:box"), ("hf:a/b", "hf:a/b")],
+)
+def test_the_command_of_a_row_sends_nobody_to_an_address_of_its_results(model, shown):
+    cell = SimpleNamespace(label="tang", task="agnews", model=model, epsilon=1.0, test_records=None)
+    row = SimpleNamespace(results=[SimpleNamespace(cell=cell)], submission=None, is_baseline=False)
+    words = command(SimpleNamespace(asked="quick", source="hub"), row)
+    assert f"--model {shown} --source" in words and "example.org" not in words
