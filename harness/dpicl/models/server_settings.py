@@ -187,6 +187,11 @@ def address_problem(model: str) -> str | None:
     )
 
 
+def without_address(model: str) -> str:
+    """The model in a command that others copy: nobody is sent to the address in somebody's results."""
+    return model if address_problem(model) is None else "server:URL"
+
+
 def require_sound(rest: str) -> None:
     """Raises UsageError for an address that `settings_of` refuses; a name need not lead to one here."""
     if not _NAME.fullmatch(rest):

@@ -19,6 +19,7 @@ from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_problems
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, list_differing
 from dpicl.leaderboards.model.text import seeds_text
+from dpicl.models.server_settings import without_address
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 
@@ -211,7 +212,8 @@ def data_check(case: Case) -> Outcome:
             wrong.append((name, f"{what}; run it with this version of the project and its data."))
     problems = state_problems(wrong) + [
         f"There is no result of record for {task} and {model} to compare with; use a model that {suite} has, or make it"
-        f" with `dpicl run {suite} --task {task} --model {model} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
+        f" with `dpicl run {suite} --task {task} --model {without_address(model)} --mechanism {ZERO_SHOT}"
+        f" --mechanism {REAL_DATA}`."
         for suite, task, model in sorted(missing)
     ]
     number = len({(result.cell.task, result.cell.model) for result in case.results.values()})

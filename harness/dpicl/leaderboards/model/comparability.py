@@ -18,6 +18,7 @@ from dpicl.attacks.results import AttackResult
 from dpicl.core.cell import Cell, Options
 from dpicl.core.vocabulary import is_simulated
 from dpicl.data.task_file import NOT_EVERYWHERE
+from dpicl.models.server_settings import without_address
 from dpicl.plan.suite import Suite
 from dpicl.results.schema import Result
 
@@ -125,7 +126,8 @@ class Group:
 
     def run_command(self, task: str, mechanism: str) -> str:
         """The command that produces the results of one mechanism on one task."""
-        words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism, "--model", self.model]
+        words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism]
+        words += ["--model", without_address(self.model)]
         return shlex.join([*words, "--source", self.source])
 
 

@@ -29,6 +29,7 @@ from dpicl.leaderboards.model.comparability import REAL_DATA, Group, attack_iden
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import gather
+from dpicl.models.server_settings import without_address
 
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.
@@ -103,7 +104,7 @@ def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str
     It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
     """
     words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
-    words += ["--model", group.model, "--source", group.source]
+    words += ["--model", without_address(group.model), "--source", group.source]
     if group.delta != DEFAULT_DELTA:
         words += ["--delta", f"{group.delta:g}"]
     for name, value in sorted(cell.options.items()):

@@ -32,7 +32,7 @@ from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import list_attacks_on
 from dpicl.leaderboards.render.board_tables import submitted_table
 from dpicl.leaderboards.render.columns import row_facts
-from dpicl.models.server_settings import address_problem
+from dpicl.models.server_settings import without_address
 from dpicl.results.schema import Result
 from dpicl.results.store import Store
 from dpicl.tables.document import Block, Column, Facts, Heading, Link, Part, Words, make_table, notes, words
@@ -264,8 +264,8 @@ def command(group: Group, row: Row) -> str:
         options = [f"{label}.{name}={json.dumps(value)}" for name, value in sorted(cell.options.items())]
         if submission.plugin is not None:
             said += ["--plugin", f"leaderboards/submissions/{submission.name}/{submission.plugin.name}"]
-    model = cell.model if address_problem(cell.model) is None else "server:URL"  # nobody is sent to a submitted address
-    said += ["--task", cell.task, "--mechanism", label, "--model", model, "--source", group.source]
+    said += ["--task", cell.task, "--mechanism", label, "--model", without_address(cell.model)]
+    said += ["--source", group.source]
     said += [] if row.is_baseline else ["--epsilon", f"{cell.epsilon:g}"]
     said += [] if cell.test_records is None else ["--limit", str(cell.test_records)]
     said += ["--results", "again"]
