@@ -313,7 +313,7 @@ class LlamaCpp(Dialect):
         def read(answer: _LlamaCompletion) -> LogProbs:
             with np.errstate(divide="ignore"):
                 pairs = [(entry["id"], float(np.log(entry["prob"]))) for entry in answer.shares]
-            return LogProbs.from_answer(pairs, self.vocab_size, len(listed), listed)
+            return LogProbs.from_answer(pairs, self.vocab_size, len({*listed}), listed)
 
         return self._call(prompt, body, read)
 

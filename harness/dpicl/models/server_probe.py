@@ -81,7 +81,7 @@ class Probed:
                 await look(self.dialect, ask, self.prompts, top, ())
             except Refused:
                 return f"it gave its {self.record.top_tokens} likeliest tokens, and refuses to"
-            return f"it gave log-probabilities of {len(self.ids)} listed tokens, and refuses to"
+            return f"it gave log-probabilities of {self.record.listed_ids} listed tokens, and refuses to"
         return (
             "" if said == self.record.fingerprint else "its answers to fixed public prompts are those of another model"
         )
@@ -128,7 +128,7 @@ async def _probe(connection: Connection, salt: str) -> Probed:
     prompts = [Prompt([*tokens.lead, *tokens.encode(text)], salt if cache else None) for text in FIXED]
     about = await _describe(dialect, served, ask)
     top_tokens = await _find_most(dialect, ask, prompts[0], settings.top)
-    ids = [at * dialect.vocab_size // dialect.lists for at in range(dialect.lists)]
+    ids = sorted({at * dialect.vocab_size // dialect.lists for at in range(dialect.lists)})
     if not await _count_shown(dialect, ask, prompts[0], 1, ids):
         ids = []
     whole = top_tokens >= tokens.vocab_size
@@ -137,7 +137,7 @@ async def _probe(connection: Connection, salt: str) -> Probed:
         version=about["version"],
         model=served.id.rpartition("/")[2] if served.id.startswith("/") else served.id,
         vocabulary=whole,
-        listed_ids=len(ids),
+        listed_ids=dialect.lists if ids else 0,
         top_tokens=top_tokens,
         mixes=await _try_mixed(dialect, connection, prompts[0], min(top_tokens, 20), ids[:8]),
         context=settings.context or about["context"] or CONTEXT,
