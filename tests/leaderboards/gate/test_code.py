@@ -9,8 +9,11 @@ from statistics import fmean
 import pytest
 
 from dpicl.core.errors import UsageError
+from dpicl.leaderboards.gate import code, examination
+from dpicl.leaderboards.gate.case import Case, NotChecked
 from dpicl.leaderboards.gate.code import LEAN_LEVEL, SLACK, RerunCell, compare_reruns, p_of_lean, rerun_outcome, sample
 from dpicl.leaderboards.gate.contents import read_contents
+from dpicl.leaderboards.gate.examination import examine
 from dpicl.results import manifest
 from dpicl.results.schema import Result, from_text
 from tests.leaderboards.factory import make_result
@@ -89,10 +92,8 @@ def rerun(reported: Result, flips: Sequence[int], texts: str) -> RerunCell:
     return compare_reruns(reported, Result(**data))
 
 
-@pytest.mark.parametrize(
-    ("texts", "cells", "refused"), [("a released text", 2, True), ("other", 8, True), ("other", 6, False)]
-)
-def test_allowances_collected_in_one_direction_are_refused(world: World, texts: str, cells: int, refused: bool):
+@pytest.mark.parametrize(("texts", "cells"), [("a released text", 2), ("other", 8)])
+def test_allowances_collected_in_one_direction_are_refused(world: World, texts: str, cells: int):
     """Seven points above what comes out, everywhere, and each within its allowance; below it nobody gains."""
     claimed = [make_result(score=0.6, documents=100, seed=seed) for seed in range(cells)]
     contents = read_contents(world.folder)
@@ -100,10 +101,44 @@ def test_allowances_collected_in_one_direction_are_refused(world: World, texts: 
     down = [rerun(one, range(90, 97), texts) for one in claimed]
     assert not any(one.problem for one in (*up, *down))
     found = rerun_outcome(contents, up, 1)
-    assert bool(found.problems) == refused and ("lean one way" in "".join(found.problems)) == refused
+    assert found.problems and "lean one way" in "".join(found.problems)
     assert "--rerun-seed 1" in found.notes[1]
     assert not rerun_outcome(contents, down, 1).problems
     assert p_of_lean([rerun(one, (), texts) for one in claimed], 1) == 1
+
+
+@pytest.mark.parametrize("flips", [range(7), range(90, 97)], ids=["up", "down"])
+@pytest.mark.parametrize("identical", [0, 3])
+def test_fewer_than_seven_demonstrations_that_came_out_otherwise_prove_nothing(world: World, flips, identical: int):
+    claimed = [make_result(score=0.6, documents=100, seed=seed) for seed in range(6 + identical)]
+    cells = [rerun(one, flips, "other") for one in claimed[:6]] + [compare_reruns(one, one) for one in claimed[6:]]
+    with pytest.raises(NotChecked, match=r"6 of \d cells came .* fewer than 7 cannot show .* at least 2\^-6") as found:
+        rerun_outcome(read_contents(world.folder), cells, 1)
+    assert not any("For the card" in note for note in found.value.notes)
+
+
+def test_a_rerun_that_proves_nothing_is_not_checked_and_has_no_line_for_the_card(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    def differ(case: Case, chosen: Sequence[Result]) -> list[RerunCell]:
+        texts = [one.model_copy(update={"released": []}) for one in chosen]
+        return [RerunCell(one, now, False, "") for one, now in zip(chosen, texts, strict=True)]
+
+    monkeypatch.setattr(code, "rerun", differ)
+    monkeypatch.setattr(examination, "run_checks", lambda case: [])
+    found = examine(world.case(run_code=True), again=5)
+    assert {one.check: one.status for one in found.findings}["rerun"] == "not checked"
+    assert found.ending == "team_a/vote passes what was checked; not checked: rerun."
+    assert "reproduced:" not in str(found.as_json())
+
+
+def test_a_submission_of_too_few_demonstrations_is_told_before_it_is_sent(world: World):
+    found = world.make_finding("seeds")
+    assert found.status == "ok"
+    assert found.others == (
+        "A re-run on another machine confirms nothing from fewer than 7 cells of demonstrations, and there are 5; add a"
+        " task or an ε.",
+    )
 
 
 def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():

@@ -23,7 +23,7 @@ def words(world: World, *more: object) -> list[object]:
 def test_a_good_submission_has_exit_code_0_and_names_the_board_with_its_rows(world: World, dpicl):
     answer = dpicl(*words(world))
     assert answer.code == 0
-    assert "team_a/vote passes; not checked: history, ledger, conformance." in answer.out
+    assert "team_a/vote passes what was checked; not checked: commit, history, ledger, conformance." in answer.out
     (command,) = dpicl(*words(world, "--json")).json["next"]
     assert answer.out.endswith(f"\nNext: {command}\n")
     board = dpicl(*shlex.split(command)[1:])

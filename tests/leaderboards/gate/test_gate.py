@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.core import git
 from dpicl.data.task import Task
 from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.contents import read_contents
@@ -30,6 +31,7 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
     assert found.good
     status = {finding.check: finding.status for finding in found.findings}
     assert {check for check, one in status.items() if one == "not checked"} == {
+        "commit",  # an invented one
         "history",
         "ledger",
         "conformance",
@@ -293,6 +295,48 @@ def test_a_broken_or_false_submission_is_refused_with_a_sentence(world: World, n
     assert check != "card" or "submission.yaml" in found.why
 
 
+@pytest.mark.parametrize(
+    ("name", "checks"),
+    [
+        ("left open", {"card"}),
+        ("unknown key", {"card"}),
+        ("no licence", {"card"}),
+        ("alias", {"card"}),
+        ("edited cell", {"schema"}),
+        ("executable", {"size"}),
+        ("pickle", {"size"}),
+    ],
+)
+def test_a_check_fails_for_its_own_reason_alone(world: World, name: str, checks: set[str]):
+    before = shutil.copytree(world.folder, world.root.parent / "before" / "team_a" / "vote").parents[1]
+    shutil.copytree(world.folder / VOTE, world.root.parent / VOTE)  # what the submitter's own run left there
+    BROKEN[name][0](world)
+    found = world.examine(base=before).findings
+    assert {one.check for one in found if one.status == "failed"} == checks
+
+
+def test_a_card_without_a_suite_leaves_what_needs_one_unchecked(world: World):
+    world.card("suite: tiny\n", "suite: TODO\n")
+    found = {one.check: one.status for one in world.examine().findings}
+    assert (found["data"], found["duplicates"], found["seeds"]) == ("not checked",) * 3
+    assert found["card"] == "failed"
+
+
+def test_commits_are_looked_up_and_unknown_ones_named(world: World, monkeypatch: pytest.MonkeyPatch):
+    unknown = world.make_finding("commit")
+    assert unknown.status == "not checked" and "fetch the commits below, or ask the author" in unknown.why
+    assert unknown.others == (f"Commit {'0123456789' * 4} of 5 results is not in this repository.",)
+    head = "fedcba9876" * 4
+    answers = {"rev-list": f"{head}\n".encode(), "rev-parse": b"true\n"}
+    monkeypatch.setattr(git, "git", lambda *words: answers[words[0]])
+    monkeypatch.setattr(git, "has_repository", lambda: True)
+    assert "this clone is shallow" in world.make_finding("commit").why
+    world.edit(lambda data: data["manifest"].update(commit=head))
+    assert world.status("commit") == ("ok", "this repository has 1 commit that the results name")
+    monkeypatch.setattr(git, "has_repository", lambda: False)
+    assert "without its repository" in world.make_finding("commit").why
+
+
 def test_reports_never_show_words_of_a_private_record(world: World):
     BROKEN["private record"][0](world)
     shown = json.dumps(world.examine().as_json())
@@ -331,7 +375,8 @@ def test_a_copy_with_its_records_in_another_order_is_a_duplicate(world: World):
             one["ids"].reverse(), one["outcomes"].reverse()
 
     world.edit(turn)
-    assert "All outcomes are those of vote in the results of record" in world.status("duplicates")[1]
+    found = world.make_finding("duplicates")
+    assert any("All outcomes are those of vote in the results of record" in one for one in (found.why, *found.others))
 
 
 def test_the_shipped_submissions_pass(dpicl, monkeypatch: pytest.MonkeyPatch):

@@ -12,28 +12,29 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.core import git
 from dpicl.leaderboards.gate.code import conformance_check
 from dpicl.leaderboards.gate.contents import read_contents
 from dpicl.leaderboards.gate.examination import load_submissions
 from tests.leaderboards.gate.conftest import World
 
 
-def git(folder: Path, *words: str) -> None:
+def run_git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", folder, *words], check=True)
 
 
 def dot_git(folder: Path) -> None:
-    git(folder, "init", "-q")
+    run_git(folder, "init", "-q")
 
 
 def add_bare_repository(folder: Path) -> None:
     """HEAD, objects and refs among the files."""
-    git(folder, "init", "-q", "--bare")
+    run_git(folder, "init", "-q", "--bare")
 
 
 def add_bare_repository_to_results(folder: Path) -> None:
     (folder / "results" / "x").mkdir()
-    git(folder / "results" / "x", "init", "-q", "--bare")
+    run_git(folder / "results" / "x", "init", "-q", "--bare")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,9 @@ def test_data_files_are_read_without_any_program(world: World, dpicl, started):
     started.clear()
     assert dpicl("submit", world.root, "--all", *words).code == 0
     assert load_submissions(world.root)[1] != []  # the suite is unknown to the board
-    assert started == []
+    place = f"'git', '--git-dir={git.CHECKOUT / '.git'}'"  # looks commits up in this repository
+    assert [words for event, words in started if event == "subprocess.Popen" and place not in words] == []
+    assert {event for event, _ in started} <= {"subprocess.Popen", "os.posix_spawn"}
 
 
 def test_a_link_to_a_folder_is_no_submission(world: World):

@@ -87,7 +87,7 @@ def submit(
     base: an earlier copy, to compare with: scores move only with a new version.
     maintainer: footnote, unreliable and reproduced may be new or changed.
     run_code: run the submitted mechanism, here: use a container.
-    rerun: run N cells again, drawn at random.
+    rerun: run N cells again, drawn at random (7 or more of demonstrations: fewer confirm nothing elsewhere).
     rerun_seed: draw the cells of an earlier re-run again.
     """
     place = None if folder is None else Path(folder)

@@ -30,6 +30,7 @@ from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_proble
 from dpicl.leaderboards.gate.consistency import RESEND
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.ledgers import SAME, events_of
+from dpicl.leaderboards.gate.settings import FEWEST_DRAWS
 from dpicl.leaderboards.model.rows import score_of
 from dpicl.mechanism.registry import load_mechanisms
 from dpicl.privacy.events import from_json, to_json
@@ -202,13 +203,18 @@ def p_of_lean(cells: Sequence[RerunCell], seed: int) -> float:
     An honest submission and its re-run could change places, so each difference is as likely to have either sign; under
     that alone, p <= 0.01 has a probability of at most 0.01, for any number of cells. What flips its sign as a whole is
     what one draw of noise decided: a document where every answer has noise of its own, or where both released the same
-    texts; else the cell. So p cannot come below 1/2^k for k cells of demonstrations that differ. seed: of the signs.
+    texts; else the cell. So p cannot come below 1/2^k for k cells of demonstrations that differ (`FEWEST_DRAWS`).
+    seed: of the signs.
     """
-    units = np.array([difference for cell in cells for difference in _differences(cell)])
-    units = units[units != 0]
+    units = np.array(_list_units(cells))
     signs = np.random.default_rng(seed).integers(0, 2, (_SIGN_DRAWS, len(units)), dtype=np.int8) * 2 - 1
     above = np.count_nonzero(signs @ units >= units.sum() - _EQUAL)
     return float((1 + above) / (1 + _SIGN_DRAWS))
+
+
+def _list_units(cells: Sequence[RerunCell]) -> list[float]:
+    """What flips its sign as a whole, where it is not 0."""
+    return [difference for cell in cells for difference in _differences(cell) if difference != 0]
 
 
 def _differences(cell: RerunCell) -> list[float]:
@@ -217,13 +223,19 @@ def _differences(cell: RerunCell) -> list[float]:
     better = -1.0 if was.lower_is_better(metric) else 1.0
     of_both = (one.documents[metric] for one in (was, now))
     claimed, found = (dict(zip(own.ids, own.outcomes, strict=True)) for own in of_both)
-    if (was.privacy.queries is None and not _same_texts(was, now)) or claimed.keys() != found.keys():
+    if _is_one_draw(cell) or claimed.keys() != found.keys():
         return [better * (score_of(was) - cell.score)]
     return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
 
 
+def _is_one_draw(cell: RerunCell) -> bool:
+    """Whether one draw of noise decided its score: demonstrations that did not come out the same."""
+    return cell.reported.privacy.queries is None and not _same_texts(cell.reported, cell.reproduced)
+
+
 def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> Outcome:
-    """Whether the re-run confirms what was reported."""
+    """Whether the re-run confirms what was reported. Raises NotChecked where too few demonstrations came out otherwise
+    to tell whether their scores lean one way."""
     problems = [
         f"{one.reported.cell}: reported {score_of(one.reported):.3f}, now {one.score:.3f}: {one.problem}."
         for one in cells
@@ -235,10 +247,17 @@ def rerun_outcome(contents: Contents, cells: Sequence[RerunCell], seed: int) -> 
             f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
             f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
         )
+    scores = ", ".join(f"{one.reported.cell}: {score_of(one.reported):.3f} → {one.score:.3f}" for one in cells)
     again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
     identical = sum(one.identical for one in cells)
+    if not problems and (units := len(_list_units(cells))) < FEWEST_DRAWS and any(map(_is_one_draw, cells)):
+        more = "give a larger --rerun" if len(cells) < len(contents.results) else "more seeds, tasks or ε are needed"
+        raise NotChecked(
+            f"{units} of {count(len(cells), 'cell')} came out with another score, and fewer than {FEWEST_DRAWS} cannot"
+            f" show whether what was reported leans one way (p is at least 2^-{units}); {more}",
+            [f"Reported → now: {scores}.", again],
+        )
     number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
-    scores = ", ".join(f"{one.reported.cell}: {score_of(one.reported):.3f} → {one.score:.3f}" for one in cells)
     was, now = fmean(score_of(one.reported) for one in cells), fmean(one.score for one in cells)
     made, found = cells[0].reproduced, f"{number}, {identical} identical, mean score {was:.3f} and now {now:.3f}"
     commit = f"commit {(made.manifest.commit or 'unknown')[:12]}{' with changes' if made.manifest.dirty else ''}"

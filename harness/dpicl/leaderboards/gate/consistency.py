@@ -1,23 +1,22 @@
-"""Checks that each result is consistent and that there is no second one for its cell.
+"""Checks that each result is consistent, and that its commit is known.
 
 What a run writes fits together: scores are means of outcomes, intervals hold their score, nothing is from the future,
-and the code was a commit. A file that was edited by hand mostly does not. Two submissions with the same outcomes on
-every record of every cell are one submission.
+and the code was a commit. A file that was edited by hand mostly does not.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from dpicl.core import git
 from dpicl.core.errors import DpiclError
+from dpicl.core.messages import count
 from dpicl.data.task import Task
-from dpicl.leaderboards.gate.case import Case, Outcome, state_problems
-from dpicl.leaderboards.model.comparability import BASELINES
+from dpicl.leaderboards.gate.case import Case, NotChecked, Outcome, state_problems
 from dpicl.results.schema import Manifest, Result
 
 #: Metrics whose outcomes are right or wrong.
@@ -80,40 +79,24 @@ def explain_missing_texts(result: Result) -> str:
     return f"it counts {count} released texts and holds none; {RESEND}"
 
 
-def duplicates_check(case: Case) -> Outcome:
-    """Against the results of record (but for what the submitter's own runs left there) and every other submission: no
-    cell twice, no method under two names."""
-    own, plugin = case.results.values(), case.contents.plugin_hash
-    of_record = [
-        one
-        for one in case.reference
-        if one.cell.mechanism not in BASELINES and (one.cell.plugin is None or one.cell.plugin != plugin)
-    ]
-    others = {one.name: list(one.results.values()) for one in case.others if one.name != case.contents.name}
-    rivals = {"the results of record": of_record, **others}
-    problems = []
-    for name, results in rivals.items():
-        if both := {one.cell_id for one in own} & {one.cell_id for one in results}:
-            problems.append(f"{len(both)} of its cells are those of {name} already; send only what is new.")
-        elif label := _find_copied_row(own, results):
-            problems.append(
-                f"All outcomes are those of {label} in {name}, record by record; send a method of its own, or explain"
-                " it to the maintainers."
-            )
-    return Outcome(problems, f"none of its cells or methods is in {len(rivals)} other sources")
-
-
-def _find_copied_row(own: Iterable[Result], results: Iterable[Result]) -> str:
-    """The row of ``results`` that has the same outcomes in every cell of ``own``, or ""."""
-    mine = {_outcomes(result) for result in own}
-    by_label: dict[str, set[tuple[object, ...]]] = defaultdict(set)
-    for result in results:
-        by_label[result.cell.label].add(_outcomes(result))
-    return next((label for label, theirs in by_label.items() if mine and mine <= theirs), "")
-
-
-def _outcomes(result: Result) -> tuple[object, ...]:
-    """A cell but for its row, with the outcome of every test record, in whatever order they stand."""
-    cell, documents = result.cell, result.documents[result.main_metric]
-    key = (cell.suite, str(cell.suite_version), cell.model, cell.task, cell.epsilon, cell.seed)
-    return *key, frozenset(zip(documents.ids, documents.outcomes, strict=True))
+def commit_check(case: Case) -> Outcome:
+    """Whether this repository has the commits that the results name. Raises NotChecked where it does not: an author
+    may have them."""
+    results = Counter(one.manifest.commit for one in case.results.values())
+    named = sorted(commit for commit in results if commit and _COMMIT.fullmatch(commit))
+    if case.contents.size:
+        raise NotChecked("its files are refused; fix the size first")
+    if not named:
+        raise NotChecked("no result names a commit")
+    if not git.has_repository():
+        raise NotChecked("this code runs without its repository, so no commit can be looked up")
+    known = git.git("rev-list", "--no-walk", "--ignore-missing", *named)
+    if known is None:
+        raise NotChecked("git cannot be asked")
+    unknown = [commit for commit in named if commit not in known.decode("ascii").split()]
+    if not unknown:
+        return Outcome([], f"this repository has {count(len(named), 'commit')} that the results name")
+    if git.git("rev-parse", "--is-shallow-repository") != b"false\n":
+        raise NotChecked("this clone is shallow, so commits that it lacks are unknown; `git fetch --unshallow`")
+    notes = [f"Commit {commit} of {count(results[commit], 'result')} is not in this repository." for commit in unknown]
+    raise NotChecked("nobody here can tell which code ran; fetch the commits below, or ask the author for them", notes)

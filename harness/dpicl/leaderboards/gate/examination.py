@@ -12,7 +12,7 @@ from dpicl.core.errors import DpiclError
 from dpicl.core.messages import count, message
 from dpicl.core.paths import CLONE, PACKAGE, shipped_suites
 from dpicl.core.printable import make_visible
-from dpicl.leaderboards.gate import code, consistency, history, ledgers, records, settings
+from dpicl.leaderboards.gate import code, consistency, duplicates, history, ledgers, records, settings
 from dpicl.leaderboards.gate.card import CARD, README, is_name
 from dpicl.leaderboards.gate.case import Case, Finding, NotChecked, Outcome
 from dpicl.leaderboards.gate.contents import fault, read_contents
@@ -88,7 +88,8 @@ CHECKS = (
     Check("seeds", settings.seeds_check, needs_results=True),
     Check("epsilon", ledgers.epsilon_check, cheap=True, needs_results=True),
     Check("consistency", consistency.consistency_check, cheap=True, needs_results=True),
-    Check("duplicates", consistency.duplicates_check, needs_results=True),
+    Check("commit", consistency.commit_check, needs_results=True),
+    Check("duplicates", duplicates.duplicates_check, needs_results=True),
     Check("reproduced", code.reproduced_check, cheap=True),
     Check("history", history.history_check),
     Check("private records", records.records_check, needs_results=True, needs_suite=True),
@@ -97,17 +98,25 @@ CHECKS = (
 )
 
 
+#: Status of the check of the suite -> why what rests on it is not checked.
+_OUTSIDE = {
+    "failed": "the results are none of the suite; fix that first",
+    "not checked": "whether the results are of the suite was not checked; fix the card first",
+}
+
+
 def run_checks(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
     """The finding of each check, made as it is asked for."""
-    outside = False
+    outside = ""
     for one in checks:
         if one.needs_results and not case.results:
             finding = Finding(one.name, "not checked", "there is no result")
         elif one.needs_suite and outside:
-            finding = Finding(one.name, "not checked", "the results are none of the suite; fix that first")
+            finding = Finding(one.name, "not checked", outside)
         else:
             finding = one.make_finding(case)
-        outside = outside or (one.name == "suite" and finding.status != "ok")
+        if one.name == "suite":
+            outside = _OUTSIDE.get(finding.status, "")
         yield finding
 
 
@@ -132,7 +141,9 @@ class Examination:
         )
         if failed:
             return f"{self.case.contents.name} is refused: {failed}."
-        return f"{self.case.contents.name} passes{f'; not checked: {left}' if left else ''}."
+        if left:
+            return f"{self.case.contents.name} passes what was checked; not checked: {left}."
+        return f"{self.case.contents.name} passes."
 
     def as_json(self) -> dict[str, Any]:
         """Names and sentences; no text of the results."""
@@ -177,7 +188,10 @@ def _rerun(case: Case, again: int, seed: int | None, failed: bool) -> tuple[Find
         cells = code.rerun(case, chosen)
     except DpiclError as error:
         return Finding("rerun", "failed", str(error)), seed
-    return code.rerun_outcome(case.contents, cells, seed).make_finding("rerun"), seed
+    try:
+        return code.rerun_outcome(case.contents, cells, seed).make_finding("rerun"), seed
+    except NotChecked as too_few:
+        return Finding("rerun", "not checked", str(too_few), tuple(too_few.notes)), seed
 
 
 def find_submissions(root: Path) -> list[Path]:

@@ -24,7 +24,10 @@ def history_check(case: Case) -> Outcome:
         raise NotChecked(_NO_BASE)
     now, then = (0 if own is None else own.version for own in (card, before.card))
     problems, notes = [], []
-    for name, change in _changes(case.contents, before):
+    changes = list(_changes(case.contents, before))
+    if changes and card is None:
+        raise NotChecked("scores moved, and no card says whether this is a new version; fix the card first")
+    for name, change in changes:
         if now > then > 0:
             notes.append(f"{name} has {change}, with a new version of the submission.")
         else:
@@ -43,6 +46,8 @@ def history_check(case: Case) -> Outcome:
 def _changes(now: Contents, before: Contents) -> Iterator[tuple[str, str]]:
     """(file, what happened to it) of the results that were there before."""
     for name, earlier in before.results.items():
+        if name in now.content and name not in now.results:
+            continue  # it cannot be read, as the check `schema` says
         if change := _change(earlier, now.results.get(name)):
             yield name, change
 

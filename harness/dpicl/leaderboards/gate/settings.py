@@ -25,6 +25,8 @@ from dpicl.results.schema import Result
 
 #: The fewest seeds of a row at one epsilon on one task.
 _FEWEST = 3
+#: The fewest draws of noise with which a re-run can refuse scores that lean one way: 2^-7 < 0.01 < 2^-6.
+FEWEST_DRAWS = 7
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
 
@@ -35,6 +37,8 @@ def suite_check(case: Case) -> Outcome:
         raise NotChecked("there is no card that names a suite")
     if suite is None:
         return Outcome([f"{case.contents.name}: {unknown_name('suite', card.suite, case.suites)}"])
+    if not results and (case.contents.size or case.contents.schema):
+        raise NotChecked("no result could be read; fix the files first")
     if not results:
         command = f"dpicl run {card.suite} --plugin FILE --mechanism METHOD --results FOLDER/results"
         return Outcome([f"There is no result; make some with `{command}`, where FOLDER is the submission."])
@@ -88,6 +92,8 @@ def _plugins(case: Case) -> Iterable[tuple[str, str]]:
     """Results whose mechanism is not the submitted file."""
     submitted = case.contents.plugin_hash
     named = case.card.mechanism if case.card else ""
+    if submitted is None and case.contents.size:  # it may be there, and refused
+        return
     if named and submitted is None:
         yield "submission.yaml", f"mechanism names {named}, which is not there; send the file or drop the key."
         return
@@ -124,6 +130,8 @@ def seeds_check(case: Case) -> Outcome:
     suite = case.suite
     if suite is None:
         raise NotChecked("there is no suite that gives seeds")
+    if case.contents.schema:
+        raise NotChecked("some results cannot be read, and they may be of seeds that seem to be missing; fix `schema`")
     if case.is_frozen:
         return Outcome([], "nothing was changed; its seeds were looked at when it came")
     rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
@@ -154,7 +162,18 @@ def seeds_check(case: Case) -> Outcome:
                 " or run it with noise that depends on the seed."
             )
     problems += _list_without_baselines(case)
-    return Outcome(problems, f"seeds {seeds_text(everywhere)} in {count(len(rows), 'row')}")
+    good = f"seeds {seeds_text(everywhere)} in {count(len(rows), 'row')}"
+    return Outcome(problems, good, [*_list_too_few_to_confirm(case.results.values())])
+
+
+def _list_too_few_to_confirm(results: Iterable[Result]) -> Iterable[str]:
+    """What is said of a submission whose demonstrations a re-run cannot confirm."""
+    cells = sum(result.kind == "demonstrations" for result in results)
+    if 0 < cells < FEWEST_DRAWS:
+        yield (
+            f"A re-run on another machine confirms nothing from fewer than {FEWEST_DRAWS} cells of demonstrations, and"
+            f" there {'is' if cells == 1 else 'are'} {cells}; add a task or an ε."
+        )
 
 
 def _seeds_of(suite: Suite, cell: Cell) -> set[int]:
@@ -195,6 +214,8 @@ def _list_without_baselines(case: Case) -> Iterable[str]:
 def data_check(case: Case) -> Outcome:
     """Every result against the newest one of a reference baseline on its task and model: demonstrations against real
     ones, since both have numbers of texts, and answers against zero-shot."""
+    if case.suite is None:
+        raise NotChecked("no suite that ships is named, so there are no results of record to compare with")
     oldest_first = sorted(case.reference, key=lambda one: one.created)
     baselines = {
         (one.cell.task, one.cell.model, one.cell.mechanism == REAL_DATA): one
