@@ -29,6 +29,7 @@ LABELS = ("billing", "technical", "refund")
 SMALL = ("--option", "slots=4", "--option", "tokens=3", "--option", "top_k=10")
 ALWAYS = ("--labels", ",".join(LABELS), "--size", 20, "--model", "sim", "--epsilon", 1)
 
+BREAKING = ("--plugin", "breaks.py", "--allow-unchecked")
 BREAKS = """
 import numpy as np
 from dpicl import Demonstration, DemonstrationMechanism, Knob, gaussian
@@ -153,14 +154,14 @@ def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monk
 
 def test_what_fails_without_a_record_says_why_and_costs_nothing(dpicl, desk):
     (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "True"))
-    answer = dpicl("release", "breaks", "--plugin", "breaks.py", "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
     assert answer.code == 2 and "the vase" in answer.err and "no error is shown" not in answer.err
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
 def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
     (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "sample.slots"))
-    answer = dpicl("release", "breaks", "--plugin", "breaks.py", "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
     assert answer.code == 2 and "the vase" not in answer.err and "stays on the budget" in answer.err
     assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
     assert not list(desk.glob("x.*"))

@@ -67,6 +67,9 @@ class Own(TypedDict, total=False):
     allow_large_delta: Annotated[
         bool, p.Flag("release also where delta is above one over the declared number of records; the card says so")
     ]
+    allow_unchecked: Annotated[
+        bool, p.Flag("release also with a plug-in that has not passed `dpicl check` here; the card says so first")
+    ]
     size: p.DeclaredSizes
     model: p.Model
     options: p.Options
@@ -104,6 +107,8 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
             "Nothing was charged or written; the release, without --measure-only, would cost epsilon ="
             f" {show_rounded_up(privacy['epsilon_proved'])}."
         )
+        if made.card["manifest"].get("plugin_checked") is False:
+            yield f"{made.card['mechanism']} has not passed `dpicl check`, without which it releases nothing."
         return
     out = Path(given["out"])
     if made.card["warning"]:
@@ -111,7 +116,7 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
     texts = count(len(made.answers), "answer") if made.queries else count(len(made.prompt.texts), "text")
     what = f"The state of {made.card['mechanism']}" if made.state is not None else texts
     yield (
-        f"{what} in {out}; epsilon = {show_rounded_up(privacy['epsilon_proved'])} {describe_proof(privacy)} at"
+        f"{what} in {out}; epsilon = {show_rounded_up(privacy['epsilon_proved'])} {describe_proof(made.card)} at"
         f" delta = {privacy['delta']:g}; card: {out.with_name(f'{out.stem}.card.md')}"
     )
     if made.card["utility"] is None:
@@ -301,6 +306,7 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
         payer=ChargeTo(own.get("private_set"), default, own.get("total_epsilon")),
         out=None if out is None else Path(out),
         tell=_tell(),
+        allow_unchecked=bool(own.get("allow_unchecked")),
         measure_only=bool(own.get("measure_only")),
     )
     job.check()

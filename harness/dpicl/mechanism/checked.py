@@ -1,33 +1,74 @@
-"""Remembers on this machine which plug-in files passed `dpicl check`; results of a run state it.
+"""Remembers on this machine which plug-in files passed `dpicl check`; results of a run and privacy cards state it.
 
-A note is of one content of a file and of one version of the kit; neither an edited file nor an older kit counts.
+A note is of one content of a file, of what it imported beside it, and of one version of the kit; an edited file, an
+edited neighbour and an older kit do not count.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from dpicl.core import json_text
 from dpicl.core.files import write_whole
 from dpicl.core.paths import cache_folder
-from dpicl.core.plugins import folder_hash
+from dpicl.core.plugins import MODULE, folder_hash
+from dpicl.mechanism import registry
+
+_LARGEST = 1_000_000
 
 
 def note(digest: str, passed: bool) -> None:
     """Notes what the whole kit said of a plug-in. digest: `Registered.plugin_hash`. Raises ResultError when the cache
     folder cannot be written."""
-    write_whole(_file(digest), json.dumps({"kit": _kit(), "passed": passed}), cache_folder())
+    folder = _folder_of(digest)
+    imported = {} if folder is None else {name: _hash(folder / name) for name in _list_imported(folder)}
+    beside = {name: content for name, content in imported.items() if content != digest}
+    write_whole(_file(digest), json.dumps({"kit": _kit(), "passed": passed, "beside": beside}), cache_folder())
 
 
 def has_passed(digest: str) -> bool:
-    """Whether the whole kit, as it is now, passed a plug-in of this content on this machine."""
+    """Whether the whole kit, as it is now, passed a plug-in of this content, and of what it imported, on this
+    machine."""
     try:
-        noted = json_text.read(_file(digest), 1000)
+        noted = json_text.read(_file(digest), _LARGEST)
     except (OSError, ValueError):
         return False  # never checked, or a damaged note
-    return noted == {"kit": _kit(), "passed": True}
+    if not isinstance(noted, dict) or not isinstance(beside := noted.pop("beside", None), dict):
+        return False
+    folder = _folder_of(digest)
+    unchanged = not beside or (folder is not None and all(_hash(folder / name) == beside[name] for name in beside))
+    return unchanged and noted == {"kit": _kit(), "passed": True}
+
+
+def _folder_of(digest: str) -> Path | None:
+    """Where the file of a plug-in that this process knows lies; None for one that it does not know, or has no file."""
+    module = sys.modules.get(f"{MODULE}{digest[:16]}") or sys.modules.get(registry.module_here(digest))
+    file = getattr(module, "__file__", None)
+    return None if file is None else Path(file).resolve().parent
+
+
+def _list_imported(folder: Path) -> Iterator[str]:
+    """The files of modules that were imported from a folder, below it."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str):
+            continue
+        origin, place = Path(file).resolve(), folder.joinpath(*name.split("."))
+        if origin.parent == folder or origin in (place.with_suffix(".py"), place / "__init__.py"):
+            yield origin.relative_to(folder).as_posix()
+
+
+def _hash(path: Path) -> str:
+    """sha256 of a file; '' for one that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _file(digest: str) -> Path:

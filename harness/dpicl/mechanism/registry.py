@@ -50,6 +50,11 @@ def register(cls: type[Mechanism]) -> Registered[Mechanism]:
     return load_mechanisms()[cls.name]
 
 
+def module_here(digest: str) -> str:
+    """The module of the program that runs which registered a class of this hash; '' where none did."""
+    return next((cls.__module__ for cls, known in _here.items() if known.plugin_hash == digest), "")
+
+
 def forget() -> None:
     """Forgets what `register` made known."""
     _here.clear()

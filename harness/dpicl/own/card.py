@@ -35,6 +35,10 @@ SIMULATED = (
     "WORTH NOTHING: the model is simulated, and knows nothing. This release is for trying the commands; use a real"
     " model."
 )
+UNCHECKED = (
+    "NOBODY CHECKED THE CODE: the mechanism is a plug-in that had not passed `dpicl check` on the machine of this"
+    " release, so nothing shows that it adds the noise that it declares."
+)
 NOT_MEASURED = "utility was not measured (`--public-test FILE` measures it on public records, at no cost in privacy)"
 _NOT_COVERED = (
     "The guarantee is for one record: that of a person with k records in the set is k times epsilon at k"
@@ -61,7 +65,8 @@ class CardTask(Part):
 
 
 class PrivacyCard(Part):
-    """A privacy card. warning: where the release is not private, or of a simulated model. utility: None where it was
+    """A privacy card. private: whether it promises anything; a plug-in that nobody checked does not. warning: where the
+    release is not private, or of a simulated model. utility: None where it was
     not measured. state_sha256: of the file that answers follow from, where they were made from one and cost nothing
     more (missing else)."""
 
@@ -83,11 +88,25 @@ class PrivacyCard(Part):
 
     @model_validator(mode="after")
     def _require_warning(self) -> PrivacyCard:
-        if self.private is not (self.noise == "secure"):
+        if self.private and self.noise != "secure":
             raise ValueError("a release is private with secure noise, and only then")
+        if not self.private and self.noise == "secure" and not self.unchecked:
+            raise ValueError("a release with secure noise is private, unless its code was not checked")
         if not self.private and self.warning is None:
             raise ValueError("a card warns where the release is not private")
         return self
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether it is of a plug-in that had not passed the kit."""
+        return self.manifest.plugin_checked is False
+
+    def say_unchecked(self) -> PrivacyCard:
+        """The card whose first sentence says so, where secure noise rests on code that nobody checked: one of an
+        earlier version did not."""
+        if self.noise != "secure" or not self.unchecked or (self.warning or "").startswith(UNCHECKED):
+            return self
+        return self.model_copy(update={"private": False, "warning": f"{UNCHECKED} {self.warning or ''}".strip()})
 
 
 def card(
@@ -118,7 +137,7 @@ def card(
         not_covered=[*(rounding if _is_up_to_rounding(made.bounds.notes) else []), *_NOT_COVERED],
         created=now(),
         utility=utility,
-    )
+    ).say_unchecked()
 
 
 def card_json(content: Mapping[str, Any]) -> str:
@@ -144,7 +163,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         (
             "epsilon",
-            f"{show_rounded_up(proved, 6)} {describe_proof(privacy)}, {target:.6g} asked for",
+            f"{show_rounded_up(proved, 6)} {describe_proof(content)}, {target:.6g} asked for",
         ),
         ("delta", f"{delta:.6g}"),
         ("unit and neighbours", f"one record; {NEIGHBOURS_TEXT}"),
@@ -157,7 +176,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
     parts = [
         f"# Privacy card: {_escape(content['mechanism'])}",
         *([f"**{_escape(content['warning'])}**"] if content["warning"] else []),
-        *([_promise(privacy)] if content["private"] else []),
+        *([_promise(content)] if content["noise"] == "secure" else []),
         _table(("", ""), rows),
         "## What was charged",
         _table(
@@ -189,18 +208,22 @@ def _utility(found: Mapping[str, Any] | None) -> str:
     return "\n\n".join([*said, _table(("made by", "score", "95% from", "to"), rows)])
 
 
-def _promise(privacy: Mapping[str, Any]) -> str:
+def _promise(content: Mapping[str, Any]) -> str:
+    privacy = content["privacy"]
+    subject = "This release is" if content["private"] else "If its code does what it declares, this release is"
     rounding = ", up to rounding," if _is_up_to_rounding(privacy["notes"]) else ""
     proved, delta = show_rounded_up(float(privacy["epsilon_proved"]), 6), float(privacy["delta"])
     return (
-        f"This release is{rounding} ({proved}, {delta:.6g})-differentially private: for two data sets of which one has"
+        f"{subject}{rounding} ({proved}, {delta:.6g})-differentially private: for two data sets of which one has"
         " one record more, every outcome has probabilities within a factor e^epsilon, up to delta."
     )
 
 
-def describe_proof(privacy: Mapping[str, Any]) -> str:
-    """In what sense a card's epsilon is proved."""
-    return "proved up to rounding" if _is_up_to_rounding(privacy["notes"]) else "proved"
+def describe_proof(content: Mapping[str, Any]) -> str:
+    """In what sense the epsilon of a card is proved."""
+    if content["manifest"].get("plugin_checked") is False:
+        return "declared by code that nobody checked"
+    return "proved up to rounding" if _is_up_to_rounding(content["privacy"]["notes"]) else "proved"
 
 
 def _is_up_to_rounding(notes: Sequence[str]) -> bool:

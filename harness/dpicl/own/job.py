@@ -15,6 +15,7 @@ from dpicl.core.messages import show_rounded_up
 from dpicl.core.vocabulary import Query, is_simulated
 from dpicl.data.tables import Table
 from dpicl.data.task import PublicTask, Task
+from dpicl.mechanism import checked
 from dpicl.mechanism.bases import Mechanism
 from dpicl.mechanism.given import Given
 from dpicl.mechanism.options import build, resolve_options
@@ -38,8 +39,9 @@ class ReleaseJob:
 
     given: the mechanism; chosen: options over its published ones. size: declared private records of each class. data:
     the private records; public: some that a task needs; public_test: some on which the utility is measured before.
-    tell: takes a line for each stage. measure_only: whether to stop before anything is charged. queries: none for
-    demonstrations and for the state of a prepared mechanism.
+    tell: takes a line for each stage. allow_unchecked: whether a plug-in may release that has not passed the kit.
+    measure_only: whether to stop before anything is charged. queries: none for demonstrations and for the state of a
+    prepared mechanism.
     """
 
     given: Given
@@ -54,6 +56,7 @@ class ReleaseJob:
     payer: ChargeTo
     out: Path | None
     tell: Callable[[str], None]
+    allow_unchecked: bool = False
     measure_only: bool = False
     queries: Sequence[Query] = ()
 
@@ -91,6 +94,14 @@ class ReleaseJob:
             raise UsageError(
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
                 " of this file, which would tell about it): --size 100, or --size LABEL=100 for each label."
+            )
+        digest = self.given.registered.plugin_hash
+        releases = self.config.secure and not self.measure_only
+        if digest and releases and not self.allow_unchecked and not checked.has_passed(digest):
+            raise UsageError(
+                f"{self.given.name} is a plug-in that has not passed `dpicl check` on this machine as it is now, so"
+                " nothing shows that it adds the noise that it declares; run `dpicl check FILE` first, or give"
+                " --allow-unchecked, and the card will say so in its first sentence."
             )
         if self.measure_only and self.public_test is None:
             raise UsageError("--measure-only measures utility on public records; give them with --public-test FILE.")

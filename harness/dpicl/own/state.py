@@ -97,7 +97,8 @@ class SavedState:
     @property
     def card(self) -> dict[str, Any]:
         """Of answers that follow from the state."""
-        return self.file.card.model_copy(update={"state_sha256": self.sha256}).model_dump(mode="json")
+        card = self.file.card.say_unchecked()
+        return card.model_copy(update={"state_sha256": self.sha256}).model_dump(mode="json")
 
 
 def state_text(mechanism: Mechanism, made: Release, card: PrivacyCard, own: OwnRecords, seed: int) -> str:

@@ -1,0 +1,133 @@
+"""A plug-in that has not passed the kit on this machine releases nothing with secure noise, unless it is asked to; then
+the card, whatever shows it, begins with that."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpicl as package
+from dpicl.core.errors import UsageError
+from dpicl.mechanism import checked, registry
+from dpicl.mechanism.registry import load_plugin
+from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
+from dpicl.own.card import UNCHECKED, PrivacyCard, card_markdown
+from tests.harness.helpers import refuse
+from tests.harness.test_release_command import ALWAYS, LABELS, desk  # noqa: F401  the fixture
+
+LEAKY = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from dpicl import Demonstration, DemonstrationMechanism, Knob, gaussian
+
+class Leaky(DemonstrationMechanism):
+    name = "leaky"
+    knob = Knob("noise_multiplier", low=0.05, high=1000.0, non_private=0.0)
+
+    def events(self, knob, sizes):
+        return gaussian(knob)
+
+    def release(self, private, context):
+        sample = private.poisson_slots(20, None, partition="billing", releases=gaussian(context.knob)).draw()
+        sample.spend(gaussian(context.knob)).noisy_sum(np.zeros(2), 1.0)
+        count = sum(len(slot) for slot in sample.slots)
+        return [Demonstration(f"a true count: {count}", label) for label in context.shots]
+"""
+LAZY = "    def help(self):\n        sys.path.insert(0, str(Path(__file__).parent))\n        import leaky_helper\n"
+WORDS = ("leaky", "--plugin", "leaky.py", "--data", "tickets.csv", *ALWAYS)
+
+
+@pytest.fixture
+def plugin(desk: Path, no_plugins_before) -> Path:  # noqa: F811
+    path = desk / "leaky.py"
+    path.write_text(LEAKY)
+    return path
+
+
+def mark_checked(plugin: Path, passed: bool = True) -> str:
+    digest = load_plugin(plugin)[0].plugin_hash
+    assert digest is not None
+    checked.note(digest, passed)
+    return digest
+
+
+def test_it_is_refused_before_a_record_is_read_and_released_after_the_check(dpicl, desk, plugin):  # noqa: F811
+    refuse(dpicl("release", *WORDS, "--out", "x.jsonl"), "leaky", "dpicl check FILE", "--allow-unchecked")
+    mark_checked(plugin, passed=False)
+    refuse(dpicl("release", *WORDS, "--out", "x.jsonl"), "leaky", "--allow-unchecked")
+    assert dpicl("budget", "--json").json == {"private_sets": []} and not list(desk.glob("x.*"))
+    mark_checked(plugin)
+    answer = dpicl("release", *WORDS, "--out", "x.jsonl", "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["card"]["private"] and answer.json["card"]["warning"].startswith("WORTH NOTHING")
+    plugin.write_text(LEAKY + "# edited\n")
+    refuse(dpicl("release", *WORDS, "--out", "y.jsonl"), "leaky", "as it is now")
+
+
+def test_every_output_says_first_that_nobody_checked_the_code(dpicl, desk, plugin):  # noqa: F811
+    answer = dpicl("release", *WORDS, "--out", "x.jsonl", "--allow-unchecked")
+    assert answer.code == 0 and f"dpicl: {UNCHECKED}" in answer.err, answer.err
+    assert "declared by code that nobody checked" in answer.out and " proved" not in answer.out
+    title, first, *rest = (desk / "x.card.md").read_text().split("\n\n")
+    assert title == "# Privacy card: leaky" and first.startswith("**NOBODY CHECKED THE CODE: ")
+    assert rest[0].startswith("If its code does what it declares, this release is (")
+    card = json.loads((desk / "x.card.json").read_text())
+    assert card["warning"].startswith(UNCHECKED) and card["private"] is False
+    made = package.release(plugin, **python_words(), allow_unchecked=True)
+    assert made.card["warning"].startswith(UNCHECKED) and not made.card["private"]
+
+
+def test_seeded_noise_needs_no_check(plugin):
+    made = package.release(plugin, **python_words(), noise="seeded")
+    assert made.card["warning"].startswith("NOT PRIVATE")
+
+
+def python_words() -> dict[str, object]:
+    return {"data": "tickets.csv", "labels": LABELS, "size": 20, "model": "sim"}
+
+
+class OwnCentroids(EmbeddingCentroids):
+    """A class of the program that calls."""
+
+    name = "own_centroids"
+
+
+def test_a_class_of_a_program_is_a_plugin_too_and_its_state_keeps_the_sentence(desk, no_plugins_before):  # noqa: F811
+    words = {**python_words(), "options": {"embedding": "sim"}}
+    with pytest.raises(UsageError, match="own_centroids is a plug-in that has not passed"):
+        package.release(OwnCentroids, **words, out="desk.json")
+    try:
+        package.release(OwnCentroids, **words, out="desk.json", allow_unchecked=True)
+        later = package.answer(
+            OwnCentroids, state="desk.json", queries=["ticket"], model="sim", options={"embedding": "sim"}
+        )
+    finally:
+        registry.forget()
+    assert later.card["warning"].startswith(UNCHECKED) and later.card["state_sha256"]
+    old = json.loads(Path("desk.json").read_text())["card"] | {"private": True, "warning": None}  # before it was said
+    assert (
+        card_markdown(PrivacyCard.model_validate(old).say_unchecked().model_dump(mode="json"))
+        .split("\n\n")[1]
+        .startswith("**NOBODY")
+    )
+
+
+def test_what_it_imports_beside_it_is_checked_with_it(plugin, monkeypatch):
+    plugin.write_text(LEAKY + LAZY)
+    helper = plugin.with_name("leaky_helper.py")
+    helper.write_text("SCALE = 1\n")
+    (found,) = load_plugin(plugin)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found.cls().help()
+    monkeypatch.setitem(sys.modules, "leaky_helper", sys.modules.pop("leaky_helper"))
+    digest = mark_checked(plugin)
+    assert checked.has_passed(digest)
+    helper.write_text("SCALE = 0\n")
+    assert not checked.has_passed(digest)
+    helper.unlink()
+    assert not checked.has_passed(digest)
