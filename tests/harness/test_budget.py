@@ -239,6 +239,48 @@ def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(p
     assert budget.charge(records(0, 9), NewRelease(ONE.event, stands["left"], DELTA, {}), ChargeTo("tickets"))
 
 
+SMALL = NewRelease(gaussian(400.0), 0.01, 1 / 210, {"mechanism": "test"})
+
+
+def test_the_sum_of_deltas_stays_at_one_over_the_declared_records_unless_more_is_stated(private):
+    """99 of these were admitted under a limit of epsilon = 1: delta was .471 in all."""
+    tickets = ChargeTo("tickets", total_epsilon=1.0, declared=210)
+    budget.charge(records(0, 9), SMALL, tickets)
+    before = (private / "budget-tickets.jsonl").read_bytes()
+    for to in (tickets, ChargeTo("other", declared=5), ChargeTo("tickets")):  # of a smaller file, or of nobody knows
+        with pytest.raises(BudgetExceeded, match=r"delta = 0\.0095.* its limit is 0\.00476.*declared.* --total-delta"):
+            budget.charge(records(0, 9), SMALL, to)
+    with pytest.raises(BudgetExceeded, match="2 releases"):  # a larger declared number makes the limit smaller
+        budget.charge(records(0, 9), replace(SMALL, delta=1e-6), replace(tickets, declared=1000))
+    with pytest.raises(UsageError, match=r"may add up to delta = 0\.00476.*--total-delta 0\.1 --raise"):
+        budget.charge(records(0, 9), SMALL, replace(tickets, total_delta=0.1))
+    assert (private / "budget-tickets.jsonl").read_bytes() == before
+    stands = budget.read_sets()[0]
+    assert (stands["total_delta"], stands["left_delta"]) == (1 / 210, 0.0)
+    budget.set_limit("tickets", None, None, may_rise=True, total_delta=0.01)
+    budget.charge(records(0, 9), SMALL, tickets)
+    stands = budget.read_sets()[0]
+    assert (stands["total_delta"], stands["total_epsilon"], stands["releases"]) == (0.01, 1.0, 2)
+    with pytest.raises(BudgetExceeded, match=r"limit is 0\.01\. "):  # a stated limit is not lifted by the flag
+        budget.charge(records(0, 9), SMALL, replace(tickets, allow_large_delta=True))
+
+
+def test_a_large_delta_that_is_allowed_passes_the_default_once(private):
+    allowed = ChargeTo("tickets", declared=10, allow_large_delta=True)
+    assert budget.charge(records(0, 9), replace(SMALL, delta=0.2), allowed) == ("tickets",)
+    with pytest.raises(BudgetExceeded, match=r"limit is 0\.1, one over the declared"):
+        budget.charge(records(0, 9), SMALL, ChargeTo("tickets", declared=10))
+
+
+def test_a_budget_of_an_earlier_version_is_read_and_its_deltas_count(private):
+    budget.charge(records(0, 9), SMALL, ChargeTo("tickets", total_epsilon=1.0))
+    text = (private / "budget-tickets.jsonl").read_text()
+    assert "declared" not in text and "total_delta" not in text  # as it was written before
+    assert budget.read_sets()[0]["total_delta"] is None
+    with pytest.raises(BudgetExceeded, match="one over the declared number"):
+        budget.charge(records(0, 9), SMALL, ChargeTo("tickets", declared=210))
+
+
 def test_the_ledger_is_beside_the_key_and_its_owners_alone_and_holds_no_text(private):
     budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
     path = private / "budget-tickets.jsonl"

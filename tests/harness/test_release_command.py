@@ -152,6 +152,19 @@ def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monk
     assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
 
 
+def test_deltas_that_add_up_to_more_than_one_over_the_declared_records_are_refused(dpicl, desk):
+    delta = ("--delta", 1 / 100)  # 60 records are declared
+    assert release(dpicl, *delta).code == 0
+    refused = release(dpicl, *delta, out="again.jsonl")
+    refuse(refused, "2 releases", "delta = 0.02", "0.0166667, one over the declared number of records")
+    shown = dpicl("budget", "--private-set", "tickets").out
+    assert "limit of deltas" in shown and "0.0166667" in shown
+    assert dpicl("budget", "--private-set", "tickets", "--total-delta", 0.03).code == 2
+    assert dpicl("budget", "--private-set", "tickets", "--total-delta", 0.02, "--raise").code == 0
+    assert release(dpicl, *delta, out="again.jsonl").code == 0
+    assert "the limit of deltas is spent" in dpicl("budget").out
+
+
 def test_what_fails_without_a_record_says_why_and_costs_nothing(dpicl, desk):
     (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "True"))
     answer = dpicl("release", "breaks", *BREAKING, "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")

@@ -9,15 +9,20 @@ from typing import Annotated, Any
 from dpicl.api.parameters import Delta, Epsilon, Flag, verb
 from dpicl.cli.output import Answer
 from dpicl.core.errors import UsageError, require_known
+from dpicl.core.field_types import TargetDelta
 from dpicl.core.messages import show_rounded_up
 from dpicl.own.budget import read_sets, set_limit
 from dpicl.tables.document import Block, notes, text_table
 
-_SETS = ["private set", "releases", "sum of epsilons", "sum of deltas", "limit", "epsilon together", "delta"]
+_SETS = [
+    *("private set", "releases", "sum of epsilons", "limit", "sum of deltas", "limit of deltas"),
+    *("epsilon together", "delta"),
+]
 _RELEASES = ["when", "mechanism", "task", "model", "epsilon", "delta"]
 _MEANING = (
-    "The limit applies to the sums, which hold even where a release was chosen after looking at an earlier one. epsilon"
-    " together (composition) holds only if the settings of all releases were chosen beforehand."
+    "The limits apply to the sums, which hold even where a release was chosen after looking at an earlier one; without"
+    " --total-delta the deltas may add up to one over the declared number of records. epsilon together (composition)"
+    " holds only if the settings of all releases were chosen beforehand."
 )
 
 
@@ -26,8 +31,9 @@ def _row(each: dict[str, Any]) -> list[str]:
         each["private_set"],
         str(each["releases"]),
         show_rounded_up(each["sum_epsilon"]),
-        f"{each['sum_delta']:g}",
         "none" if each["total_epsilon"] is None else f"{each['total_epsilon']:g}",
+        f"{each['sum_delta']:g}",
+        "none" if each["total_delta"] is None else f"{each['total_delta']:g}",
         show_rounded_up(each["epsilon"]),
         f"{each['delta']:g}",
     ]
@@ -51,6 +57,12 @@ def _answer(found: list[dict[str, Any]], given: Mapping[str, Any]) -> Answer:
         for each in found
         if each["total_epsilon"] is not None and each["sum_epsilon"] >= each["total_epsilon"]
     ]
+    spent += [
+        f"{each['private_set']}: the limit of deltas is spent, so nothing more will be released; `dpicl budget"
+        f" --private-set {shlex.quote(each['private_set'])} --total-delta D --raise` raises it."
+        for each in found
+        if each["total_delta"] is not None and each["sum_delta"] >= each["total_delta"]
+    ]
     return Answer(document, [*blocks, *notes([_MEANING, *spent])])
 
 
@@ -59,6 +71,7 @@ def budget(
     private_set: Annotated[str | None, Flag(name="--private-set", metavar="NAME")] = None,
     *,
     total_epsilon: Epsilon | None = None,
+    total_delta: Annotated[TargetDelta | None, Flag(metavar="D")] = None,
     delta: Delta | None = None,
     may_rise: Annotated[bool, Flag(name="--raise")] = False,
 ) -> list[dict[str, Any]]:
@@ -68,15 +81,17 @@ def budget(
 
     private_set: this set alone, with each of its releases.
     total_epsilon: what the epsilons of all releases of the set may add up to from here on ('inf' lifts the limit).
+    total_delta: what their deltas may add up to (default: one over the declared number of records).
     delta: at which their composition is shown.
     may_rise: the limit may be above the one before.
     """
-    if total_epsilon is None and (may_rise or delta is not None):
+    states_limit = total_epsilon is not None or total_delta is not None
+    if not states_limit and (may_rise or delta is not None):
         raise UsageError("--raise and --delta are about a limit; add --total-epsilon E, or leave them out.")
-    if total_epsilon is not None:
+    if states_limit:
         if private_set is None:
             raise UsageError("A limit is of one private set; add --private-set NAME (`dpicl budget` lists them).")
-        set_limit(private_set, total_epsilon, delta, may_rise)
+        set_limit(private_set, total_epsilon, delta, may_rise, total_delta)
     every = {each["private_set"]: each for each in read_sets()}
     require_known("private set", [] if private_set is None else [private_set], every)
     return list(every.values()) if private_set is None else [every[private_set]]

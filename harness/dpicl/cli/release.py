@@ -20,7 +20,7 @@ from dpicl.cli import call, output
 from dpicl.cli.output import Answer
 from dpicl.core.cell import ReleaseConfig, large_delta
 from dpicl.core.errors import ResultError, UsageError
-from dpicl.core.field_types import Number
+from dpicl.core.field_types import Number, TargetDelta
 from dpicl.core.messages import capitalize, count, message, show_rounded_up
 from dpicl.core.paths import private_folder
 from dpicl.core.vocabulary import Query
@@ -82,6 +82,13 @@ class Own(TypedDict, total=False):
             metavar="E",
         ),
     ]
+    total_delta: Annotated[
+        TargetDelta,
+        p.Flag(
+            "the same of the sum of deltas (default: one over the declared number of records); stays in force",
+            metavar="D",
+        ),
+    ]
     seed: p.Seed
     private_set: Annotated[str, p.Flag("name of the set that is charged (default: that of --data)", metavar="NAME")]
     noise: Annotated[p.Noise, p.Flag("secure (default); seeded is for trying on public records, and not private")]
@@ -132,11 +139,12 @@ def _show(made: PrivateRelease, given: Mapping[str, Any], budgets: Sequence[Mapp
         yield "Nothing was charged: the answers follow from what was released before."
     declared = sum(made.card["manifest"]["data"]["sizes"].values())
     for each in budgets:
-        name, limit = each["private_set"], each["total_epsilon"]
+        name, limit, delta_limit = each["private_set"], each["total_epsilon"], each["total_delta"]
+        of_epsilon, of_delta = ("" if one is None else f" of {one:g}" for one in (limit, delta_limit))
         yield (
             f"Private set '{name}': {count(each['releases'], 'release')}, epsilon in all ="
-            f" {show_rounded_up(each['sum_epsilon'])}{'' if limit is None else f' of {limit:g}'} (delta ="
-            f" {each['sum_delta']:g}). See: dpicl budget --private-set {name}"
+            f" {show_rounded_up(each['sum_epsilon'])}{of_epsilon} (delta = {each['sum_delta']:g}{of_delta}). See: dpicl"
+            f" budget --private-set {name}"
         )
         if each["releases"] > 1 and (said := large_delta(each["sum_delta"], declared)):
             yield f"All releases of '{name}' together: {said}."
@@ -303,7 +311,7 @@ def _job(mechanism: GivenMechanism, own: Own, unfit: Mapping[str, str], shots: i
         data=data,
         public=public,
         public_test=test,
-        payer=ChargeTo(own.get("private_set"), default, own.get("total_epsilon")),
+        payer=ChargeTo(own.get("private_set"), default, own.get("total_epsilon"), own.get("total_delta")),
         out=None if out is None else Path(out),
         tell=_tell(),
         allow_unchecked=bool(own.get("allow_unchecked")),

@@ -7,7 +7,8 @@ before a record is read or noise is drawn, and nothing is ever given back: a cra
 and no noise is drawn that is on no ledger. One lock serialises what happens to all ledgers.
 
 A limit is of the **sum** of the epsilons of a set, which holds at the sum of their deltas for releases whose settings
-were chosen in any way (Rogers, Roth, Ullman & Vadhan 2016). What they cost by composition (`total`) is smaller and said
+were chosen in any way (Rogers, Roth, Ullman & Vadhan 2016). It is a pair: the deltas may add up to one over the
+declared number of records, where nothing else was stated. What they cost by composition (`total`) is smaller and said
 beside it, and admits nothing: it is proved for settings that were chosen before anybody looked at an earlier release,
 and whether they were, a ledger cannot know.
 """
@@ -44,12 +45,17 @@ class ChargeTo:
     """Whom a release is charged to, besides every set that has one of its records.
 
     name: a set that the user named. default: of a new set where none was named and none has one of the records.
-    total_epsilon: what all releases of a set may add up to; None: what was stated before, if anything was.
+    total_epsilon, total_delta: what all releases of a set may add up to; None: what was stated before, if anything was.
+    declared: public number of records; deltas add up to one over it at most, where nothing is stated and
+    allow_large_delta is not given. None: unknown.
     """
 
     name: str | None = None
     default: str = "records"
     total_epsilon: float | None = None
+    total_delta: float | None = None
+    declared: int | None = None
+    allow_large_delta: bool = False
 
 
 def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo, *, trial: bool = False) -> tuple[str, ...]:
@@ -69,11 +75,18 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo, *, tria
     return tuple(ledger.name for ledger in charged)
 
 
-def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> None:
-    """States what all releases of a known set may add up to, from here on; infinity lifts the limit.
+def set_limit(
+    name: str,
+    total_epsilon: float | None,
+    delta: float | None,
+    may_rise: bool = False,
+    total_delta: float | None = None,
+) -> None:
+    """States what all releases of a known set may add up to, from here on; infinity lifts the limit of epsilons. None:
+    what stands.
 
-    delta: at which their composition is said (None: the one that stands). may_rise: whether it may be above the one
-    that was stated.
+    delta: at which their composition is said (None: the one that stands). may_rise: whether a limit may be above the
+    one that stands.
     Raises UsageError for a set that is not known and for a limit that rises unasked.
     """
     with _lock_ledgers():
@@ -81,10 +94,9 @@ def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bo
         require_known("private set", [name], ledgers)
         ledger = ledgers[name]
         at = delta or _compose_at(ledger)
-        if may_rise:
-            ledger = ledger.set_limit(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
-        else:
-            ledger = _lower_limit(ledger, total_epsilon, at)
+        if not may_rise:
+            _refuse_higher(ledger, total_epsilon, total_delta)
+        ledger = ledger.set_limit(_new_limit(ledger, total_epsilon, total_delta, at))
         describe(ledger)  # refuses a delta at which nothing can be said
         ledger.write()
 
@@ -106,10 +118,12 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
     """A private set as JSON: what its releases cost, with every release and limit; no hash of a record is in it.
 
     sum_epsilon, sum_delta: the sums, which hold whatever later settings were chosen for. total_epsilon, left: what the
-    former may come to, and what may still follow; None where no limit was stated. epsilon: of all together at delta
+    former may come to, and what may still follow; None where no limit was stated. total_delta, left_delta: the same of
+    the latter; None where no number of records was declared either. epsilon: of all together at delta
     (of the limit, else the smallest of a release), where their settings were chosen beforehand.
     """
     (epsilon, delta), limit, at = _sums(ledger), _limit(ledger), _compose_at(ledger)
+    delta_limit = _delta_limit(ledger)
     return {
         "private_set": ledger.name,
         "releases": len(ledger.charges),
@@ -119,6 +133,8 @@ def describe(ledger: PrivateLedger) -> dict[str, Any]:
         "sum_delta": delta,
         "total_epsilon": limit,
         "left": None if limit is None else max(0.0, limit - epsilon),
+        "total_delta": delta_limit,
+        "left_delta": None if delta_limit is None else max(0.0, delta_limit - delta),
         "entries": [
             {"kind": "charge" if isinstance(entry, Charge) else "limit", **entry.model_dump(exclude={"records"})}
             for entry in ledger.entries
@@ -134,12 +150,11 @@ def _charge_all(hashes: frozenset[bytes], release: NewRelease, to: ChargeTo) -> 
         event=to_json(release.event),
         epsilon=release.epsilon,
         delta=release.delta,
+        declared=to.declared,
     )
-    ledgers = [
-        _lower_limit(ledger, to.total_epsilon, release.delta) for ledger in _choose_ledgers(read_all(), hashes, to)
-    ]
+    ledgers = [_lower_limits(ledger, to, release.delta) for ledger in _choose_ledgers(read_all(), hashes, to)]
     charged = [ledger.add_charge(entry, hashes) for ledger in ledgers]
-    if refused := next(filter(None, (_refusal(ledger, to.name or to.default) for ledger in charged)), ""):
+    if refused := next(filter(None, (_refusal(ledger, to) for ledger in charged)), ""):
         raise BudgetExceeded(refused)
     return charged
 
@@ -159,21 +174,41 @@ def _choose_ledgers(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to
     return [*chosen, *(known or [PrivateLedger.begin(wanted, _now())])]
 
 
-def _lower_limit(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -> PrivateLedger:
-    """With a limit that is new or lower. Raises UsageError for a higher one."""
+def _lower_limits(ledger: PrivateLedger, to: ChargeTo, delta: float) -> PrivateLedger:
+    """With limits that are new or lower. Raises UsageError for a higher one."""
+    _refuse_higher(ledger, to.total_epsilon, to.total_delta)
+    stated = ledger.limit
+    deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
+    limit = _new_limit(ledger, to.total_epsilon, to.total_delta, min(deltas))
+    is_new = stated is None or (limit.total_epsilon, limit.total_delta) != (stated.total_epsilon, stated.total_delta)
+    asked = to.total_epsilon is not None or to.total_delta is not None
+    return ledger.set_limit(limit) if asked and is_new else ledger
+
+
+def _new_limit(ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None, delta: float) -> Limit:
+    """The limit that stands, with what is given in the place of what was stated."""
     stated = ledger.limit
     if total_epsilon is None:
-        return ledger
-    if stated is not None and total_epsilon > stated.total_epsilon:
-        raise UsageError(
-            f"All releases of private set '{ledger.name}' may add up to epsilon = {stated.total_epsilon:g}, and"
-            f" --total-epsilon {total_epsilon:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name}"
-            f" --total-epsilon {total_epsilon:g} --raise"
-        )
-    if stated is not None and total_epsilon == stated.total_epsilon:
-        return ledger
-    deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
-    return ledger.set_limit(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
+        total_epsilon = math.inf if stated is None else stated.total_epsilon
+    if total_delta is None and stated is not None:
+        total_delta = stated.total_delta
+    return Limit(when=_now(), total_epsilon=total_epsilon, delta=delta, total_delta=total_delta)
+
+
+def _refuse_higher(ledger: PrivateLedger, total_epsilon: float | None, total_delta: float | None) -> None:
+    """Raises UsageError for a limit above the one that stands."""
+    stated = ledger.limit
+    limits = [
+        ("epsilon", total_epsilon, None if stated is None else stated.total_epsilon),
+        ("delta", total_delta, _delta_limit(ledger)),
+    ]
+    for name, given, limit in limits:
+        if given is not None and limit is not None and given > limit * _ROUNDING:
+            raise UsageError(
+                f"All releases of private set '{ledger.name}' may add up to {name} = {limit:g}, and --total-{name}"
+                f" {given:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name} --total-{name}"
+                f" {given:g} --raise"
+            )
 
 
 def _compose_at(ledger: PrivateLedger) -> float:
@@ -194,16 +229,35 @@ def _limit(ledger: PrivateLedger) -> float | None:
     return None if stated is None or math.isinf(stated.total_epsilon) else stated.total_epsilon
 
 
-def _refusal(ledger: PrivateLedger, asked: str) -> str:
-    """Why a set is not to stand so; '' where it may. asked: the name under which the records came."""
-    limit, (epsilon, delta) = _limit(ledger), _sums(ledger)
-    if limit is None or epsilon <= limit * _ROUNDING:
-        return ""
+def _delta_limit(ledger: PrivateLedger) -> float | None:
+    """What its deltas may add up to: what was stated, or one over the largest number of records that was declared; None
+    where nothing was."""
+    if ledger.limit is not None and ledger.limit.total_delta is not None:
+        return ledger.limit.total_delta
+    declared = max((charge.declared or 0 for charge in ledger.charges), default=0)
+    return 1 / declared if declared else None
+
+
+def _refusal(ledger: PrivateLedger, to: ChargeTo) -> str:
+    """Why a set is not to stand so; '' where it may."""
+    limit, delta_limit, (epsilon, delta) = _limit(ledger), _delta_limit(ledger), _sums(ledger)
+    asked = to.name or to.default
     known = "" if ledger.name == asked else f" These are records of private set '{ledger.name}', not only '{asked}'."
+    releases = f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to"
+    shows = f"(dpicl budget --private-set {ledger.name} shows what is left).{known}"
+    if limit is not None and epsilon > limit * _ROUNDING:
+        return (
+            f"{releases} epsilon = {show_rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing"
+            f" was released or charged; ask for a smaller epsilon {shows}"
+        )
+    is_stated = ledger.limit is not None and ledger.limit.total_delta is not None
+    if delta_limit is None or delta <= delta_limit * _ROUNDING or (to.allow_large_delta and not is_stated):
+        return ""
+    which = "" if is_stated else ", one over the declared number of records"
     return (
-        f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to epsilon ="
-        f" {show_rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged;"
-        f" ask for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left).{known}"
+        f"{releases} delta = {delta:g} (epsilon = {show_rounded_up(epsilon)}), and its limit is {delta_limit:g}{which}."
+        f" Nothing was released or charged; ask for a smaller delta, or raise the limit with dpicl budget --total-delta"
+        f" D --raise {shows}"
     )
 
 

@@ -75,6 +75,12 @@ class ReleaseJob:
         return {label: self.size[label] for label in classes}
 
     @cached_property
+    def payer_of_all(self) -> ChargeTo:
+        """Who is charged, with the declared number of all records."""
+        declared = sum(self.sizes.values()) if self.sizes else None
+        return replace(self.payer, declared=declared or None, allow_large_delta=self.config.allow_large_delta)
+
+    @cached_property
     def task(self) -> PublicTask:
         """The task without records."""
         return Task.from_records(self.own.config(), (), self.sizes or {}).public_view()
@@ -136,7 +142,7 @@ class ReleaseJob:
         without = replace(task, train=())
         if secure and not self.measure_only:
             expected = expected_release(self.mechanism, without, self.model, self.config, self.queries)
-            charge(task.train, expected, self.payer, trial=True)
+            charge(task.train, expected, self.payer_of_all, trial=True)
         if is_simulated(self.model) and secure and not self.measure_only:
             self.tell(f"{SIMULATED} What it releases is charged all the same.")
         self.tell(f"loading the model {self.model} (its first time on a machine takes a minute or more)")
@@ -160,7 +166,7 @@ class ReleaseJob:
         def pay(new: NewRelease) -> tuple[str, ...]:
             self.tell(f"charging epsilon = {show_rounded_up(new.epsilon)} at delta = {new.delta:g}")
             paid.append(new)
-            names = charge(task.train, new, self.payer)
+            names = charge(task.train, new, self.payer_of_all)
             self.tell(f"charged to {', '.join(map(repr, names)) or 'no private set'}; releasing")
             return names
 

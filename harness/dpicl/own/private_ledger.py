@@ -63,7 +63,8 @@ class _Head(_Line):
 
 class Charge(_Line):
     """One release. what: mechanism, task, model and the like, as the card says it. epsilon, delta: proved for it alone.
-    records: keyed hashes of the records that are new in this set, in base64."""
+    records: keyed hashes of the records that are new in this set, in base64. declared: public number of records; None
+    in lines of earlier versions."""
 
     when: Moment
     what: dict[str, Any]
@@ -71,6 +72,7 @@ class Charge(_Line):
     epsilon: Epsilon
     delta: Delta
     records: str = ""
+    declared: Annotated[Count, Field(ge=1)] | None = None
 
     @property
     def dp_event(self) -> dp.DpEvent:
@@ -79,11 +81,12 @@ class Charge(_Line):
 
 class Limit(_Line):
     """From here on the epsilons of all releases may add up to this much; infinity: to anything. delta: at which their
-    composition is said."""
+    composition is said. total_delta: what their deltas may add up to; None: one over the declared records."""
 
     when: Moment
     total_epsilon: Epsilon
     delta: Delta
+    total_delta: Delta | None = None
 
 
 class _Entry(_Line):
