@@ -3,7 +3,7 @@
 | event | theorem and accountant |
 |---|---|
 | Gaussians | the exact Gaussian curve |
-| Poisson-subsampled Gaussians (and Gaussians) | prv-accountant and dp_accounting's PLD, cross-checked |
+| Poisson-subsampled Gaussians (and Gaussians) | prv-accountant and dp_accounting's PLD, cross-checked; Renyi DP |
 | zCDP (and the above) | Renyi DP, converted at the best order |
 | bounded-range choices, AboveThreshold (and Gaussians, Laplace, (epsilon, delta)) | PLD; also as zCDP |
 | Poisson samples of composites of these (and these) | PLD; also by the two rules below |
@@ -86,7 +86,8 @@ def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: fl
     """Every accounting of ``steps`` Gaussians of one noise multiplier, each on a sample at ``rate``, as JSON.
 
     prv, pld: Poisson sampling, add/remove of one record. fixed_replace_one: samples of fixed size, replacement of one
-    record. One of them is None, with a note, where that accountant gives no answer. Raises UsageError for bad numbers.
+    record. One of them is None, with a note, where that accountant gives no answer. rdp: where it is the smallest bound
+    of Poisson sampling, and counts. Raises UsageError for bad numbers.
     """
     if not (math.isfinite(noise) and noise > 0):
         raise UsageError(f"The noise must be a positive number (standard deviation / sensitivity), not {noise}.")
@@ -104,6 +105,8 @@ def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: fl
         "pld": result.accountants.get("pld"),
         "fixed_replace_one": None if math.isinf(fixed) else fixed,
     }
+    if "rdp" in result.accountants:
+        said["rdp"] = result.accountants["rdp"]
     return said | ({"notes": notes} if notes else {})
 
 

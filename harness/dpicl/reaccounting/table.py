@@ -143,7 +143,8 @@ def reaccount(setting: Setting) -> dict[str, Any]:
 
     "proved" is always there: the upper bound that may be claimed. So is "lower": what the best adversary that was found
     reaches, a mechanism with these releases; epsilon lies between both. A Gaussian on samples also has "prv" (low,
-    estimate, upper), "pld" and "fixed_replace_one". None, with a note, is where one of them gives no answer.
+    estimate, upper), "pld" and "fixed_replace_one", and "rdp" where it is the smallest bound. None, with a note, is
+    where one of them gives no answer.
     Raises UnsupportedEvent where there is no theorem.
     """
     answer: dict[str, Any] = {"about": {}, "notes": []}
@@ -180,7 +181,7 @@ def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
         yield "proved", proved, "exact", "the exact Gaussian curve (Balle & Wang 2018, theorem 8)"
         yield "lower", proved, "exact", f"{_ADVERSARY}: the same curve"
     else:
-        theorem = "the smaller one of prv.upper and pld, for both directions of neighbours; Poisson sampling"
+        theorem = "the smallest one of prv.upper, pld and rdp, for both directions of neighbours; Poisson sampling"
         yield from _ends(setting, event, theorem)
         # T Gaussians on one sample are one Gaussian of T^-1/2 times the multiplier.
         once = setting.sample == "once"
@@ -191,6 +192,9 @@ def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
         yield "prv", said["prv"], "low, estimate, upper", theorem
         theorem = "privacy loss distribution (Doroshenko et al. 2022); Poisson sampling"
         yield "pld", said["pld"], "upper", theorem
+        if "rdp" in said:
+            theorem = "Renyi DP (Mironov, Talwar & Zhang 2019), converted by Canonne, Kamath & Steinke 2020"
+            yield "rdp", said["rdp"], "upper", f"{theorem}; Poisson sampling"
         theorem = "samples of fixed size without replacement (Balle, Barthe & Gaboardi 2018, theorem 9)"
         yield "fixed_replace_one", said["fixed_replace_one"], "upper", theorem
     if setting.moved != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -14,9 +15,14 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.core.errors import AccountantsDisagree, UnsupportedEvent
+from dpicl.core.vocabulary import Knob
 from dpicl.privacy import accountants, gaussians, time_limit
 from dpicl.privacy.accountants import account_subsampled_gaussian, epsilon
+from dpicl.privacy.calibration import calibrate
+from dpicl.privacy.decomposition import groups, is_sampled_gaussian
+from dpicl.privacy.events import from_json
 from dpicl.privacy.fixed_sampling import fixed_size_delta
+from tests.conftest import COMMITTED
 from tests.harness.privacy.makers import sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
@@ -79,6 +85,52 @@ def test_prv_that_gives_up_on_a_very_large_epsilon_is_replaced_by_pld(fresh: Non
     assert "prv" not in bounds.accountants
     assert bounds.upper == bounds.accountants["pld"] > 30
     assert any("Discrete mean differs" in note for note in bounds.notes)
+
+
+def test_the_smallest_valid_upper_bound_counts_also_by_renyi_dp(fresh: None) -> None:
+    """A million tiny steps: prv-accountant gives up, and the PLD's rounding adds up."""
+    event = sampled_gaussians(100.0, 1e-3, 10**6)
+    bounds = epsilon(event, 1e-6)
+    assert bounds.accountants["pld"] == pytest.approx(0.0616, abs=1e-4)
+    assert bounds.upper == bounds.accountants["rdp"] == pytest.approx(0.0371, abs=1e-4)
+    assert any(note.startswith("the bound by Renyi DP counts") and "0.0615" in note for note in bounds.notes)
+    assert not any("the PLD alone counts" in note for note in bounds.notes)
+    central_limit = exact_of_limit(1e-3, 100.0, 10**6, 1e-6)
+    assert central_limit < bounds.upper < 1.2 * central_limit
+    assert accountants.rough_epsilon(event, 1e-6) < 1.1 * bounds.upper
+    answer = account_subsampled_gaussian(100.0, 1e-3, 10**6, 1e-6)
+    assert answer["rdp"] == bounds.upper and answer["prv"] is None
+
+
+def exact_of_limit(rate: float, sigma: float, steps: int, delta: float) -> float:
+    """Epsilon of the Gaussian that very many samples tend to (Dong, Roth & Su 2022): mu = q sqrt(T(e^(1/s^2) - 1))."""
+    return gaussians.exact_epsilon(1 / (rate * math.sqrt(steps * math.expm1(sigma**-2))), delta)
+
+
+def test_calibration_ends_just_below_the_target_also_by_renyi_dp() -> None:
+    knob = Knob("sigma", low=20.0, high=1000.0, non_private=0.0)
+    found = calibrate(lambda sigma: sampled_gaussians(sigma, 1e-3, 10**6), knob, 0.04, 1e-6, cache=None)
+    assert 0.98 * 0.04 <= found.bounds.upper <= 0.04 and "rdp" in found.bounds.accountants
+    assert found.knob < 100  # what the PLD proves of 100 is .0616
+
+
+def test_a_renyi_bound_below_a_lower_bound_stops_the_run(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    monkeypatch.setattr(gaussians, "_rdp_bound", lambda parts, delta, orders: (0.5, 8))
+    with pytest.raises(AccountantsDisagree, match=r"Renyi DP proves 0\.5 and prv-accountant 2\.\d+ at least"):
+        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+
+
+def test_committed_rows_claim_what_they_claimed(fresh: None) -> None:
+    """Renyi DP proves less than the other accountants for none of them."""
+    claims = set()
+    for path in (*COMMITTED.glob("open/*/*/*/*.json"), *COMMITTED.glob("record/*/tang*/*/*.json")):
+        privacy = json.loads(path.read_text())["privacy"]
+        for counted in groups(from_json(privacy["event"])).values():
+            if counted and all(is_sampled_gaussian(component) for component in counted):
+                claims.add((gaussians.parts_of(counted), privacy["delta"], privacy["epsilon_proved"]))
+    assert len(claims) > 20
+    for parts, delta, proved in claims:
+        assert gaussians._renyi_below(parts, delta, proved) is None
 
 
 def test_without_the_pld_there_is_no_proof_since_prv_leaves_out_the_addition_of_a_record(
