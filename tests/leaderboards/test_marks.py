@@ -140,7 +140,8 @@ def options(result: Result, **own: object) -> Result:
 def test_a_row_whose_seeds_share_one_sampling_draw_is_marked_and_in_no_rank_set():
     shared = [options(make_result("voting", 0.9, queries=20, seed=seed), sampling_seed=0) for seed in range(4)]
     drawn = [options(make_result(name, 0.5, seed=seed), sampling_seed=None) for name in "ab" for seed in range(4)]
-    ranked = {row.label: row for row in build_board([*shared, *drawn]).sections[0].tables[0].rows}
+    control = [make_result("zero_shot", 0.4, seed=seed) for seed in range(4)]
+    ranked = {row.label: row for row in build_board([*shared, *drawn, *control]).sections[0].tables[0].rows}
     assert ranked["voting"].marks == (FIXED_DRAW,) and ranked["voting"].unranked == FIXED_DRAW.name
     assert ranked["voting"].rank is None and ranked["a"].rank.high == 2 and ranked["a"].marks == ()
 

@@ -11,12 +11,16 @@ import pytest
 
 import dpicl as api
 from dpicl.core.errors import UsageError
+from dpicl.core.messages import capitalize
 from dpicl.leaderboards.compare.rows import compare_named
 from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, choose_part
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.ranks import Pairs
+from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.board_view import overview
 from dpicl.leaderboards.render.columns import ROWS
+from dpicl.tables.console import to_text
 from tests.leaderboards.factory import ends, make_result
 
 SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}
@@ -192,7 +196,7 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
 
 
 def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_one_are_first():
-    scores = {"embedding_centroids": 0.9, "tang": 0.7, "prism": 0.69, "voting": 0.2}
+    scores = {"embedding_centroids": 0.9, "tang": 0.7, "prism": 0.69, "voting": 0.2, "zero_shot": 0.1}
     found = [
         shuffle(make_result(name, score, epsilon=1.0, seed=seed, documents=200), f"{name} {seed}")
         for name, score in scores.items()
@@ -208,3 +212,88 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
     (answer,) = answers([table])
     assert answer.texts == ("tang (0.700) and prism (0.690)", "embedding_centroids (0.900)")
     assert answer.verdict == "2 of 3 tied"
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "reason"),
+    [
+        (
+            {"zero_shot", "public_demonstrations"},
+            "no row that reads no record (zero_shot, say) is there to compare with",
+        ),
+        ({"zero_shot", "public_demonstrations", "pta", "prism"}, "no row that reads no record"),
+    ],
+)
+def test_without_a_control_that_reads_no_record_nobody_is_ranked_or_advised(leave_out, reason):
+    board = build_board([one for one in results() if one.cell.label not in leave_out])
+    (section,) = board.sections
+    assert all(row.rank is None for row in section.rows)
+    assert_said_everywhere(board, f"nobody is ranked, because {reason}")
+
+
+def assert_said_everywhere(board, said):
+    """On the terminal, in the table of answers, in JSON; and no row is advised."""
+    for answer in board.sections[0].answers:
+        assert answer.best == () and said in answer.sentence and ", use " not in answer.sentence
+    shown = " ".join(to_text(overview(board, None, 99, 9)).split())
+    assert capitalize(said) in shown
+    assert "use tang" not in shown
+    (section,) = board_json(board)["sections"]
+    (task,) = section["tasks"]
+    assert all(said in reason for reason in task["unranked_levels"].values()) and task["unranked_levels"]
+
+
+@pytest.mark.parametrize("labels", [("tang",), ("tang", "pta")])
+def test_one_test_record_ranks_and_advises_nobody(labels):
+    found = [
+        make_result(name, score, seed=seed, documents=1)
+        for name, score in {"zero_shot": 0.0, "tang": 1.0, "pta": 1.0}.items()
+        for seed in range(4)
+        if name in (*labels, "zero_shot")
+    ]
+    board = build_board(found)
+    assert all(row.rank is None for row in board.sections[0].rows)
+    assert_said_everywhere(board, "nobody is ranked, because the rows have fewer than two test records in common")
+
+
+def test_rows_of_one_seed_are_called_not_compared_and_not_tied():
+    board = build_board([one for one in results() if one.cell.seed == 0])
+    (answer, _) = board.sections[0].answers
+    assert answer.verdict == "3 of 3 not compared: they have fewer than two seeds in common"
+    assert "tied" not in answer.sentence and "95%" not in answer.sentence and "no method is shown" in answer.sentence
+
+
+def test_rows_that_score_alike_and_a_single_one_are_advised_where_they_beat_the_control_alone():
+    same = [one for one in results() if one.cell.label in ("zero_shot", "real_demonstrations")]
+    alike = [
+        shuffle(make_result(name, 0.3, seed=seed, documents=200), f"{seed} 0") for name in "ab" for seed in range(4)
+    ]
+    (answer,) = build_board([*same, *alike]).sections[0].answers
+    assert answer.beating == () and "no method is shown to be better than zero_shot" in answer.sentence
+    alone = [one for one in results() if one.cell.label in ("zero_shot", "real_demonstrations", "tang")]
+    (answer, _) = build_board(alone).sections[0].answers
+    assert answer.verdict == "the only row" and "use tang (0.800), better than zero_shot" in answer.sentence
+
+
+def test_the_scores_beside_a_difference_are_of_the_seeds_that_it_is_of():
+    def moved(result):
+        better = result.cell.label == "tang" and result.cell.seed > 1
+        return (
+            shuffle(make_result("tang", 1.0, epsilon=result.cell.epsilon, seed=result.cell.seed, documents=200), 0)
+            if (better)
+            else result
+        )
+
+    found = [moved(one) for one in results() if one.cell.label != "pta" or one.cell.seed < 2]
+    (pair,) = compare_named(build_board(found), "quick", "tang@1", "pta@1").pairs
+    one, other = pair.means
+    assert pair.seeds == (0, 1) and one - other == pytest.approx(pair.found.value)
+    assert one == pytest.approx(0.8) and pair.one.score == pytest.approx(0.9)
+    data = pair.to_json()
+    assert data["first"]["score"] - data["second"]["score"] == pytest.approx(data["difference"])
+    assert data["first"]["score_of_all_seeds"] == pytest.approx(0.9)
+    lone = [one for one in found if one.cell.label != "pta" or one.cell.seed == 0]
+    apart = [one for one in lone if one.cell.label != "tang" or one.cell.seed > 0]
+    (pair,) = compare_named(build_board(apart), "quick", "tang@1", "pta@1").pairs
+    assert pair.found is None and pair.means == (None, None)
+    assert "–" in to_text(compare_named(build_board(apart), "quick", "tang@1", "pta@1").blocks())

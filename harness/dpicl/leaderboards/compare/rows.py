@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from operator import attrgetter
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dpicl.core.errors import UsageError, unknown_name
@@ -23,7 +25,7 @@ from dpicl.leaderboards.model.board import Board, choose_part
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.ranks import Pairs
-from dpicl.leaderboards.model.rows import Row, name_of
+from dpicl.leaderboards.model.rows import Row, name_of, outcomes_of
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, p_number
 from dpicl.tables.document import Block, Column, make_table
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _READING = (
-    "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"
-    " row is better, also where lower scores are. Intervals cover together, and p is adjusted, for all pairs of rows ×"
-    " tasks that are compared."
+    "Scores are means over the seeds and test records that both rows have; differences are first minus second, paired"
+    " on these; positive: the first row is better, also where lower scores are. Intervals cover together, and p is"
+    " adjusted, for all pairs of rows × tasks that are compared."
 )
 #: A difference, and the names of the two rows.
 Compared = tuple[Difference | None, str, str]
@@ -62,6 +64,16 @@ class RowPair:
         one, other = (name_of(row_name(row), row.queries) for row in (self.one, self.other))
         return one, other
 
+    @cached_property
+    def means(self) -> tuple[float | None, float | None]:
+        """Both mean scores, over the seeds and test records that the difference is of; None where there are none."""
+        each = [_outcomes_by_seed(row, self.seeds) for row in (self.one, self.other)]
+        documents = set.intersection(*({*outcomes} for row in each for outcomes in row)) if self.seeds else set()
+        if not documents:
+            return None, None
+        one, other = (fmean(outcomes[name] for outcomes in row for name in documents) for row in each)
+        return one, other
+
     def to_json(self) -> dict[str, Any]:
         """Both rows, and the difference of their scores."""
         table = self.table
@@ -71,8 +83,8 @@ class RowPair:
             "metric_name": metric_name(table.metric),
             "higher_is_better": not table.lower_is_better(table.metric),
             **{name: getattr(self.group, name) for name in ("model", "source", "delta")},
-            "first": _row_json(self.one),
-            "second": _row_json(self.other),
+            "first": _row_json(self.one, self.means[0]),
+            "second": _row_json(self.other, self.means[1]),
             **_difference_json(self.found),
             "seeds": list(self.seeds),
             "documents": table.documents,
@@ -105,8 +117,8 @@ class RowComparison(Shown):
             Column("task", "task", attrgetter("table.task")),
             Column("rows", "rows", lambda pair: None if heads else ", ".join(pair.names), optional=True),
             *difference_columns(lambda pair: (pair.found, *pair.names)),
-            Column("first", first, attrgetter("one.score"), score_text),
-            Column("second", second, attrgetter("other.score"), score_text),
+            Column("first", first, lambda pair: pair.means[0], score_text),
+            Column("second", second, lambda pair: pair.means[1], score_text),
             Column("seeds", "seeds", lambda pair: len(pair.seeds)),
             Column("documents", "records", attrgetter("table.documents")),
             Column("section", "model, records", section, wide=True, optional=True),
@@ -243,9 +255,15 @@ def difference_columns(of: Callable[[Any], Compared]) -> tuple[Column, ...]:
     )
 
 
-def _row_json(row: Row) -> dict[str, Any]:
-    names = ("label", "mechanism", "epsilon", "proved", "score", "recovery", "unranked")
-    own = {name: getattr(row, name) for name in names}
+def _outcomes_by_seed(row: Row, seeds: Sequence[int]) -> list[dict[str, float]]:
+    """Test record -> outcome, for each of these seeds."""
+    return [dict(zip(*outcomes_of(result), strict=True)) for result in row.results if result.cell.seed in seeds]
+
+
+def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
+    """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
+    names = ("label", "mechanism", "epsilon", "proved", "recovery", "unranked")
+    own = {name: getattr(row, name) for name in names} | {"score": mean, "score_of_all_seeds": row.score}
     return {"row": row_name(row), **own, "epsilon_text": epsilon_text(row.epsilon)}
 
 

@@ -20,6 +20,8 @@ _USUAL = 1.0
 _NAMED = 3
 #: The verdict on a row that is compared with none.
 _ALONE = "the only row"
+#: The verdict on rows of which no two have two seeds in common.
+_NOT_COMPARED = "not compared: they have fewer than two seeds in common"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class BoardAnswer:
     """Who is best on a task at an ε. queries: Q in words, where rows of several are ranked apart.
 
     best: the rows that prompt a language model and that none of these is better than, the highest first; verdict: what
-    is said of them, or 'no headroom' where nobody is ranked. controls: those at ε = 0, or without a language model,
+    is said of them, or where nobody is ranked the reason. controls: those at ε = 0, or without a language model,
     that score at least as much as each of them. to_beat: the highest row that reads no record. beating: the rows that
     prompt a language model and are better than it, at 95% for all rows together; None where they were not compared.
     not_compared: rows that read no record and score at least as much as `to_beat`, in no rank set.
@@ -63,7 +65,7 @@ class BoardAnswer:
     @property
     def compared(self) -> bool:
         """Whether it is about more than one row."""
-        return bool(self.best) and self.verdict != _ALONE
+        return bool(self.best) and self.verdict != _ALONE and not self.verdict.endswith(_NOT_COMPARED)
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -81,7 +83,7 @@ class BoardAnswer:
         """What to use, what beats it, and what it is tied with."""
         said = f"At ε = {epsilon_text(self.epsilon)} on {self.where}"
         if not self.best:
-            return f"{said}: {self.verdict}."
+            return f"{said}: {self.verdict}.{self._as_good}"
         beating = self.useful
         tied = [one for one in self.best if one not in beating]
         verdict = self.verdict + (" (95%)" if self.compared else "")
@@ -126,6 +128,9 @@ def _answer_at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     if table.ranks_nobody:
         if own:
             yield BoardAnswer(epsilon, table.task, "", (), "no headroom")
+        return
+    if own and (reason := table.unranked_levels.get(epsilon)):
+        yield BoardAnswer(epsilon, table.task, "", (), reason, not_compared=tuple(map(_best, table.not_compared)))
         return
     for queries, rows in own.items():
         yield _answer(table, epsilon, queries_words(queries) if len(own) > 1 else "", rows)
@@ -191,7 +196,9 @@ def _verdict(family: RankSets | None, best: Sequence[Row], of: int) -> str:
     if family is not None:
         pairs = np.ix_(*[[family.places[row.key] for row in best]] * 2)
         known = family.comparable[pairs]
-        equivalent = bool(known.any() and family.equivalent[pairs][known].all())
+        if not known.any():
+            return f"{len(best)} of {of} {_NOT_COMPARED}"
+        equivalent = bool(family.equivalent[pairs][known].all())
     return f"{len(best)} of {of} {'equivalent' if equivalent else 'tied'}"
 
 

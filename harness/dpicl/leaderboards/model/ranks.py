@@ -29,7 +29,8 @@ def compare_rows(rows: Sequence[Row], margin: float = MARGIN) -> RankSets | None
 def rank_rows(table: TaskTable) -> None:
     """Gives every ranked row of a table its rank set within its level, and its difference to the public control.
 
-    Where no score tells a private method from one that reads no record, nobody has a rank."""
+    Where no score tells a private method from one that reads no record, nobody has a rank; nor where no such row stands
+    beside them, or nothing is shared that they could be compared on."""
     public = min(
         (row for row in table.controls if row.mechanism == PUBLIC), key=lambda row: row.label != PUBLIC, default=None
     )
@@ -50,14 +51,17 @@ def rank_rows(table: TaskTable) -> None:
         every = [row for rows in groups for row in rows]
         whole = family(every) if len(groups) > 1 else own[0][1]
         beside = None if public is None else family([*every, public])
-        if found_beside := compare_rows([*every, *ends], table.margin):
-            beside_ends[epsilon] = found_beside
+        beside_all = compare_rows([*every, *ends], table.margin)
+        if beside_all is not None:
+            beside_ends[epsilon] = beside_all
+        if reason := _explain_no_ranks(table, beside_all):
+            table.unranked_levels[epsilon] = reason
         if whole is not None and whole.detectable < 1:  # no score differs by more
             table.detectable[epsilon] = whole.detectable
         for rows, found in own:
             for row in rows:
-                if not table.ranks_nobody:
-                    row.rank = _rank(found, row.key, len(rows))
+                if found is not None and not table.ranks_nobody and epsilon not in table.unranked_levels:
+                    row.rank = _rank(found, row.key)
                 row.against_public = None if beside is None else beside.difference(row.key, beside.names[-1])
     table.families, table.beside_ends = tuple(families), beside_ends
 
@@ -84,10 +88,18 @@ def _places(ids: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [place[name] for name in wanted]
 
 
-def _rank(family: RankSets | None, name: Hashable, rivals: int) -> Rank:
-    """Without rank sets every rank is possible."""
-    if family is None:
-        return Rank(1, rivals)
+def _explain_no_ranks(table: TaskTable, beside_ends: RankSets | None) -> str:
+    """Why no row of a level is ranked or advised, as the end of a sentence; '' where rows are.
+
+    beside_ends: of the rows, the controls and the reference baselines together."""
+    if not table.without_records:
+        return "nobody is ranked, because no row that reads no record (zero_shot, say) is there to compare with"
+    if beside_ends is None:
+        return "nobody is ranked, because the rows have fewer than two test records in common"
+    return ""
+
+
+def _rank(family: RankSets, name: Hashable) -> Rank:
     at = family.places[name]
     return Rank(int(family.low[at]), int(family.high[at]))
 

@@ -27,8 +27,9 @@ class TaskTable:
     some seeds or for all) and the 'command' that makes it.
 
     headroom: by metric; empty where an end of it has no result. margin: of equivalence. detectable: ε -> the true
-    difference of two rows that this table finds with probability .8. families: rows that were compared together, by
-    `Row.key`. beside_ends: ε -> its ranked rows, controls and reference baselines, compared together.
+    difference of two rows that this table finds with probability .8. unranked_levels: ε -> why nobody is ranked there,
+    but for missing headroom; the end of a sentence. families: rows that were compared together, by `Row.key`.
+    beside_ends: ε -> its ranked rows, controls and reference baselines, compared together.
     """
 
     task: str
@@ -41,6 +42,7 @@ class TaskTable:
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
     margin: float = MARGIN
     detectable: dict[float, float] = field(default_factory=dict)
+    unranked_levels: dict[float, str] = field(default_factory=dict)
     families: tuple[RankSets, ...] = field(default=(), repr=False)
     beside_ends: Mapping[float, RankSets] = field(default_factory=dict, repr=False)
 

@@ -100,6 +100,7 @@ def _section_json(section: Section) -> dict[str, Any]:
             "headroom": _headroom_json(table),
             "margin": table.margin,
             "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
+            "unranked_levels": {f"{epsilon:g}": reason for epsilon, reason in table.unranked_levels.items()},
         }
         for table in section.tables
     ]

@@ -171,6 +171,7 @@ def _task_column(table: TaskTable) -> Column:
     lower = table.lower_is_better(table.metric)
     about = f"{metric_name(table.metric)} on {count(table.documents, scored_thing(table.metric))}"
     about += "; without headroom nobody is ranked" if table.ranks_nobody else ""
+    about += "".join(f"; {reason}" for reason in dict.fromkeys(table.unranked_levels.values()))
     name = make_visible(table.task, _TASK) + (" ↓" if lower else "")
     return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
 
@@ -194,6 +195,9 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
     """What real demonstrations gain over public ones on every task, whether it ranks anybody, and what it can show."""
 
     def ranks(table: TaskTable) -> str:
+        reasons = set(table.unranked_levels.values())
+        if reasons and table.unranked_levels.keys() == {epsilon for epsilon, _ in table.levels}:
+            return f"no: {names_text(sorted(reasons))}"
         if table.metric in table.headroom:
             return "no" if table.ranks_nobody else "yes"
         return f"yes, but headroom is unknown: no {PUBLIC if table.real_data is not None else REAL} at a common seed"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from dpicl.core.messages import count, epsilon_text, names_text, signed_text
+from dpicl.core.messages import capitalize, count, epsilon_text, names_text, signed_text
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.leaderboards.model.answers import BoardAnswer, levels
@@ -69,6 +69,10 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         yield words(f"{records}; ε = {epsilon_text(epsilon)}, δ = {group.delta:g}")
     else:
         yield words(f"{group.source} records; no row has run yet, so there is headroom alone", "quiet")
+    reasons = [
+        (capitalize(reason), table.task) for table in section.tables if (reason := table.unranked_levels.get(epsilon))
+    ]
+    yield from (words(reason, "answer") for reason in gather(reasons))
     found = [one for one in section.answers if one.epsilon == epsilon and one.best]
     others = [one for one in found if not one.useful]
     shared = others if len(others) > 1 else []
