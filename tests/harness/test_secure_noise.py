@@ -168,7 +168,7 @@ class Talks(DemonstrationMechanism):
 @pytest.mark.parametrize("way", ["error", "usage", "exit", "shape", "free", "none"])
 def test_nothing_that_a_mechanism_says_leaves_a_release(world, tmp_path, way):
     (tmp_path / "talks.py").write_text(PLUGIN.replace("SECRET", SECRET))
-    flags = ("--plugin", tmp_path / "talks.py", "--option", f"way={way}")
+    flags = ("--plugin", tmp_path / "talks.py", "--allow-unchecked", "--option", f"way={way}")
     answer, files = world(rows_of("train", 30), "one", "talks", *flags)
     assert answer.code == (0 if way == "none" else 2), answer.err
     assert way == "none" or "--noise seeded" in answer.err  # how to see the error
