@@ -108,7 +108,7 @@ def results_folder(tmp_path):
     folder = tmp_path / "results"
     write_shipped(folder, [*ends(), make_result("tang", 0.6, options=shipped_options("tang"))])
     store.write(folder, make_attack(audited=2.1, task_version=2))
-    (folder / "attacks" / "audit" / "old.json").write_text('{"schema_version": 99}')
+    (folder / "attacks" / "audit" / "old.json").write_text('{"schema_version": 0}')
     return folder
 
 
@@ -118,7 +118,7 @@ def test_board_command_reads_attacks(results_folder, tmp_path, capfd, monkeypatc
     assert main([*arguments, "--html", str(tmp_path / "site")]) == 0
     out, err = capfd.readouterr()
     assert "refuted" in out and "--attacks" in out
-    assert "old.json is not an attack result" in err
+    assert "old.json is not a result of this version" in err
 
 
 def test_board_attacks_command(results_folder, tmp_path, capfd):
