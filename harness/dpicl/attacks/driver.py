@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from dpicl import models
 from dpicl.attacks.base import Attack, AttackSetup
 from dpicl.attacks.results import AttackResult, Attempt, Subject
 from dpicl.attacks.targets import Target
@@ -47,12 +48,14 @@ _NEXT_SETUP = 100_000
 
 @dataclass(frozen=True)
 class AttackJob(Attempt):
-    """One attack to be made. made_of: the attack with its options. others: how many records are not members."""
+    """One attack to be made. made_of: the attack with its options. others: how many records are not members. model:
+    the name by which it is loaded."""
 
     made_of: Attack
     task: Task
     mechanism: Mechanism
     others: int
+    model: str
 
     def __str__(self) -> str:
         own = self.subject
@@ -95,19 +98,23 @@ def jobs_of(
     subjects = [
         subject_of(built, task, epsilon=one, **rest) for one in (dict.fromkeys(epsilons) if own is None else [own])
     ]
-    return [AttackJob(attack.name, attack.access, settings, each, attack, task, built, others) for each in subjects]
+    return [
+        AttackJob(attack.name, attack.access, settings, each, attack, task, built, others, model) for each in subjects
+    ]
 
 
-def subject_of(mechanism: Mechanism, task: Task, **rest: Any) -> Subject:
-    """What is attacked; known before the model is read. rest: the other fields of a `Subject`."""
-    return Subject(mechanism=mechanism.name, task=task.name, task_version=task.version, source=task.source, **rest)
+def subject_of(mechanism: Mechanism, task: Task, *, model: str, **rest: Any) -> Subject:
+    """What is attacked; known before the model is read. model: the name by which it is loaded. rest: the other fields
+    of a `Subject`."""
+    about = {"mechanism": mechanism.name, "task": task.name, "task_version": task.version, "source": task.source}
+    return Subject(**about, model=models.name_in_results(model), **rest)
 
 
 @wrap_validation_errors()
 def run_attack(job: AttackJob, bench: Workbench, report: Report = report_nothing) -> AttackResult:
     """Raises UsageError where the settings do not fit the task, and whatever a release may raise."""
     start = time.perf_counter()
-    model = bench.model(job.subject.model)
+    model = bench.model(job.model)
     loaded = time.perf_counter()
     meter = Meter(model)
     found = vars(job.made_of.run(setup_of(job, model, bench, report))).copy()

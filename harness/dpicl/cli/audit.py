@@ -211,7 +211,7 @@ def _audit_exactly(selection: Selection, adversary: tuple[Deal, Asked, int], kep
         job = ExactJob(cell, bench.mechanism(cell), bench.task(cell), *adversary)
 
         def make(report: Report, job: ExactJob = job) -> AttackResult:
-            return exact_audit(job, bench.model(job.cell.model), bench.outputs(), report)
+            return exact_audit(job, bench.model(job.cell.address), bench.outputs(), report)
 
         try:
             made.append(kept.find(job.attempt, job.task, str(job), make))

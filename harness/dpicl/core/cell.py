@@ -11,7 +11,15 @@ import json
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from dpicl.core.errors import UsageError
 from dpicl.core.field_types import Count, Delta, Epsilon, Positive
@@ -94,6 +102,20 @@ class Cell(BaseModel):
     queries: Positive | None = None
     private_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     development: bool = False
+
+    #: See `address`. It travels with the cell to a worker, and is never read from a file or written into one.
+    _address: str | None = PrivateAttr(None)
+
+    @property
+    def address(self) -> str:
+        """The name by which the model is loaded: with the settings that only decide how fast it answers."""
+        return self._address or self.model
+
+    def at_address(self, name: str) -> Self:
+        """The cell, whose model is loaded by this name."""
+        copied = self.model_copy()
+        copied._address = None if name == self.model else name
+        return copied
 
     @property
     def release(self) -> ReleaseConfig:

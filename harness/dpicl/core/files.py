@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,12 +17,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from dpicl.core.errors import ResultError
-from dpicl.core.paths import private_folder
+from dpicl.core.paths import cache_folder, private_folder
 
 #: What file systems without hard links answer.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 #: Characters of a file's name that stand in its temporary one, which must not become too long for the file system.
 _KEPT_OF_NAME = 50
+#: Bytes from which on the hash of a file is remembered, and seconds after which a file is no longer being written.
+_LARGE, _SETTLED = 2**24, 2.0
 
 
 class NotRegular(OSError):
@@ -104,9 +108,51 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def lines_sha256(folder: Path, names: Sequence[str]) -> str:
-    """sha256 over a line ``sha256  name`` for each of these files of a folder, as sha256sum prints them."""
-    return hashlib.sha256("".join(f"{file_sha256(folder / name)}  {name}\n" for name in names).encode()).hexdigest()
+def folder_sha256(folder: Path) -> str:
+    """sha256 over every file of a folder and of those below it, hidden ones apart: over a line ``sha256  path`` for
+    each, as sha256sum prints them, in order of path. Raises OSError."""
+    lines = [f"{known_sha256(folder / path)}  {path}\n" for path in _list_files(folder)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _list_files(folder: Path) -> list[str]:
+    """Paths below the folder, in order. Links to folders are followed, each folder once."""
+    paths, visited = list[str](), set[str]()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        visible = (Path(place) / name for name in names if not name.startswith("."))
+        paths += [path.relative_to(folder).as_posix() for path in visible if path.is_file()]
+    return sorted(paths)
+
+
+def known_sha256(path: Path) -> str:
+    """`file_sha256`, which the cache folder remembers of a large file for as long as the file stands still."""
+    state = path.stat()
+    if state.st_size < _LARGE:
+        return file_sha256(path)
+    name = hashlib.sha256(repr((os.path.realpath(path), *_signature(state))).encode()).hexdigest()
+    remembered = cache_folder() / "hashes" / name
+    with suppress(OSError, ValueError):
+        digest = content_of(remembered, 64).decode("ascii")
+        if re.fullmatch("[0-9a-f]{64}", digest):
+            return digest
+    digest = file_sha256(path)
+    # a file system may give two changes within one tick of its clock the same time
+    has_settled = time.time() - max(state.st_mtime, state.st_ctime) > _SETTLED
+    if has_settled and _signature(path.stat()) == _signature(state):
+        with suppress(OSError):  # then it is worked out again next time
+            put_whole(remembered, digest)
+    return digest
+
+
+def _signature(state: os.stat_result) -> tuple[int, ...]:
+    """What changes with every change of a file's content."""
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def link(whole: Path, path: Path) -> None:

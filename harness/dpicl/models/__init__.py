@@ -10,16 +10,18 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dpicl.core import plugins
 from dpicl.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown_name
+from dpicl.core.files import file_sha256
 from dpicl.models import hub, server_settings
 from dpicl.models.base import LanguageModel, ModelIdentity
-from dpicl.models.packaged import EMBEDDED, PACKAGED, QWEN
+from dpicl.models.packaged import EMBEDDED, GINC_WEIGHTS, PACKAGED, QWEN
 
-__all__ = ["device_of", "incompatibility", "list_known", "load", "require_there", "select_models"]
+__all__ = ["device_of", "identify", "incompatibility", "list_known", "load", "require_there", "select_models"]
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: After the name of a packaged model: in full precision on every machine, another model of a suite.
@@ -95,6 +97,36 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     if kind in _given:
         return _load_plugin(name, _given[kind], rest, device_of(device), _dtype(dtype))
     raise unknown_name("model", name, [*_PACKAGED, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *_given])
+
+
+def identify(name: str) -> str | None:
+    """The `pin` of the model that has this name now, without loading it; None where only loading it tells (a server's,
+    a plug-in's), and where it is not here. Raises ModelError for a folder that cannot be read."""
+    kind, _, rest = name.partition(":")
+    if kind == "sim":
+        return ""
+    if kind == "ginc":
+        return file_sha256(GINC_WEIGHTS)
+    if name in _PACKAGED:
+        return PACKAGED[name.removesuffix(FLOAT32)].sha256
+    if kind != "hf":
+        return None
+    source, revision = hub.split_reference(rest)
+    if Path(source).is_dir():
+        return hub.identify_folder(Path(source))
+    return None if source.startswith(("/", ".", "~")) else hub.find_commit(source, revision)
+
+
+def name_in_results(name: str) -> str:
+    """The name of a model in results: without what only decides how fast a server is asked."""
+    kind, _, rest = name.partition(":")
+    return f"server:{server_settings.without_speed(rest)}" if kind == "server" else name
+
+
+def plugin_of(name: str) -> str | None:
+    """The hash of the plug-in file that a model comes from; None for any other model."""
+    plugin = _given.get(name.partition(":")[0])
+    return None if plugin is None else plugin.plugin_hash
 
 
 def require_sound(name: str) -> None:

@@ -31,7 +31,8 @@ class ChatPrompt:
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """What pins a model down in a result file. sha256 is over the weight file(s); revision is the hub's commit.
+    """What pins a model down in a result file. sha256 is over all files that decide its numbers (packaged models: the
+    weight file, whose settings come with it); revision is the hub's commit.
 
     batch_invariant: whether each bit of a row depends on its own tokens and public things only, as measured; None where
     nobody has. Without it, what is proved of private rows holds up to rounding.
@@ -47,6 +48,11 @@ class ModelIdentity:
     parameters: int
     batch_invariant: bool | None = None
     arithmetic: str | None = None
+
+    @property
+    def pin(self) -> str:
+        """What tells it from another model of the same name; '' for one that is its name alone."""
+        return self.sha256 or self.revision or ""
 
 
 @dataclass

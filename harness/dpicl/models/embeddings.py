@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpicl.core.errors import ModelError, unknown_name
-from dpicl.core.files import lines_sha256
+from dpicl.core.files import folder_sha256
 from dpicl.core.plugins import version_of
 from dpicl.models.hub import require_there, split_reference
 
@@ -180,18 +180,12 @@ def _load_sentence_transformer(reference: str) -> EmbeddingModel:
                 f"{reference} is not a sentence-transformers model ({_MODULES} is missing); choose another."
             )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return _SentenceTransformer(folder, name, _digest(folder), device)
+        return _SentenceTransformer(folder, name, folder_sha256(folder), device)
     except (*_LOADING_ERRORS, SafetensorError) as error:
         raise ModelError(
             f"The embedding model {reference} cannot be loaded ({reason(error)}); give a folder that"
             " sentence-transformers saved, or the id of one that the Hugging Face hub serves to this machine."
         ) from error
-
-
-def _digest(folder: Path) -> str:
-    """`lines_sha256` of every file (hidden ones apart), in order of path."""
-    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return lines_sha256(folder, [path for path in paths if not any(part.startswith(".") for part in path.split("/"))])
 
 
 @contextmanager

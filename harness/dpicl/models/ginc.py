@@ -24,6 +24,7 @@ from dpicl.core.files import file_sha256
 from dpicl.core.messages import duration, message
 from dpicl.models.base import ModelIdentity
 from dpicl.models.ginc_corpus import VOCABULARY, language
+from dpicl.models.packaged import GINC_WEIGHTS
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
 from dpicl.models.weights import dtype_name
@@ -31,7 +32,7 @@ from dpicl.models.weights import dtype_name
 NAME = "ginc"
 END, UNKNOWN = "[endoftext]", "[unknown]"
 #: Of TRAINING, on an AMD EPYC with AVX2 instructions (docs/tasks-and-models.md has the command).
-WEIGHTS = Path(__file__).with_suffix(".safetensors")
+WEIGHTS = GINC_WEIGHTS
 #: Threads of a training, whatever the process uses: sums in another order have other bits.
 THREADS = 1
 _DECAY, _BETAS, _LONGEST_GRADIENT = 0.1, (0.9, 0.95), 1.0

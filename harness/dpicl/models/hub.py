@@ -1,10 +1,13 @@
-"""Checks whether a model of the Hugging Face hub is available, with one request and no retries."""
+"""Finds models in folders and on the Hugging Face hub, with one request and no retries, and identifies them."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from pathlib import Path
 
 from dpicl.core.errors import ModelError
+from dpicl.core.files import folder_sha256, known_sha256
 
 
 def _is_served(source: str, revision: str | None) -> bool:
@@ -55,3 +58,36 @@ def split_reference(reference: str) -> tuple[str, str | None]:
         return str(Path(reference).expanduser()), None
     source, _, revision = reference.partition("@")
     return source, revision or None
+
+
+def identify_folder(folder: Path) -> str:
+    """The sha256 of a model in a folder: every file may change its numbers. Raises ModelError."""
+    try:
+        return folder_sha256(folder)
+    except OSError as error:
+        raise ModelError(
+            f"The model in {folder} cannot be read ({error.strerror}); see that it is all there."
+        ) from None
+
+
+def identify_weights(folder: Path) -> str | None:
+    """What stood for a folder in older results: the sha256 of its weight file, or over a line for each of several;
+    None without one. Raises OSError."""
+    digests = {path.name: known_sha256(path) for path in sorted(folder.glob("*.safetensors"))}
+    if len(digests) < 2:
+        return next(iter(digests.values()), None)
+    lines = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def find_commit(source: str, revision: str | None) -> str | None:
+    """The commit of a model of the hub that is read here where the hub is not asked; None where no copy is here."""
+    if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
+        return revision
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(source, "config.json", revision=revision)
+    except (ImportError, ValueError):  # not installed; no name of the hub's
+        return None
+    return Path(found).parent.name if isinstance(found, str) else None

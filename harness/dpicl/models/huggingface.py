@@ -16,15 +16,17 @@ from dpicl.core import json_text
 from dpicl.core.errors import ModelError
 from dpicl.core.files import content_of
 from dpicl.models.base import ModelIdentity
-from dpicl.models.hub import require_there, split_reference
+from dpicl.models.hub import identify_folder, require_there, split_reference
 from dpicl.models.readers import reader_of
 from dpicl.models.transformers import CausalModel
-from dpicl.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
+from dpicl.models.weights import dtype_name, preferred_dtype, reason
 
 #: Files that Python's pickle reads.
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 #: Settings that transformers reads before it reads weights.
 _SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
+#: The settings of an adapter: it names a model in another folder, which nobody would see change.
+_ADAPTER = "adapter_config.json"
 #: Largest size and number of layers that a config may ask for; a module is made for each before weights are read.
 _LARGEST_SIZE, _MOST_LAYERS = 10**8, 1000
 
@@ -35,9 +37,10 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
     Raises ModelError, in one sentence, when the model or its tokenizer cannot be loaded, or weights are missing.
     """
     source, revision = split_reference(reference)
-    folder, there = Path(source), require_there(reference)
+    folder, there, sha256 = Path(source), require_there(reference), None
     if folder.is_dir():
         _check_folder(folder)
+        sha256 = identify_folder(folder)  # before it is read: what is edited meanwhile is another model
     dtype = dtype or preferred_dtype(device)
     # where the hub does not answer, each file would be asked for again and again
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False, "local_files_only": not there}
@@ -59,8 +62,8 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
     model.to(device)
     identity = ModelIdentity(
         name=f"hf:{folder.name if folder.is_dir() else source}",
-        sha256=folder_sha256(folder) if folder.is_dir() else None,
-        revision=getattr(model.config, "_commit_hash", None) or revision,
+        sha256=sha256,
+        revision=None if sha256 else getattr(model.config, "_commit_hash", None) or revision,
         dtype=dtype_name(dtype),
         device=device,
         parameters=model.num_parameters(),
@@ -69,8 +72,13 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
 
 
 def _check_folder(folder: Path) -> None:
-    """Raises ModelError for weights in pickle alone, and for settings that are no plain JSON of a sane size."""
+    """Raises ModelError for weights in pickle alone, an adapter, and settings that are no plain JSON of a sane size."""
     names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    if _ADAPTER in names:
+        raise ModelError(
+            f"{folder} holds an adapter ({_ADAPTER}), whose model lies elsewhere; merge the two"
+            " (`merge_and_unload()`, `save_pretrained(FOLDER)`), and give that folder."
+        )
     pickles = [name for name in names if Path(name).suffix in PICKLES or ".bin.index" in name]
     if pickles and not any(name.endswith(".safetensors") for name in names):
         raise ModelError(

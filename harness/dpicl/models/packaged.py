@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from dpicl.core.vocabulary import model_name
 
@@ -60,4 +61,6 @@ QWEN = PackagedModel(
     "<|endoftext|>",
     32768,
 )
+#: The weights of `dpicl.models.ginc`, a file of the package.
+GINC_WEIGHTS = Path(__file__).with_name("ginc.safetensors")
 PACKAGED = {model.name: model for model in (EMBEDDED, QWEN)}

@@ -26,6 +26,9 @@ NAMED = "DPICL_SERVER_"
 ServerKind = Literal["llama.cpp", "vllm", "openai"]
 EXAMPLE = "server:http://127.0.0.1:8080?tokenizer=PATH_OR_HUB_ID"
 
+#: Settings that decide how fast a server is asked, and nothing of what it answers.
+SPEED = ("window", "timeout", "patience")
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -196,6 +199,13 @@ def require_sound(rest: str) -> None:
     """Raises UsageError for an address that `settings_of` refuses; a name need not lead to one here."""
     if not _NAME.fullmatch(rest):
         settings_of(rest)
+
+
+def without_speed(rest: str) -> str:
+    """What follows ``server:``, without the settings that only decide how fast the server is asked."""
+    base, _, query = rest.partition("?")
+    kept = [part for part in query.split("&") if unquote(part.partition("=")[0]) not in SPEED]
+    return f"{base}?{'&'.join(kept)}" if any(kept) else base
 
 
 def _parse(address: str) -> ServerSettings:

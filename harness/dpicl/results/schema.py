@@ -235,6 +235,11 @@ class Model(Part):
     )
     arithmetic: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
+    @property
+    def pin(self) -> str:
+        """See `ModelIdentity.pin`."""
+        return self.sha256 or self.revision or ""
+
 
 class Embedding(Part):
     """The public embedding model that a mechanism or a metric read besides the language model."""

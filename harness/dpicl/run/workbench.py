@@ -153,7 +153,7 @@ class Workbench:
             reason = skip_reason(mechanism, task.public_view())
         if reason:
             raise Skipped(reason)
-        return LoadedCell(cell, mechanism, task, self.model(cell.model))
+        return LoadedCell(cell, mechanism, task, self.model(cell.address))
 
     def evaluate(self, loaded: LoadedCell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
         """Scores what was released on the cell's task, through lm-eval.

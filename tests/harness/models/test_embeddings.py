@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.core.errors import ModelError, UsageError
+from dpicl.core.files import folder_sha256
 from dpicl.models import embeddings
 from dpicl.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
 from tests.examples import examples
@@ -147,7 +148,7 @@ def test_folder_is_read_quietly_and_without_the_network(
     assert own.name == "st:mini"
     before = own.sha256
     (folder / "tokenizer_config.json").write_text("{}")
-    assert before != embeddings._digest(folder)
+    assert before != folder_sha256(folder)
 
 
 def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import pickle
 import re
 from pathlib import Path
@@ -9,13 +11,17 @@ import pytest
 import torch
 
 from dpicl import models
+from dpicl.core import files
 from dpicl.core.errors import ModelError, UsageError
-from dpicl.core.files import file_sha256
+from dpicl.core.files import folder_sha256, known_sha256
+from dpicl.core.output_cache import OutputCache
+from dpicl.data.task import Task
 from dpicl.models import readers
 from dpicl.models.hub import split_reference
 from dpicl.models.readers import Measured
-from dpicl.models.weights import folder_sha256
+from dpicl.privacy.sampling_schemes import SamplingScheme
 from dpicl.program import parse
+from dpicl.releasing.reader import SlotReader
 
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])
@@ -54,13 +60,86 @@ def test_revision_is_split_off_unless_the_folder_has_an_at_sign(tmp_path: Path) 
     assert split_reference(str(folder)) == (str(folder), None)
 
 
-def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
-    assert folder_sha256(tmp_path) is None
-    (tmp_path / "a.safetensors").write_bytes(b"a")
-    alone = folder_sha256(tmp_path)
-    assert alone == file_sha256(tmp_path / "a.safetensors")
-    (tmp_path / "b.safetensors").write_bytes(b"b")
-    assert folder_sha256(tmp_path) != alone
+def test_sha256_of_a_folder_covers_every_file_wherever_it_lies(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
+    for each in (folder / "part", elsewhere):
+        each.mkdir(parents=True)
+    (folder / "linked").symlink_to(elsewhere)
+    (folder / "circle").symlink_to(folder)
+    known = {folder_sha256(folder)}
+    for path in ("a.safetensors", "b.safetensors", "config.json", "part/modules.json", "linked/vocab.txt"):
+        (folder / path).write_bytes(b"1")
+        known.add(folder_sha256(folder))
+        (folder / path).write_bytes(b"2")
+        known.add(folder_sha256(folder))
+    (folder / "a.safetensors").rename(folder / "c.safetensors")
+    known.add(folder_sha256(folder))
+    assert len(known) == 12
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "lock").touch()
+    assert folder_sha256(folder) in known
+
+
+def test_the_remembered_hash_of_a_large_file_is_never_that_of_another_content(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_LARGE", 0)
+    path = tmp_path / "weights"
+    for content in (b"1", b"2", b"3"):  # written faster than a file system's clock tells apart
+        path.write_bytes(content)
+        assert known_sha256(path) == hashlib.sha256(content).hexdigest()
+    monkeypatch.setattr(files, "_SETTLED", -1.0)
+    known_sha256(path)
+    monkeypatch.setattr(files, "file_sha256", lambda path: pytest.fail("it is read again"))
+    assert known_sha256(path) == hashlib.sha256(b"3").hexdigest()
+    monkeypatch.undo()
+    monkeypatch.setattr(files, "_LARGE", 0)
+    before = path.stat()
+    path.write_bytes(b"4")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as `cp -p` and `rsync -t` do
+    assert known_sha256(path) == hashlib.sha256(b"4").hexdigest()
+
+
+EDITS = {
+    "config.json": ('"rms_norm_eps": 1e-06', '"rms_norm_eps": 0.5'),
+    "tokenizer.json": ("{", "{ "),
+    "tokenizer_config.json": ("{", '{"split_special_tokens": true,'),
+    "chat_template.jinja": ("<user>", "<bot>"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_file_is_another_model_to_the_cache_the_measurement_and_the_board(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
+    measured: list[str] = []
+
+    def note(model: readers.TransformersLM) -> Measured:
+        measured.append(model.identity.pin)
+        return Measured(True, True, "bits", [1024], [128])
+
+    monkeypatch.setattr(readers, "measure", note)
+    (tmp_path / "model").mkdir()
+    folder = copy_files(tiny_folder, tmp_path / "model")
+    before = models.load(f"hf:{folder}", device="cpu")
+    text = (folder / name).read_text()
+    assert EDITS[name][0] in text
+    (folder / name).write_text(text.replace(*EDITS[name], 1))
+    after = models.load(f"hf:{folder}", device="cpu")
+    assert len({*measured}) == 2 and before.identity.pin != after.identity.pin
+    assert models.identify(f"hf:{folder}") == after.identity.pin
+    task, cache = Task.load("agnews", "synthetic", limit_train=2, limit_test=1), OutputCache(None)
+    for model in (before, after):  # the second one finds no answer of the first
+        read = model.usage.tokens_read
+        reader = SlotReader(task, model, cache, SamplingScheme(1, 1, "per_query"), [])
+        reader.label_scores(task.queries()[0], [task.train[:1]], calibrated=False)
+        assert model.usage.tokens_read > read
+
+
+def test_an_adapter_whose_model_lies_elsewhere_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    (copy_files(tiny_folder, tmp_path) / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
+    assert "merge" in read_refusal(tmp_path)
 
 
 def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:

@@ -23,6 +23,7 @@ from dpicl.core.paths import real_path
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.comparability import PAIR, list_differing, value_of, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
+from dpicl.models import name_in_results
 from dpicl.results.schema import Result, from_text
 from dpicl.results.store import list_results, read_file
 
@@ -86,7 +87,7 @@ def choose(
         ("suite", suites, lambda cell: {cell.suite}),
         ("task", tasks, lambda cell: {cell.task}),
         ("mechanism", mechanisms, lambda cell: {cell.label, cell.mechanism}),
-        ("model", models, lambda cell: {cell.model}),
+        ("model", [*map(name_in_results, models)], lambda cell: {cell.model}),
         ("epsilon", [f"{one:g}" for one in epsilons], lambda cell: {f"{cell.epsilon:g}"}),
     ):
         require_known(f"{kind} of {place}:", names, set().union(*(names_of(one.cell) for one in results)))

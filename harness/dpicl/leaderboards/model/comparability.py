@@ -178,9 +178,8 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
 
 
 def weights(result: Result | AttackResult) -> str:
-    """What pins the weights of the model down: their hash, else the revision, else ''."""
-    model = result.manifest.model
-    return model.sha256 or model.revision or ""
+    """What pins the model down: `ModelIdentity.pin`."""
+    return result.manifest.model.pin
 
 
 class Admission:
