@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpicl.core import plugin_reads
 from dpicl.core.cell import Cell
 from dpicl.data.task import Task
 from dpicl.engines.local import Inline
 from dpicl.engines.worker import Job
+from dpicl.mechanisms.prism import Prism
+from dpicl.models import hub
 from dpicl.plan.presence import select_current
 from dpicl.results.fingerprints import Fingerprints
 from dpicl.results.schema import SuiteReference
 from dpicl.results.store import Store
-from tests.harness.local_suite import rows_of, suite, write_records
+from tests.harness.local_suite import rows_of, suite, synthetic_suite, write_records
+from tests.harness.models.tiny import save_tiny_llama
 
 TRAIN = rows_of("train", 30)
 OTHER = [{"text": "a record that was not there", "label": "World"}]
@@ -204,3 +210,108 @@ def test_the_board_of_a_part_says_how_much_is_there_and_what_is_skipped_is_no_wo
     assert "1 of 2 cells" in lab("board", "--json").json["notes"][0]
     assert lab("run").code == 0
     assert not any("Incomplete" in note for note in lab("board", "--json").json["notes"])
+
+
+@pytest.fixture
+def changing(dpicl, tmp_path):
+    """Commands on a suite of ``rows``, each of which makes the whole command line anew."""
+
+    class Changing:
+        def __init__(self, *rows, model="sim", plugin=None):
+            self.path = synthetic_suite(tmp_path, *rows, models=f"['{model}']", test_records="2")
+            self.flags = ["--results", tmp_path / "results", *(["--plugin", plugin] if plugin else [])]
+
+        def __call__(self, command, *flags):
+            return dpicl(command, self.path, *self.flags, *flags)
+
+        def require_stale(self, reason):
+            """Everything is, for this reason, until it is made again."""
+            kept = {file: file.read_text() for file in (tmp_path / "results").rglob("*.json")}
+            plan = self("plan", "--json").json
+            assert {cell["status"] for cell in plan["cells"]} == {"stale"} and reason in plan["cells"][0]["reason"]
+            run = self("run")
+            assert run.code == 2 and reason in run.err and "--rerun-stale" in run.err
+            assert {file: file.read_text() for file in (tmp_path / "results").rglob("*.json")} == kept
+            assert self("run", "--rerun-stale").code == 0
+            assert {cell["status"] for cell in self("plan", "--json").json["cells"]} == {"present"}
+
+    return Changing
+
+
+def test_results_of_another_model_of_the_same_path_are_stale(changing, tmp_path):
+    folder = save_tiny_llama(tmp_path / "model", max_length=1024)
+    lab = changing("zero_shot", model=f"hf:{folder}")
+    assert lab("run").code == 0 and "already present" in lab("run").out
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 0.5'))
+    lab.require_stale("the model")
+    (file,) = [path for path in (tmp_path / "results").rglob("*.json") if path.parent.name != "quarantine"]
+    old = json.loads(file.read_text())
+    old["manifest"]["model"]["sha256"] = hub.identify_weights(folder)  # as older versions said it
+    file.write_text(json.dumps(old))
+    plan = lab("plan", "--json").json
+    assert plan["present"] == 1 and "but its weights" in plan["unknown"]
+
+
+def test_results_of_an_earlier_version_of_a_mechanism_are_stale(changing, monkeypatch, tmp_path):
+    lab = changing("prism")
+    lab("run")
+    monkeypatch.setattr(Prism, "version", 2)
+    lab.require_stale("prism has version 2 and had 1")
+    for file in (tmp_path / "results").rglob("*.json"):
+        old = json.loads(file.read_text())
+        del old["manifest"]["mechanism_version"]
+        file.write_text(json.dumps(old))
+    plan = lab("plan", "--json").json
+    assert plan["present"] == 1 and plan["unknown"].count("the mechanism's version of 1 result") == 1
+    assert plan["unknown"] in lab("plan").out
+
+
+METHOD = """
+import sys
+from pathlib import Path
+from contextlib import suppress
+from dpicl.mechanisms.zero_shot import ZeroShot
+
+FOLDER = Path(__file__).parent
+AT_IMPORT = (FOLDER / "once.txt").read_text()
+
+
+class Reads(ZeroShot):
+    name = "reads"
+
+    def release(self, private, context):
+        sys.path.insert(0, str(FOLDER))
+        import beside_the_plugin
+        with suppress(OSError):
+            (FOLDER / "missing.txt").read_text()
+        (FOLDER / "data" / "words.txt").read_text()
+        return super().release(private, context)
+"""
+
+
+@pytest.mark.parametrize("name", ["once.txt", "data/words.txt", "beside_the_plugin.py", "missing.txt"])
+def test_results_of_a_plugin_that_reads_another_file_now_are_stale(changing, tmp_path, monkeypatch, name):
+    folder = tmp_path / "method"
+    (folder / "data").mkdir(parents=True)
+    for path in ("once.txt", "data/words.txt", "beside_the_plugin.py", "unread.txt"):
+        (folder / path).write_text("a = 1")
+    plugin = folder / "reads.py"
+    plugin.write_text(f"{METHOD}\n# {tmp_path} {name}")  # a module of its own
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    lab = changing("{name: reads}", plugin=plugin)
+
+    def forget():
+        for module in [key for key in sys.modules if key.startswith(("dpicl_plugin_", "beside_the_plugin"))]:
+            del sys.modules[module]
+        plugin_reads._reads.clear()
+
+    forget()
+    assert lab("run").code == 0
+    forget()
+    (folder / "unread.txt").write_text("a = 2")
+    assert lab("plan", "--json").json["present"] == 1
+    (folder / name).write_text("a = 22")
+    forget()
+    lab.require_stale(name)
+    forget()

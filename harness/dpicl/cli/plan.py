@@ -73,7 +73,7 @@ def plan(
 
 def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answer:
     """Every cell of a selection, whether it is done, and what it costs."""
-    found = find_presence(selection.cells, results, Fingerprints())
+    found = find_presence(selection.cells, results, Fingerprints(), selection.mechanisms)
     left_out = find_skipped(found.missing, selection.mechanisms)
     status = {cell.id: "present" for cell in found.there} | dict.fromkeys(left_out, "skipped")
     status |= {each.cell.id: "stale" for each in found.stale}
@@ -97,6 +97,7 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
         "missing": len(found.missing) - len(left_out),
         "tokens": sum(estimates[cell.id].tokens for cell in missing),
         "seconds": None if unmeasured else sum(seconds),
+        "unknown": found.unknown or None,
         "untuned": untuned_rows(selection),
         "headroom": [{**asdict(one), "rewards": one.rewards} for one in gains],
         "mde": [dict(zip((*sizing.SHARED, "mde"), (*of, one), strict=True)) for of, one in mde.items()],
@@ -121,8 +122,9 @@ def _cells(selection: Selection, results: Sequence[Result], suite: str) -> Answe
     shown += [*([tuning_table(tuned)] if tuned.tasks else []), *details]
     for (row, why), own in _group(selection.cells, lambda cell: (cell.label, left_out.get(cell.id))).items():
         shown += [f"Skipped: {row} on {', '.join(_group(own, _TASK))}: {why}"] * bool(why)
+    shown += [found.unknown] * bool(found.unknown)
     if found.stale:
-        shown.append(f"Stale: computed on different data (fingerprint mismatch: {describe_stale(found.stale)}).")
+        shown.append(f"Stale, not made from what is here now: {describe_stale(found.stale)}.")
         shown.append(f"Next: {stale_advice(suite)}.")
     else:
         run = shlex.join(["dpicl", "run", *call.words(suite)])
@@ -212,7 +214,7 @@ def describe_untuned(selection: Selection) -> str:
 
 
 def stale_advice(suite: str) -> str:
-    """What to do about results that were computed on different data."""
+    """What to do about stale results."""
     words = [word for word in call.words(suite) if word != "--rerun-stale"]
     again = shlex.join(["dpicl", "run", *words, "--rerun-stale"])
     return f"`{again}` runs them again and keeps the old files in quarantine/, another --results folder keeps both"

@@ -35,9 +35,9 @@ def run(
 ) -> Answer:
     """Runs what is missing of a suite; finished cells are kept, and the same call goes on from there.
 
-    Raises UsageError for what is not known or does not fit, and for results that were computed on different data.
+    Raises UsageError for what is not known or does not fit, and for stale results.
 
-    rerun_stale: run again what was computed on different data; the old files are kept in quarantine/.
+    rerun_stale: run stale cells again (other records, model or version); the old files are kept in quarantine/.
     engine: this process, worker processes, or Ray (default: inline).
     workers: workers of the engine (default: one for two cores).
     address: Ray: the cluster's head (default: RAY_ADDRESS).

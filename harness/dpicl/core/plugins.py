@@ -14,7 +14,7 @@ import pkgutil
 import sys
 import traceback
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -23,6 +23,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
 
+from dpicl.core import plugin_reads
 from dpicl.core.errors import DpiclError, PluginError, UsageError, one_line
 from dpicl.core.files import content_of
 
@@ -141,7 +142,7 @@ def module_of(path: Path) -> tuple[ModuleType, str]:
     """(a plugin file as a module, sha256 of its content). Raises PluginError naming the file and the reason."""
     with as_plugin_error(f"Plugin {path} cannot be read"):
         digest = hashlib.sha256(content_of(path)).hexdigest()
-    name = f"{MODULE}{digest[:16]}"
+    name = _module_name(digest)
     return sys.modules.get(name) or _import_file(name, path), digest
 
 
@@ -152,6 +153,20 @@ class _SourceAlone(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
+def files_read(digest: str) -> dict[str, str]:
+    """What the plug-in file of this sha256 has read below its folder: path -> sha256."""
+    return plugin_reads.files_read(_module_name(digest))
+
+
+def list_changed(digest: str, files: Mapping[str, str]) -> list[str]:
+    """Those of the files that it read which are other ones now; none for a plug-in that was not given now."""
+    return plugin_reads.list_changed(_module_name(digest), files)
+
+
+def _module_name(digest: str) -> str:
+    return f"{MODULE}{digest[:16]}"
+
+
 def _import_file(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=_SourceAlone(name, str(path)))
     if spec is None or spec.loader is None or path.suffix != ".py":
@@ -159,6 +174,7 @@ def _import_file(name: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     before = {*sys.modules, name}
     sys.modules[name] = module  # dataclasses look their own module up by name
+    plugin_reads.watch(name, path.parent)
     try:
         with as_plugin_error(f"Plugin {path} fails to import"):
             spec.loader.exec_module(module)

@@ -27,8 +27,8 @@ def run_missing(
     """(the cells of a selection that are there, how every other one ended, in the order in which they did);
     `Costs.sort_by_collection` says who begins. Cells that another run has locked are waited for, at the end.
 
-    advice: what to do about results that were computed on different data. rerun_stale: whether they are made again; the
-    old files are kept in quarantine/. progress: whether it is shown.
+    advice: what to do about stale results. rerun_stale: whether they are made again; the old
+    files are kept in quarantine/. progress: whether it is shown.
     Raises UsageError for such results, and DpiclError where nothing could be run: without the records or the model of a
     cell, or with a folder that takes no result.
     """
@@ -39,7 +39,11 @@ def run_missing(
     if progress:
         report_damaged(damaged, moved=True)
     records = Fingerprints()
-    found = find_presence(selection.cells, known, records)
+    found = find_presence(selection.cells, known, records, selection.mechanisms)
+    if servers := _find_servers(found.missing):
+        found = find_presence(selection.cells, known, records, selection.mechanisms, servers)
+    if found.unknown and progress:
+        message(found.unknown)
     missing = _list_to_do(selection, found, rerun_stale, advice)
     if not missing:
         return found.there, []
@@ -47,18 +51,24 @@ def run_missing(
     return found.there, _run(selection, missing, known, engine, progress)
 
 
+def _find_servers(cells: Sequence[Cell]) -> dict[str, str]:
+    """Name -> pin of every model on a server that the cells are to ask. Raises ModelError where one does not answer."""
+    addresses = {cell.model: cell.address for cell in cells if cell.model.startswith("server:")}
+    return {name: models.load(address).identity.pin for name, address in addresses.items()}
+
+
 def _list_to_do(selection: Selection, found: Presence, rerun_stale: bool, advice: str) -> list[Cell]:
     """The missing cells, and the stale ones, whose files are moved. Raises UsageError for stale ones otherwise."""
     if not found.stale:
         return found.missing
     if not rerun_stale:
-        verb = "was" if len(found.stale) == 1 else "were"
+        verb = "is" if len(found.stale) == 1 else "are"
         raise UsageError(
-            f"{count(len(found.stale), 'result')} under {selection.store.results} {verb} computed on different"
-            f" data (fingerprint mismatch: {describe_stale(found.stale)}). Nothing was run; {advice}."
+            f"{count(len(found.stale), 'result')} under {selection.store.results} {verb} stale"
+            f" ({describe_stale(found.stale)}). Nothing was run; {advice}."
         )
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
-    message(f"{count(len(found.stale), 'result')} computed on different data moved into quarantine/.")
+    message(f"{count(len(found.stale), 'stale result')} moved into quarantine/.")
     wanted = {cell.id for cell in (*found.missing, *(each.cell for each in found.stale))}
     return [cell for cell in selection.cells if cell.id in wanted]
 

@@ -123,6 +123,8 @@ class Mechanism(Pluggable):
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
+    #: Raised when what it releases, on the same inputs, changes: results of earlier versions are made again then.
+    version: ClassVar[int] = 1
     #: What of it is our reading, where the paper's text could not be read; boards say it.
     reading: ClassVar[str] = ""
     #: What it needs of its model, which a model server may not give.

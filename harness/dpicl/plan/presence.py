@@ -1,15 +1,16 @@
-"""Finds which cells of a suite are done: a result counts where its cell and its records are those of a run now.
+"""Finds which cells of a suite are done: a result counts where its cell, and what went into it, are those of a run now.
 
-The id of a cell says what is done with the records and not which ones they are. So a result may be *stale*: of this
-very cell, from records that are not at hand any more. It is never counted and never overwritten.
+The id of a cell says what is done, and not with which records, model files or version of the code. So a result may be
+*stale*: of this very cell, from what is not here any more. It is never counted and never overwritten.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from dpicl.core.cell import Cell
 from dpicl.core.errors import DpiclError, PluginError
@@ -20,13 +21,14 @@ from dpicl.data.sources import check_there
 from dpicl.data.task import Task
 from dpicl.mechanism.options import build
 from dpicl.mechanism.outputs import name_failure, skip_reason
+from dpicl.plan.staleness import Comparison
 from dpicl.results.fingerprints import Fingerprints, NotRead
 from dpicl.results.schema import Result
 
 
 @dataclass(frozen=True)
 class Stale:
-    """A cell whose result was made from other records. reason: in a few words."""
+    """A cell whose result was made from something else than a run would use now. reason: in a few words."""
 
     cell: Cell
     reason: str
@@ -34,27 +36,39 @@ class Stale:
 
 @dataclass(frozen=True)
 class Presence:
-    """The cells of a selection, each in one of the three, in their order."""
+    """The cells of a selection, each in one of the three, in their order. unknown: what of the results that are there
+    could not be compared with what is here now, in one line; "" where all could."""
 
     there: list[Cell]
     stale: list[Stale]
     missing: list[Cell]
+    unknown: str = ""
 
 
-def find_presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerprints) -> Presence:
-    """Raises DataError where the source of a cell is missing, whether it has a result or not."""
+def find_presence(
+    cells: Sequence[Cell],
+    results: Collection[Result],
+    records: Fingerprints,
+    mechanisms: Mapping[str, Registered],
+    loaded: Mapping[str, str] = MappingProxyType({}),
+) -> Presence:
+    """mechanisms: the registry. loaded: the pins of models that were loaded to know them, by name.
+
+    Raises DataError where the source of a cell is missing, whether it has a result or not.
+    """
     check_sources(cells)
     known = {(result.cell_id, result.cell.label): result for result in results}
+    comparison = Comparison(records, mechanisms, results, loaded)
     found = Presence([], [], [])
     for cell in cells:
         result = known.get((cell.id, cell.label))
         if result is None:
             found.missing.append(cell)
-        elif reason := records.difference(result):
+        elif reason := comparison.find_difference(result):
             found.stale.append(Stale(cell, reason))
         else:
             found.there.append(cell)
-    return found
+    return replace(found, unknown=comparison.describe_unknown())
 
 
 def find_skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:

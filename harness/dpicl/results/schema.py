@@ -21,7 +21,7 @@ from pydantic.dataclasses import dataclass
 from dpicl.core import json_text
 from dpicl.core.cell import Cell
 from dpicl.core.errors import PluginError, UnsupportedEvent
-from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
+from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Positive, Share
 from dpicl.core.json_text import to_plain as finite
 from dpicl.core.printable import shorten
 from dpicl.core.vocabulary import NEIGHBOURS
@@ -74,6 +74,20 @@ def _moment(value: str) -> str:
     if datetime.fromisoformat(value).tzinfo is None:
         raise ValueError("a time needs its zone, such as 2026-01-02T03:04:05+00:00")
     return value
+
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+def _path_below(value: str) -> str:
+    parts = value.split("/")
+    if not value.isprintable() or len(value) > 1000 or {"", "..", "."} & {*parts}:
+        raise ValueError("it is no path below a folder")
+    return value
+
+
+#: Of a file below a folder; it leads nowhere else.
+PathBelow = Annotated[str, AfterValidator(_path_below)]
 
 
 #: When a file was made: ISO 8601 with a time zone.
@@ -255,6 +269,9 @@ class Manifest(Part):
     from before it.
 
     plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
+    plugin_files: sha256 of a plug-in that took part -> path below its folder -> sha256 of what it read there.
+    mechanism_version: of a mechanism of the package. mechanism_embedding: of its option, where a metric read another
+    one. All three are missing where there is none, and in files from before them.
     server: what the model's server could do (docs/servers.md); missing for a model of the run's own process.
     """
 
@@ -269,6 +286,11 @@ class Manifest(Part):
     device: str
     machine: Machine
     plugin_checked: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    plugin_files: dict[Sha256, dict[PathBelow, str]] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    mechanism_version: Count | None = Field(default=None, exclude_if=lambda value: value is None)
+    mechanism_embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
     embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
     server: ServerRecord | None = Field(default=None, exclude_if=lambda value: value is None)
 
@@ -285,6 +307,8 @@ class Result(Part):
     """One finished cell.
 
     aggregates: numbers in [0, 1] that are not means over documents. skipped_metrics: metric -> why it was not computed.
+    failures: why the model gave no answer to prompts of slots -> how often; {} where it always did, missing in files
+    from before it.
     higher_is_better: for every score and aggregate, as the task's file says; None in files from before it.
     released: demonstrations; instruction: one that was released, in the place of the task's own (missing without one);
     answers: of an answer mechanism or a prepared one. None of them is stored when its epsilon is infinite.
@@ -307,6 +331,7 @@ class Result(Part):
     prepared: bool = Field(default=False, exclude_if=lambda value: not value)
     aggregates: dict[str, Share] = {}
     skipped_metrics: dict[str, str] = {}
+    failures: dict[str, Positive] | None = Field(default=None, exclude_if=lambda value: value is None)
     higher_is_better: dict[str, bool] | None = Field(default=None, exclude_if=lambda value: value is None)
     manifest: Manifest
     cost: Cost

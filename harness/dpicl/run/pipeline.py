@@ -13,16 +13,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpicl.core.cell import Cell, ReleaseConfig
 from dpicl.core.errors import DpiclError
+from dpicl.core.plugins import files_read
 from dpicl.core.seeds import SECURE_SHARE, streams
 from dpicl.core.vocabulary import ReleasedPrompt, Report, report_nothing
 from dpicl.data.task import Task
 from dpicl.evaluation.intervals import bootstrap_interval
 from dpicl.mechanism import checked
 from dpicl.mechanism.bases import Mechanism
+from dpicl.models import plugin_of
 from dpicl.models.base import LanguageModel
 from dpicl.models.embeddings import load_embeddings
 from dpicl.privacy.calibration import slack_of
@@ -138,10 +140,23 @@ def _result(
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
         higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
-        manifest=made_with.model_copy(update={"embedding": embedding_of(mechanism, evaluation.embedding)}),
+        manifest=made_with.model_copy(update=_list_inputs(loaded, evaluation.embedding)),
         cost=cost,
         created=now(),
     )
+
+
+def _list_inputs(loaded: LoadedCell, read: str | None) -> dict[str, Any]:
+    """What of a manifest is known once a cell has run. read: the embedding model that a metric read."""
+    cell, mechanism = loaded.cell, loaded.mechanism
+    option, embedding = embedding_of(mechanism, None), embedding_of(mechanism, read)
+    used = [digest for digest in (cell.plugin, plugin_of(cell.model)) if digest is not None]
+    return {
+        "embedding": embedding,
+        "mechanism_embedding": None if option == embedding else option,
+        "mechanism_version": mechanism.version if cell.plugin is None else None,
+        "plugin_files": {digest: files_read(digest) for digest in used} or None,
+    }
 
 
 def now() -> str:

@@ -60,6 +60,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     ),
     "task": lambda r: r.cell.task,
     "mechanism": lambda r: r.cell.mechanism,
+    "version of the mechanism": lambda r: r.manifest.mechanism_version or 1,
     "options": lambda r: json.dumps(r.cell.options, sort_keys=True),
     "plug-in file": lambda r: r.cell.plugin,
     "number of queries": lambda r: (r.cell.queries, r.privacy.queries),
@@ -76,7 +77,7 @@ TASK = (
 )
 #: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
 READER = ("task version", "prompts", "number of shots", "records a class", "metric")
-ROW = ("mechanism", "options", "plug-in file", "number of queries")
+ROW = ("mechanism", "version of the mechanism", "options", "plug-in file", "number of queries")
 REFERENCE = (
     *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
     *("model weights", "metric", "set of metrics", "directions of the metrics", "test records of every metric"),

@@ -1,0 +1,108 @@
+"""Notes which files below its own folder a plug-in reads: data, and modules that it imports while it runs.
+
+Python reports the opening of a file as an audit event (PEP 578). A file counts where the plug-in's own code, or what it
+calls outside of the harness, opened it: what the harness itself opens has other names for its content. What was read
+stays noted for the whole process, since a plug-in may keep it. Not seen are files that native code opens by itself (as
+safetensors does), and which names a folder holds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import source_from_cache
+from pathlib import Path
+
+from dpicl.core.files import known_sha256
+
+#: In place of a hash: there is no file, or it changed while the plug-in was in use, so that nothing equals it.
+ABSENT, CHANGED = "absent", "changed"
+#: What a plug-in calls of these opens files for it.
+_READERS = "dpicl.core."
+
+#: Module of a plug-in -> its folder, as it was given and where links lead; and file -> hash.
+_folders: dict[str, tuple[Path, Path]] = {}
+_reads: defaultdict[str, dict[str, str]] = defaultdict(dict)
+_installed = False
+_hooked = threading.local()
+
+
+def watch(module: str, folder: Path) -> None:
+    """From now on, what the plug-in of this module's name reads below the folder is noted."""
+    global _installed
+    if not _installed:
+        sys.addaudithook(_hook)
+        _installed = True
+    _folders[module] = folder.absolute(), folder.resolve()
+
+
+def files_read(module: str) -> dict[str, str]:
+    """Path below the plug-in's folder -> sha256 of the file as it was read, of all that was read so far."""
+    return dict(sorted(_reads[module].items()))
+
+
+def list_changed(module: str, files: Mapping[str, str]) -> list[str]:
+    """The files that are other ones now; none for a plug-in that this process has not loaded."""
+    if module not in _folders:
+        return []
+    folder = _folders[module][0]
+    return [name for name, digest in files.items() if _hash_of(folder / name) != digest]
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if event != "open" or getattr(_hooked, "now", False):
+        return
+    _hooked.now = True  # what the hook itself does in this thread is not the plug-in's
+    try:
+        _note(*arguments)
+    finally:
+        _hooked.now = False
+
+
+def _note(path: object, mode: object = None, flags: object = 0) -> None:
+    is_written = isinstance(flags, int) and (flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC)
+    if is_written or not isinstance(path, str | bytes | os.PathLike):
+        return
+    module = _find_reader()
+    if module is None:
+        return
+    name = _name_below(_folders[module], os.fsdecode(path))
+    if name is not None:
+        digest = _hash_of(_folders[module][0] / name)
+        noted = _reads[module].setdefault(name, digest)
+        _reads[module][name] = digest if noted == digest else CHANGED
+
+
+def _name_below(folders: tuple[Path, Path], path: str) -> str | None:
+    """The path below the folder, of compiled code that of its source; None of a file elsewhere."""
+    for folder, place in zip(folders, (Path(os.path.abspath(path)), Path(os.path.realpath(path))), strict=True):
+        if place.is_relative_to(folder):
+            if place.parent.name == "__pycache__":
+                with suppress(ValueError):
+                    place = Path(source_from_cache(place))
+            return place.relative_to(folder).as_posix()
+    return None
+
+
+def _find_reader() -> str | None:
+    """The plug-in whose code opens a file; None where the harness does, or no plug-in is at work."""
+    frame = sys._getframe()
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name in _folders:
+            return name
+        if name.startswith("dpicl.") and not name.startswith((_READERS, "dpicl.mechanisms.", "dpicl.tasks.")):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _hash_of(path: Path) -> str:
+    try:
+        return known_sha256(path)
+    except OSError:
+        return ABSENT
