@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,11 +16,13 @@ from dpicl.data.task import Task
 from dpicl.leaderboards.gate.case import Case
 from dpicl.leaderboards.gate.code import reason_not_to_run
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.model.marks import SERVED, marks_of
+from dpicl.leaderboards.model.marks import SERVED, UNANSWERED, marks_of
 from dpicl.leaderboards.model.submissions import Card
 from dpicl.mechanism.registry import load_mechanisms
-from dpicl.models import huggingface, server_http
-from dpicl.models.server_settings import ServerRecord
+from dpicl.models import huggingface, server, server_http
+from dpicl.models.server_settings import ServerRecord, ServerSettings
+from dpicl.plan.selection import select
+from dpicl.plan.suite import Changes
 from dpicl.results.schema import Result, from_text
 from dpicl.run import workbench
 from tests.harness.models import fake_server
@@ -87,8 +92,8 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
     for label, result in found.items():
         assert read_release(result) == read_release(expected[label])
         assert values(result) == pytest.approx(values(expected[label]), abs=1e-5)
-        server = result.manifest.server
-        assert server is not None and server.vocabulary and server.loopback and server.kind == "llama.cpp"
+        record = result.manifest.server
+        assert record is not None and record.vocabulary and record.loopback and record.kind == "llama.cpp"
         assert result.manifest.model.batch_invariant is False and expected[label].manifest.server is None
         assert any("model server" in note for note in result.privacy.notes)
         assert SERVED in marks_of([result]) and SERVED not in marks_of([expected[label]])
@@ -96,6 +101,79 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
 
     case = Case(Contents(Path("sent"), card=Card.model_construct(mechanism=""), results=found), {}, run_code=True)
     assert "server" in reason_not_to_run(case)  # no submitted address is asked
+
+
+def test_speed_is_in_no_name_and_reaches_the_connection(run, dpicl, fake: FakeServer, tmp_path, monkeypatch) -> None:
+    settings, read = list[ServerSettings](), server.settings_of
+    monkeypatch.setattr(server, "settings_of", lambda rest: settings.append(read(rest)) or settings[-1])
+    (result,) = run(name(fake, window=3, context=200), "--mechanism", "prism").values()
+    assert result.cell.model == result.manifest.model.name + f"?tokenizer={fake.folder}&context=200"
+    assert {(each.window, each.timeout, each.patience, each.context) for each in settings} == {(3, 60, 1, 200)}
+    flags = (tmp_path / "suite.yaml", "--results", tmp_path / "results", "--mechanism", "prism", "--model")
+    for address, there in ((fake.name(window=9, context=200), 1), (fake.name(context=200), 1), (fake.name(), 0)):
+        assert dpicl("plan", *flags, address, "--json").json["present"] == there
+    (cell,) = select(str(tmp_path / "suite.yaml"), tmp_path, changes=Changes(mechanisms=["prism"])).cells
+    sent = pickle.loads(pickle.dumps(cell))  # as to a worker process
+    assert (sent.id, sent.address) == (result.cell_id, name(fake, window=3, context=200))
+    assert "window" not in result.cell.model_dump_json() + cell.model_dump_json()
+
+
+def is_private(handler: fake_server.Handler) -> bool:
+    """Whether it is asked about a prompt with examples: two articles at least."""
+    return handler.server.model.decode(handler.sent["prompt"]).count("Article:") > 1
+
+
+def test_refused_slots_are_counted_marked_and_asked_again_of_a_repaired_server(
+    run, dpicl, fake: FakeServer, tmp_path, fresh_cache, monkeypatch
+) -> None:
+    voting = (name(fake), "--mechanism", "voting")
+    with monkeypatch.context() as patch:
+        patch.setenv("DPICL_CACHE", str(tmp_path / "another"))
+        sound = run(*voting, results="sound")["voting"]
+    fake.always = lambda handler, answer: is_private(handler) and fake_server.status(400)(handler, answer)
+    broken = run(*voting, results="broken")["voting"]
+    fake.always = None
+    repaired = run(*voting, results="repaired")["voting"]
+
+    assert (sound.failures, repaired.failures) == ({}, {})
+    assert values(repaired) == values(sound) and read_release(repaired) == read_release(sound)
+    ((reason, number),) = broken.failures.items()
+    assert reason == "it answers 400" and number > 0
+    assert UNANSWERED in marks_of([sound, broken]) and UNANSWERED not in marks_of([sound])
+    old = broken.model_dump(mode="json", exclude={"failures"})
+    assert from_text(json.dumps(old)).failures is None
+
+    board = ("board", tmp_path / "suite.yaml", "--results", tmp_path / "broken", "--model", name(fake))
+    (row,) = dpicl(*board, "--json").json["sections"][0]["tasks"][0]["rows"]
+    assert row["failures"] == broken.failures and UNANSWERED.name in row["marks"]
+    assert f"voting (Q = 4) ⇄{UNANSWERED.sign}" in dpicl(*board).out
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "third"))
+    fake.always = lambda handler, answer: is_private(handler) and fake_server.status(400)(handler, answer)
+    said = dpicl("run", tmp_path / "suite.yaml", "--results", tmp_path / "said", "--mechanism", "voting", "--json")
+    assert f"no answer to {number} prompts of slots" in said.err and reason in said.err
+    assert said.json["cells"][0]["failures"] == broken.failures
+
+
+def test_another_model_at_the_same_address_makes_results_stale(run, dpicl, fake: FakeServer, tmp_path) -> None:
+    run(name(fake), "--mechanism", "prism")
+    flags = (tmp_path / "suite.yaml", "--results", tmp_path / "results")
+    plan = dpicl("plan", *flags, "--json").json
+    assert plan["present"] == 1 and "only loading it tells" in plan["unknown"]
+    fake.id = "another"
+    assert dpicl("plan", *flags, "--json").json["present"] == 1  # it asks no server
+    answer = dpicl("run", *flags)
+    assert answer.code == 2 and "the model server:" in answer.err and "--rerun-stale" in answer.err
+    assert dpicl("run", *flags, "--rerun-stale").code == 0
+    assert dpicl("plan", *flags, "--json").json["present"] == 3
+
+
+def test_another_tokenizer_is_another_model(fake: FakeServer, tmp_path) -> None:
+    shutil.copytree(fake.folder, tmp_path / "copy")
+    before = models.load(fake.name(tokenizer=tmp_path / "copy")).identity.pin
+    assert before == models.load(fake.name()).identity.pin
+    template = tmp_path / "copy" / "chat_template.jinja"
+    template.write_text(template.read_text().replace("<user>", "<bot>"))
+    assert models.load(fake.name(tokenizer=tmp_path / "copy")).identity.pin != before
 
 
 @pytest.mark.slow
@@ -136,15 +214,15 @@ def test_each_mechanism_declares_what_it_needs() -> None:
 
 
 def test_prefixes_of_private_sets_are_kept_apart(tiny_folder: Path, own_cache: Path) -> None:
-    with run_server("vllm", tiny_folder, top=20) as server:
-        model = models.load(server.name())
+    with run_server("vllm", tiny_folder, top=20) as vllm:
+        model = models.load(vllm.name())
         model.next_token_log_probs([[5, 6]])
         with model.isolated_cache():
             model.next_token_log_probs([[5, 6]])
             model.generate([[5, 6]], 2)
         with model.isolated_cache():
             model.next_token_log_probs([[5, 6]])
-    salts = [body["cache_salt"] for _, body in server.seen[-4:]]
+    salts = [body["cache_salt"] for _, body in vllm.seen[-4:]]
     assert salts[1] == salts[2] and len(set(salts)) == 3 and min(map(len, salts)) > 40
 
 

@@ -14,6 +14,9 @@ from dpicl.core.output_cache import OutputCache
 from dpicl.data.task import CONTENT_FREE, Record, Task
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Query
+from dpicl.models.base import NOT_FINITE
+from dpicl.models.embeddings import SimulatedEmbeddings
+from dpicl.models.simulated import SimulatedLM
 from dpicl.models.transformers import TransformersLM
 from dpicl.privacy.sampling_schemes import SamplingScheme
 from dpicl.releasing.prompts import SlotPrompts
@@ -151,6 +154,60 @@ def test_a_prompt_that_breaks_the_model_abstains_and_the_public_ones_are_an_erro
     for task in (agnews, samsum):
         with pytest.raises(ModelError):
             reader(task, model=broken, queries=[query]).read_public()
+
+
+@PARTITIONS
+@pytest.mark.parametrize("name", ["agnews", "samsum"])
+def test_a_failure_is_asked_about_once_a_release_and_never_kept(name, partition, tmp_path):
+    task, scheme = Task.load(name, "synthetic", limit_train=2, limit_test=2), SamplingScheme(1, 1, partition)
+    query, slots = queries_of(task)[0], [task.train[:1]]
+
+    def ask(model, cache, again=False):
+        own = reader(task, scheme, queries_of(task), model, cache)
+        for _ in range(1 + again):
+            found = own.texts(query, slots) if name == "samsum" else own.label_scores(query, slots, calibrated=False)
+        return np.array(found).tolist()
+
+    sound = ask(models.load("sim"), OutputCache(None))
+    model, cache = models.load("sim"), OutputCache(tmp_path)
+    model._broken = float("nan")
+    broken = ask(model, cache, again=True)
+    queries = 1 if partition == "per_query" else len(task.test)
+    assert dict(model.usage.failures) == {NOT_FINITE: queries}
+    assert broken == [""] if name == "samsum" else np.isnan(broken).all()
+    model._broken = None
+    assert ask(model, OutputCache(tmp_path)) == sound
+    calls = model.usage.forward_calls
+    assert ask(model, OutputCache(tmp_path)) == sound and model.usage.forward_calls == calls
+
+
+def test_an_empty_answer_is_an_answer(samsum, tmp_path, monkeypatch):
+    model = models.load("sim")
+    monkeypatch.setattr(model, "generate", lambda prompts, *_, **__: [""] * len(prompts))
+    slots, query = [samsum.train[:1]], queries_of(samsum)[0]
+    assert reader(samsum, model=model, cache=OutputCache(tmp_path)).texts(query, slots) == [""]
+    monkeypatch.setattr(model, "generate", lambda *_, **__: pytest.fail("it is asked again"))
+    assert reader(samsum, model=model, cache=OutputCache(tmp_path)).texts(query, slots) == [""]
+
+
+def test_no_row_that_an_earlier_version_kept_of_a_failure_is_found(agnews, tmp_path, monkeypatch):
+    query, slots = queries_of(agnews)[0], [agnews.train[:1]]
+    with monkeypatch.context() as patch:
+        patch.setattr("dpicl.releasing.reader._is_absent", lambda value: False)
+        broken = reader(agnews, model=SimulatedLM(broken=float("nan")), cache=OutputCache(tmp_path))
+        broken._model.identity = models.load("sim").identity
+        broken.label_scores(query, slots, calibrated=False)
+    found = reader(agnews, cache=OutputCache(tmp_path)).label_scores(query, slots, calibrated=False)
+    assert np.isfinite(found).all()
+
+
+def test_an_embedding_that_failed_is_made_again(agnews, monkeypatch):
+    cache = OutputCache(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedEmbeddings, "_raw", lambda self, texts: np.full((len(texts), self.dimension), np.nan))
+        assert not reader(agnews, cache=cache).embed(["a word", ""], "sim").any()
+    found = reader(agnews, cache=cache).embed(["a word", ""], "sim")
+    assert found[0].any() and not found[1].any()
 
 
 @pytest.mark.parametrize("partition", ["per_query", "one_sample"])

@@ -93,7 +93,8 @@ def jobs_of(
         **({"others": others} if attack.membership else {}),
         **({"plugin": plugin} if plugin else {}),
     }
-    rest = {"model": model, "delta": delta, "seed": seed, "members": members, "shots": shots or attack.shots}
+    rest: dict[str, Any] = {"model": model, "delta": delta, "seed": seed, "members": members}
+    rest["shots"] = shots or attack.shots
     rest |= {"plugin": mechanism.plugin_hash, "options": options}
     subjects = [
         subject_of(built, task, epsilon=one, **rest) for one in (dict.fromkeys(epsilons) if own is None else [own])
@@ -106,8 +107,8 @@ def jobs_of(
 def subject_of(mechanism: Mechanism, task: Task, *, model: str, **rest: Any) -> Subject:
     """What is attacked; known before the model is read. model: the name by which it is loaded. rest: the other fields
     of a `Subject`."""
-    about = {"mechanism": mechanism.name, "task": task.name, "task_version": task.version, "source": task.source}
-    return Subject(**about, model=models.name_in_results(model), **rest)
+    rest["model"] = models.name_in_results(model)
+    return Subject(mechanism=mechanism.name, task=task.name, task_version=task.version, source=task.source, **rest)
 
 
 @wrap_validation_errors()

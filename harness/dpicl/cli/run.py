@@ -67,6 +67,8 @@ def _summary(selection: Selection, there: list[Cell], finished: list[Done], seco
     failed = [done for done in finished if done.status == "failed"]
     for text, number in Counter(done.message for done in failed).items():
         message(f"dpicl: {count(number, 'cell')} failed: {text}")
+    for reason, number in sum((Counter(done.failures) for done in finished), Counter[str]()).items():
+        message(f"dpicl: The model gave no answer to {count(number, 'prompt')} of slots, which abstained: {reason}.")
     document = {
         "suite": selection.suite.name,
         "version": selection.suite.version,
@@ -94,5 +96,6 @@ def _describe_finished(done: Done, selection: Selection) -> dict[str, Any]:
         "seconds": round(done.seconds, 2),
         "score": done.score,
         "message": done.message or None,
+        "failures": dict(done.failures),
         "path": selection.store.path(done.cell) if done.status in ("done", "present") else None,
     }

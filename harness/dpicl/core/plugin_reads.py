@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import source_from_cache
 from pathlib import Path
+from types import FrameType
 
 from dpicl.core.files import known_sha256
 
@@ -90,7 +91,7 @@ def _name_below(folders: tuple[Path, Path], path: str) -> str | None:
 
 def _find_reader() -> str | None:
     """The plug-in whose code opens a file; None where the harness does, or no plug-in is at work."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name in _folders:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,6 +44,7 @@ class Done:
     """A cell is over.
 
     message: the error or the reason of a skip. busy: another run has its lock. worker_died: why it failed.
+    failures: as in its result.
     """
 
     cell: Cell
@@ -52,6 +53,7 @@ class Done:
     message: str = ""
     score: float | None = None
     worker_died: bool = False
+    failures: Mapping[str, int] = field(default_factory=dict)
 
 
 Report = Callable[[CellProgress | Done], None]
@@ -88,7 +90,8 @@ class Worker:
         start = time.perf_counter()
         try:
             result = run_cell(cell, self.suite, self.bench, lambda *how: report(CellProgress(cell, *how)))
-            done = Done(cell, "done", time.perf_counter() - start, score=result.scores[result.main_metric].value)
+            score, failures = result.scores[result.main_metric].value, result.failures or {}
+            done = Done(cell, "done", time.perf_counter() - start, score=score, failures=failures)
             return Outcome(done, result, self.bench.task(cell).fingerprint)
         except Skipped as reason:
             return Outcome(Done(cell, "skipped", message=str(reason)))

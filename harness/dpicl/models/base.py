@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Tokens = Sequence[int]
 #: What `generate` does with a row whose logits are not finite.
 Broken = Literal["raise", "empty"]
+#: Why a row of a model in this process is no answer.
+NOT_FINITE = "its numbers are not finite"
 #: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
 READING_VERSION = 6
 
@@ -55,12 +58,20 @@ class ModelIdentity:
         return self.sha256 or self.revision or ""
 
 
+class BrokenText(str):
+    """The text so far of a row that made the model fail. It is no answer, and nobody may keep it as one."""
+
+    __slots__ = ()
+
+
 @dataclass
 class Usage:
-    """How many tokens the model has read (prompt and cached-decoding tokens alike) since it was loaded."""
+    """How many tokens the model has read (prompt and cached-decoding tokens alike) since it was loaded. failures: why
+    it gave no answer to prompts -> to how many; of private prompts it depends on records, and is published nowhere."""
 
     tokens_read: int = 0
     forward_calls: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
 
 
 class Decoder(ABC):
@@ -184,7 +195,8 @@ class LanguageModel(ABC):
         temperature: 0 is greedy; above it each token is a sample of softmax(logits / temperature), and B ``seeds`` (one
             a prompt) are needed. A row's text depends on its own prompt and seed alone.
         broken: ``raise`` refuses logits that are not finite with ModelError, right for public prompts; with ``empty``
-            such a row, and no other, ends with the text that it has so far: private rows must not make a run fail.
+            such a row, and no other, ends with the text that it has so far, a `BrokenText`: private rows must not make
+            a run fail.
         A row ends at EOS or after max_tokens tokens; a model that says EOS at once writes ''. Raises PromptTooLong when
         a prompt and max_tokens do not fit together, UsageError for a temperature below 0 or seeds that are missing.
         """
@@ -197,6 +209,11 @@ class LanguageModel(ABC):
         """Notes that tokens were read in one call."""
         self.usage.tokens_read += tokens
         self.usage.forward_calls += 1
+
+    def _count_broken(self, rows: int) -> None:
+        """Notes rows whose numbers are not finite."""
+        if rows:
+            self.usage.failures[NOT_FINITE] += int(rows)
 
     def _check_length(self, length: int) -> None:
         """Raises PromptTooLong for more tokens than the model reads."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from dpicl.core.errors import UsageError
-from dpicl.models.base import not_finite_error
+from dpicl.models.base import BrokenText, not_finite_error
 
 if TYPE_CHECKING:
     from dpicl.models.base import Broken, LanguageModel
@@ -57,6 +57,9 @@ class Writer:
         sound = best.isfinite().tolist()
         if not all(sound) and self._broken == "raise":
             raise not_finite_error(self._model.identity.name)
+        for row in (row for place, row in enumerate(rows) if not sound[place]):
+            self.texts[row] = BrokenText(self.texts[row])
+        self._model._count_broken(sound.count(False))
         chosen = likeliest.tolist() if not self._temperature else self._sample(logits, rows, sound)
         going = [place for place, row in enumerate(rows) if sound[place] and self._write(row, chosen[place])]
         return going, torch.tensor([chosen[place] for place in going], dtype=torch.long, device=logits.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -45,7 +46,9 @@ class RereadingModel(StatelessModel):
         """Tensor[B, V] float32; see LanguageModel."""
         rows = np.array([self._log_probs(prompt) for prompt in prompts])
         self._count(sum(map(len, prompts)))
-        return torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
+        found = torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
+        self._count_broken(int(found.isnan().any(dim=1).sum()))
+        return found
 
     def score_endings(
         self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
@@ -65,6 +68,7 @@ class RereadingModel(StatelessModel):
                     greedy = greedy and int(known[said].argmax()) == token
                 row.append(ScoredEnding(total, greedy))
             self._count(len(query) + sum(map(len, endings)))
+            self._count_broken(any(math.isnan(ending.log_prob) for ending in row))
             result.append(row)
         return result
 

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from dpicl.core.errors import ModelError
-from dpicl.models.base import Broken, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
+from dpicl.models.base import Broken, BrokenText, ModelIdentity, Prefix, ScoredEnding, Tokens, Usage
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
 from dpicl.models.server_dialects import Ask, LogProbs, Prompt, join
@@ -106,7 +106,7 @@ class ServerLM(TokenizedModel, StatelessModel):
                     if token not in wanted:
                         wanted.append(int(token))
         asked = [(self._tokenize_opening([*queries[at][0], *said]), wanted) for (at, said), wanted in nodes.items()]
-        found = dict(zip(nodes, self._ask(asked, self._top), strict=True))
+        found = dict(zip(nodes, self._ask(asked, self._top, [at for at, _ in nodes]), strict=True))
         return [
             [
                 self._score([(found[at, tuple(ending[:step])], token) for step, token in enumerate(ending)])
@@ -137,10 +137,10 @@ class ServerLM(TokenizedModel, StatelessModel):
             partial(self._dialect.text, settings={**settings, "seed": seed % _SEEDS})
             for seed in seeds or [0] * len(opened)
         ]
-        texts = self._answers(works, opened)
+        texts = self._answers(works, opened, range(len(works)))
         if broken == "raise" and None in texts:
             raise refusal_error(self.identity.name)
-        return [text or "" for text in texts]
+        return [BrokenText() if text is None else text for text in texts]
 
     @contextmanager
     def isolated_cache(self) -> Iterator[None]:
@@ -159,9 +159,12 @@ class ServerLM(TokenizedModel, StatelessModel):
         """How many of the likeliest tokens are asked for: as many as there are (-1: all)."""
         return -1 if self._record.vocabulary else self._record.top_tokens
 
-    def _ask(self, prompts: Sequence[tuple[list[int], Sequence[int]]], top: int) -> list[LogProbs | None]:
+    def _ask(
+        self, prompts: Sequence[tuple[list[int], Sequence[int]]], top: int, rows: Sequence[int] | None = None
+    ) -> list[LogProbs | None]:
         """What the server says after each prompt (tokens, listed): of the listed tokens at least, where it lists any;
-        else of the ``top`` likeliest. None where it refuses the prompt."""
+        else of the ``top`` likeliest. None where it refuses the prompt. rows: which row each prompt is of; None: its
+        own."""
         if not self._record.top_tokens:
             raise ModelError(f"The model server {self._connection.settings.url} gives texts, and no log-probabilities.")
         limit, works, places = self._record.listed_ids, [], []
@@ -171,19 +174,23 @@ class ServerLM(TokenizedModel, StatelessModel):
             for part in parts or [()]:
                 works.append(partial(self._dialect.log_probs, top=1 if part else top, listed=part))
                 places.append(at)
-        answers = self._answers(works, [prompts[at][0] for at in places])
+        owners = places if rows is None else [rows[at] for at in places]
+        answers = self._answers(works, [prompts[at][0] for at in places], owners)
         found: list[list[LogProbs | None]] = [[] for _ in prompts]
         for at, answer in zip(places, answers, strict=True):
             found[at].append(answer)
         return [join(parts) for parts in found]
 
-    def _answers(self, works: Sequence[Work], prompts: Sequence[list[int]]) -> list[Any]:
-        """What each work gives for its prompt; None where a request of it fails for good."""
+    def _answers(self, works: Sequence[Work], prompts: Sequence[list[int]], rows: Sequence[int]) -> list[Any]:
+        """What each work gives for its prompt; None where a request of it fails for good. rows: which row each work is
+        of: a row fails once."""
         calls = [partial(self._answer, work, self._prompt(tokens)) for work, tokens in zip(works, prompts, strict=True)]
         found = self._connection.answers(calls)
+        failed = {row: str(one) for row, one in zip(rows, found, strict=True) if isinstance(one, Exception)}
+        self.usage.failures.update(failed.values())
         self.usage.tokens_read += sum(map(len, prompts))
         self.usage.forward_calls += len(works)
-        return found
+        return [None if isinstance(one, Exception) else one for one in found]
 
     def _rows(self, found: Sequence[LogProbs | None]) -> torch.Tensor:
         rows = torch.full((len(found), self.vocab_size), -torch.inf)
@@ -204,15 +211,15 @@ class ServerLM(TokenizedModel, StatelessModel):
         return ScoredEnding(total, greedy)
 
     async def _answer(self, work: Work, prompt: Prompt) -> Any:
-        """What the work gives; None where a request of it fails for good, and the server does the same for a public
-        prompt."""
+        """What the work gives; where a request of it fails for good, and the server does the same for a public prompt,
+        why."""
         ask = self._connection.ask
         try:
             try:
                 return await work(ask, prompt)
-            except (Refused, Unanswered):
+            except (Refused, Unanswered) as failure:
                 await work(ask, self._public)
-                return None
+                return failure
         except (Refused, Unanswered, Unsound) as error:
             raise self._connection.silence_error(error) from None
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -103,11 +104,14 @@ class TransformersLM(CausalModel):
             tokens = self._tokenize_opening(prompt)
             rows.append(self._row(tokens, prefix, None, partial(_place, own)))
         self._read(rows)
+        self._count_lost(result)
         return result
 
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; every one of them keeps its keys and values."""
-        return _CachedDecoder(self, [self._tokenize_opening(prompt) for prompt in prompts], prefix, DECODED)
+        made = _CachedDecoder(self, [self._tokenize_opening(prompt) for prompt in prompts], prefix, DECODED)
+        self._count_lost(made.log_probs)
+        return made
 
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
         """Reads a sequence once. Raises PromptTooLong when it alone fills the context."""
@@ -138,7 +142,9 @@ class TransformersLM(CausalModel):
             own = KeyValues(self.memory, begin + len(whole)) if len(whole) > PIECE else None
             rows.append(row_of(whole, begin, past, own, scores[-1].take, tree, scores[-1].wanted))
         self._read(rows)
-        return [each.endings() for each in scores]
+        found = [each.endings() for each in scores]
+        self._count_broken(sum(any(math.isnan(ending.log_prob) for ending in row) for row in found))
+        return found
 
     def generate(
         self,
@@ -165,6 +171,10 @@ class TransformersLM(CausalModel):
             rows.keep(going)
             active = [active[place] for place in going]
             rows.append_each(chosen.tolist())
+
+    def _count_lost(self, log_probs: torch.Tensor) -> None:
+        """Notes rows that are NaN: where one logit is, all log-probabilities are."""
+        self._count_broken(int(log_probs[:, 0].isnan().sum()))
 
     def _read(self, rows: Sequence[Sequence[Piece]]) -> None:
         """Reads these rows, in passes with those that others wait for."""
@@ -230,6 +240,7 @@ class _CachedDecoder(Decoder):
     def append(self, token: int) -> None:
         """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
         self.append_each([int(token)] * len(self._own))
+        self._model._count_lost(self._log_probs)
 
     def append_each(self, tokens: Sequence[int]) -> None:
         """Appends a token to each prompt. Raises PromptTooLong when one no longer fits."""

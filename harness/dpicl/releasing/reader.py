@@ -2,7 +2,8 @@
 
 Every output is a function of its own slot and of public things, to the last bit (`dpicl.models.reading`), so
 all slots are read together. The examples of a slot are read once for all prompts that show them. A slot that makes the
-model answer with numbers that are not finite abstains (a row of NaN, or an empty text).
+model fail abstains (a row of NaN, or an empty text). That is remembered for one release and never kept: the model, or
+its server, may answer the next time.
 
 The public prompts of all queries are read first of all (`read_public`). So whether some slot is empty, which is
 private, does not decide whether a failure of the model shows.
@@ -11,7 +12,7 @@ private, does not decide whether a failure of the model shows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from dpicl.core.vocabulary import Query
 from dpicl.data.task import PublicTask
 from dpicl.evaluation import contextual_calibration as calibration
 from dpicl.mechanism.bases import Reader, Slot
-from dpicl.models.base import READING_VERSION, Broken, LanguageModel, Prefix, not_finite_error
+from dpicl.models.base import READING_VERSION, Broken, BrokenText, LanguageModel, Prefix, not_finite_error
 from dpicl.privacy.sampling_schemes import SlotScheme
 from dpicl.releasing.prompts import SlotPrompts
 
@@ -65,6 +66,7 @@ class SlotReader(Reader):
             identity.arithmetic,
             READING_VERSION,
         )
+        self._absent = dict[bytes, Any]()
         self._instruction: Prefix | None = None
         self._limits = (self._prompts.room, task.config.generation_kwargs.until)
 
@@ -154,12 +156,11 @@ class SlotReader(Reader):
 
         def generate(asked: Sequence[str]) -> list[str]:
             tokens = [self._model.encode(prompt) for prompt in asked]
-            return [
-                text.strip()
-                for text in self._model.generate(tokens, *self._limits, self._begin(examples), broken=broken)
-            ]
+            texts = self._model.generate(tokens, *self._limits, self._begin(examples), broken=broken)
+            return [BrokenText(text.strip()) if _is_absent(text) else text.strip() for text in texts]
 
-        return self._ask("greedy", prompts, others, (examples, self._limits), generate)
+        # kept as "greedy" by versions that took failures for empty texts
+        return self._ask("text", prompts, others, (examples, self._limits), generate)
 
     def _begin(self, examples: str) -> Prefix:
         """What every prompt of a slot begins with, read once: the instruction and the slot's examples."""
@@ -180,26 +181,36 @@ class SlotReader(Reader):
         ask: Callable[[Sequence[str]], Sequence[Any]],
     ) -> list[Any]:
         """The model's output for each prompt, from the cache where it is there; else asked and kept. name: 'labels' or
-        'greedy'. settings: all else that an output depends on besides its prompt."""
+        'text'. settings: all else that an output depends on besides its prompt."""
 
         def keys(texts: Sequence[str]) -> dict[str, bytes]:
             return {text: key_of(self._identity, name, text, settings) for text in texts}
 
         own = keys(prompts)
-        found = self._find_kept(own.values())
+        found = self._find_kept([*own.values()])
         if not found.keys() >= set(own.values()):
             wanted = own | keys(others())
-            found = self._find_kept(wanted.values())
+            found = self._find_kept([*wanted.values()])
             missing = {text: key for text, key in wanted.items() if key not in found}
             found |= self._keep(dict(zip(missing.values(), ask(list(missing)), strict=True)))
         return [found[own[prompt]] for prompt in prompts]
 
-    def _find_kept(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        return self._cache.get(self._model.identity.name, self._task.name, keys)
+    def _find_kept(self, keys: Collection[bytes]) -> dict[bytes, Any]:
+        kept = self._cache.get(self._model.identity.name, self._task.name, keys)
+        found = {key: value for key, value in kept.items() if not _is_absent(value)}  # older versions kept such
+        return found | {key: self._absent[key] for key in keys if key in self._absent}
 
     def _keep(self, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
-        self._cache.put(self._model.identity.name, self._task.name, new)
+        absent = {key: value for key, value in new.items() if _is_absent(value)}
+        self._absent |= absent
+        answers = {key: value for key, value in new.items() if key not in absent}
+        self._cache.put(self._model.identity.name, self._task.name, answers)
         return new
+
+
+def _is_absent(value: str | list[float]) -> bool:
+    """Whether an output is no answer of the model."""
+    return isinstance(value, BrokenText) if isinstance(value, str) else not np.isfinite(value).all()
 
 
 def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
@@ -210,10 +221,16 @@ def embed_texts(texts: Sequence[str], name: str, cache: OutputCache, model: str,
     embeddings = load_embeddings(name)
     identity = (READING_VERSION, embeddings.name, embeddings.sha256, embeddings.arithmetic)
     keys = {text: key_of("embedding", *identity, text) for text in texts}
-    found = cache.get(model, task, keys.values())
-    missing = [text for text, key in keys.items() if key not in found]
+    kept = cache.get(model, task, keys.values())
+    found = {text: kept[key] for text, key in keys.items() if key in kept and _is_embedding(text, kept[key])}
+    missing = [text for text in keys if text not in found]
     if missing:
-        new = {keys[t]: row for t, row in zip(missing, embeddings.encode_alone(missing).tolist(), strict=True)}
-        cache.put(model, task, new)
+        new = dict(zip(missing, embeddings.encode_alone(missing).tolist(), strict=True))
+        cache.put(model, task, {keys[text]: row for text, row in new.items() if _is_embedding(text, row)})
         found |= new
-    return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)
+    return np.array([found[text] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)
+
+
+def _is_embedding(text: str, row: Sequence[float]) -> bool:
+    """Whether a row is what a model made of the text: the zero vector of one that is not blank is its failure."""
+    return any(row) or not text.strip()

@@ -76,14 +76,17 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     mechanism, task, model = loaded.mechanism, loaded.task, loaded.model
     made_with = manifest_of(task, model, plugin=cell.plugin)  # before a mechanism gets hold of the model
     meter = Meter(model)
+    failed_before = model.usage.failures.copy()
     made = release(mechanism, task, model, cell.release, outputs=bench.outputs, report=report, phase=clock.phase)
+    failures = dict(model.usage.failures - failed_before)
     with clock.phase("load"):
         loaded.load_scorers(made.prompt, made.answers)
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")
         evaluation = bench.evaluate(loaded, made.prompt, made.answers)
     with wrap_validation_errors():
-        return _result(loaded, suite, made_with, made, evaluation, meter.cost(clock.seconds))
+        result = _result(loaded, suite, made_with, made, evaluation, meter.cost(clock.seconds))
+        return result.model_copy(update={"failures": failures})
 
 
 class _Clock:

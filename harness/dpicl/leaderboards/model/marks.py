@@ -63,6 +63,14 @@ FIXED_DRAW = Mark(
 )
 
 
+UNANSWERED = Mark(
+    "∅",
+    "slots without an answer",
+    "the model gave no answer to prompts of some slots (a server refused them, or its numbers were not finite); these"
+    " slots abstained, so the score may be lower than the method's",
+)
+
+
 def is_up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them.
 
@@ -97,6 +105,7 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
         (BY_EMBEDDINGS, embedded),
         (SERVED, any(map(_is_served, found))),
         (FIXED_DRAW, _is_draw_fixed(found)),
+        (UNANSWERED, any(one.failures for one in found)),
     )
     return tuple(mark for mark, holds in rules if holds)
 

@@ -7,6 +7,7 @@ model and test records: 0% is what the model does without any record, 100% what 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -140,6 +141,16 @@ class Row:
     def worth(self) -> float:
         """The larger, the better."""
         return -self.score if self.lower_is_better(self.metric) else self.score
+
+    @property
+    def failures(self) -> Mapping[str, int] | None:
+        """Why the model gave no answer to prompts of slots -> how often, over seeds; None where a seed does not say."""
+        total = Counter[str]()
+        for result in self.results:
+            if result.failures is None:
+                return None
+            total.update(result.failures)
+        return dict(total)
 
     @property
     def numbers(self) -> Mapping[str, float]:

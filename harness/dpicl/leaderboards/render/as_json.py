@@ -125,6 +125,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "name": row.name,
         **{name: data[name] and asdict(data[name]) for name in ("rank", "against_public")},
         "marks": [mark.name for mark in row.marks],
+        "failures": row.failures,
         "audited": audit_json(row.audit),
         "submission": submission_json(row),
         "seeds": list(row.seeds),

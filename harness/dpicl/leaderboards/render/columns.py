@@ -223,6 +223,14 @@ ROWS = (
         "how many queries this ε covers",
     ),
     Column(
+        "failures",
+        "unanswered",
+        lambda row: sum((row.failures or {}).values()) or None,
+        help="prompts of slots to which the model gave no answer, over all seeds",
+        optional=True,
+        page=True,
+    ),
+    Column(
         "unranked",
         "no rank",
         lambda row: None if row.is_baseline else row.unranked or None,
