@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dpicl import models
 from dpicl.core import plugin_reads
 from dpicl.core.cell import Cell
 from dpicl.data.task import Task
@@ -290,6 +291,14 @@ class Reads(ZeroShot):
 """
 
 
+def forget_plugins():
+    """As a new process knows none."""
+    for module in [key for key in sys.modules if key.startswith(("dpicl_plugin_", "beside_the_plugin"))]:
+        del sys.modules[module]
+    plugin_reads._reads.clear()
+    models._given.clear()
+
+
 @pytest.mark.parametrize("name", ["once.txt", "data/words.txt", "beside_the_plugin.py", "missing.txt"])
 def test_results_of_a_plugin_that_reads_another_file_now_are_stale(changing, tmp_path, monkeypatch, name):
     folder = tmp_path / "method"
@@ -301,17 +310,43 @@ def test_results_of_a_plugin_that_reads_another_file_now_are_stale(changing, tmp
     monkeypatch.setattr(sys, "path", [*sys.path])
     lab = changing("{name: reads}", plugin=plugin)
 
-    def forget():
-        for module in [key for key in sys.modules if key.startswith(("dpicl_plugin_", "beside_the_plugin"))]:
-            del sys.modules[module]
-        plugin_reads._reads.clear()
-
-    forget()
+    forget_plugins()
     assert lab("run").code == 0
-    forget()
+    forget_plugins()
     (folder / "unread.txt").write_text("a = 2")
     assert lab("plan", "--json").json["present"] == 1
     (folder / name).write_text("a = 22")
-    forget()
+    forget_plugins()
     lab.require_stale(name)
-    forget()
+    forget_plugins()
+
+
+MODEL = """
+from dataclasses import replace
+from pathlib import Path
+from dpicl.models.simulated import SimulatedLM
+
+def load(rest, device, dtype):
+    model = SimulatedLM(seed=int((Path(__file__).parent / "seed.txt").read_text()))
+    model.identity = replace(model.identity, revision="1")
+    return model
+
+MODELS = {"mine": load}
+"""
+
+
+@pytest.mark.parametrize(("name", "reason"), [("seed.txt", "seed.txt"), ("mine.py", "the plug-in file of the model")])
+def test_results_of_a_plugins_model_that_changed_are_stale(changing, tmp_path, name, reason):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "seed.txt").write_text("1")
+    (folder / "mine.py").write_text(MODEL)
+    lab = changing("zero_shot", model="mine", plugin=folder / "mine.py")
+    forget_plugins()
+    assert lab("run").code == 0
+    plan = lab("plan", "--json").json
+    assert plan["present"] == 1 and "only loading it tells" in plan["unknown"]
+    (folder / name).write_text("2" if name == "seed.txt" else f"{MODEL}# edited")
+    forget_plugins()
+    lab.require_stale(reason)
+    forget_plugins()

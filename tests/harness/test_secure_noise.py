@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 
+import numpy as np
 import pytest
 
 from dpicl import models
@@ -22,6 +23,8 @@ from dpicl.data.concealed import conceal
 from dpicl.data.task import Task
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.models.base import NOT_FINITE
+from dpicl.models.simulated import SimulatedLM
 from dpicl.privacy.accountants import epsilon
 from dpicl.privacy.events import from_json
 from dpicl.releasing.release import release
@@ -93,6 +96,23 @@ def test_neighbouring_sets_give_the_same_files_and_the_same_output(world, mechan
     assert len(files) == 3 and files == others
     said = [text.replace("cache of one", "cache of two") for text in (first.out, first.err)]
     assert said == [second.out, second.err]
+
+
+@pytest.mark.parametrize("mechanism", ["voting", "tang"])
+def test_how_many_slots_failed_is_told_nowhere(world, monkeypatch, mechanism):
+    read, failures = SimulatedLM.log_probs_after, list[int]()
+
+    def fail_on_records(model, prompt):
+        if "story" not in model.decode(prompt):
+            return read(model, prompt)
+        failures.append(len(prompt))
+        return np.full(model.vocab_size, np.nan)
+
+    monkeypatch.setattr(SimulatedLM, "log_probs_after", fail_on_records)
+    answer, files = world(rows_of("train", 30), "one", mechanism)
+    assert answer.code == 0 and failures, answer.err
+    told = "".join([answer.out, answer.err, *files.values()])
+    assert not [word for word in ("failures", "abstained", NOT_FINITE) if word in told]
 
 
 def test_answers_to_generation_tasks_are_the_same_too(world, tmp_path):
