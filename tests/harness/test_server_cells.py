@@ -117,7 +117,8 @@ def test_speed_is_in_no_name_and_reaches_the_connection(run, dpicl, fake: FakeSe
     flags = (tmp_path / "suite.yaml", "--results", tmp_path / "results", "--mechanism", "prism", "--model")
     for address, there in ((fake.name(window=9, context=200), 1), (fake.name(context=200), 1), (fake.name(), 0)):
         assert dpicl("plan", *flags, address, "--json").json["present"] == there
-    (cell,) = select(str(tmp_path / "suite.yaml"), tmp_path, changes=Changes(mechanisms=["prism"])).cells
+    changes = Changes(mechanisms=["prism"], models=[name(fake, window=3, context=200)])
+    (cell,) = select(str(tmp_path / "suite.yaml"), tmp_path, changes=changes).cells
     sent = pickle.loads(pickle.dumps(cell))  # as to a worker process
     assert (sent.id, sent.address) == (result.cell_id, name(fake, window=3, context=200))
     assert "window" not in result.cell.model_dump_json() + cell.model_dump_json()
@@ -154,14 +155,14 @@ def test_refused_slots_are_counted_marked_and_asked_again_of_a_repaired_server(
     assert f"⇄{UNANSWERED.sign}" in dpicl(*board).out
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "third"))
     fake.always = lambda handler, answer: is_private(handler) and fake_server.status(400)(handler, answer)
-    said = dpicl("run", tmp_path / "suite.yaml", "--results", tmp_path / "said", "--mechanism", "voting", "--json")
+    said = dpicl("run", tmp_path / "suite.yaml", "--results", tmp_path / "said", "--model", *voting, "--json")
     assert f"no answer to {number} prompts of slots" in said.err and reason in said.err
     assert said.json["cells"][0]["failures"] == broken.failures
 
 
 def test_another_model_at_the_same_address_makes_results_stale(run, dpicl, fake: FakeServer, tmp_path) -> None:
     run(name(fake), "--mechanism", "prism")
-    flags = (tmp_path / "suite.yaml", "--results", tmp_path / "results")
+    flags = (tmp_path / "suite.yaml", "--results", tmp_path / "results", "--model", name(fake))
     plan = dpicl("plan", *flags, "--json").json
     assert plan["present"] == 1 and "only loading it tells" in plan["unknown"]
     fake.id = "another"
