@@ -15,15 +15,18 @@ from dpicl.core.cell import Cell
 from dpicl.data.task import Task
 from dpicl.engines.local import Inline
 from dpicl.engines.worker import Job
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.mechanisms.prism import Prism
 from dpicl.models import hub
 from dpicl.plan.presence import select_current
+from dpicl.plan.staleness import Comparison
 from dpicl.results.fingerprints import Fingerprints
-from dpicl.results.schema import SuiteReference
+from dpicl.results.schema import SuiteReference, from_text
 from dpicl.results.store import Store
 from tests.harness.local_suite import rows_of, suite, synthetic_suite, write_records
 from tests.harness.models.tiny import save_tiny_llama
 
+ROOT = Path(__file__).parents[2]
 TRAIN = rows_of("train", 30)
 OTHER = [{"text": "a record that was not there", "label": "World"}]
 
@@ -350,3 +353,18 @@ def test_results_of_a_plugins_model_that_changed_are_stale(changing, tmp_path, n
     forget_plugins()
     lab.require_stale(reason)
     forget_plugins()
+
+
+@pytest.mark.parametrize("suite", ["record", "ginc", "open", "generation"])
+def test_committed_results_are_current_and_what_they_do_not_say_is_unknown(suite):
+    folders = sorted({path.parent for path in (ROOT / "results" / suite).glob("*/*/*/*.json")})
+    results = [from_text(min(folder.glob("*.json")).read_text()) for folder in folders]
+
+    class SameRecords(Fingerprints):
+        def difference(self, result):
+            return ""
+
+    comparison = Comparison(SameRecords(), load_mechanisms(), results, {})
+    assert len(results) > 5 and {comparison.find_difference(result) for result in results} == {""}
+    unsaid = sum(result.manifest.mechanism_version is None for result in results)
+    assert comparison.unknown.get(("the mechanism's version", "their files do not say it"), 0) == unsaid
