@@ -31,6 +31,13 @@ NEAREST = "acc_nearest"
 LOGISTIC = "acc_logistic"
 #: Metrics that read released texts by embedding.
 BY_EMBEDDING = (NEAREST, LOGISTIC)
+#: Cosine of the embeddings of an answer and its reference (dpicl.evaluation.text_metrics).
+SIMILARITY = "similarity"
+#: Who reads released texts that are scored themselves.
+COUNTED = "counted in the texts"
+#: The embedding model of these metrics, and its name for readers of boards.
+READING_EMBEDDING = "embedded"
+_EMBEDDING_NAMES = {READING_EMBEDDING: "MiniLM"}
 #: Log-loss of the right label, where a language model reads the prompt and so has a distribution.
 LOG_LOSS = "log_loss"
 #: Metrics that results of answers and old results lack.
@@ -355,6 +362,19 @@ class TaskFile(_Keys):
         metrics |= dict.fromkeys(BY_EMBEDDING, True) if self.classes else {}
         metrics |= {LOG_LOSS: False} if self.metadata.kind in CHOOSING else {}
         return metrics | {name: name not in self.metadata.lower_is_better for name in self.metadata.aggregates}
+
+
+def reader_of(metric: str, texts: bool = False, embedding: str = READING_EMBEDDING) -> str:
+    """Who reads what was released, for a metric; one that is not known here scores the model's answers.
+
+    texts: whether released texts are scored themselves, as on JSON tasks. embedding: the model that embeds them.
+    """
+    model = _EMBEDDING_NAMES.get(embedding, embedding)
+    if metric in BY_EMBEDDING:
+        return f"read by a classifier on the texts ({model})"
+    if metric == SIMILARITY:
+        return f"answered by the model, compared by {model}"
+    return COUNTED if texts else "answered by the model"
 
 
 def read_task_file(text: str, place: str, name: str, built_in: bool) -> TaskFile:

@@ -73,9 +73,10 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
 
 def find_mde(results: Iterable[Result]) -> dict[Shared, float]:
     """The true difference of two rows that each table finds with probability .8, as on a board; none above 1. A
-    fixed draw is in no table, nor is an instruction that its metric does not read."""
+    fixed draw is in no table, nor is an instruction that its metric does not read, nor a row that uses the embeddings
+    that its metric reads."""
     drawn = (one for one in results if one.cell.options.get("sampling_seed") is None)
-    tables = _group(one for one in drawn if not one.has_unread_instruction)
+    tables = _group(one for one in drawn if not (one.has_unread_instruction or one.uses_its_reader))
     outcomes = {shared: _outcomes(list(rows.values())) for shared, rows in tables.items()}
     found = {shared: rank_sets(own, reach=1.0).detectable for shared, own in outcomes.items() if own.shape[1] > 1}
     return {shared: mde for shared, mde in found.items() if mde < 1}

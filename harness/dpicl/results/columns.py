@@ -23,10 +23,16 @@ COLUMNS: Final[Mapping[str, tuple[str, str, Callable[[Result], Any]]]] = {
     "epsilon_proved": ("sc:Float", "upper bound of ε", lambda one: one.privacy.epsilon_proved),
     "queries": ("sc:Integer", "queries that ε covers; empty: any number", lambda one: one.privacy.queries),
     "metric": ("sc:Text", "main metric", lambda one: one.main_metric),
+    "reader": ("sc:Text", "who reads what was released, for it", lambda one: one.reader_of(one.main_metric)),
     "score": ("sc:Float", "its mean over test records", lambda one: one.scores[one.main_metric].value),
     "low": ("sc:Float", "low end of its 95% interval", lambda one: one.scores[one.main_metric].low),
     "high": ("sc:Float", "high end of its 95% interval", lambda one: one.scores[one.main_metric].high),
     "commit": ("sc:Text", "commit of the code", lambda one: one.manifest.commit),
+    "changed_checkout": (
+        "sc:Boolean",
+        "whether the checkout had changes that the commit lacks; empty: unknown",
+        lambda one: one.manifest.dirty,
+    ),
     "created": ("sc:Text", "when the cell ran, ISO 8601", lambda one: one.created),
     "cell": ("sc:Text", "id of the cell, which names its file", lambda one: one.cell_id),
 }

@@ -24,8 +24,8 @@ from dpicl.core.errors import PluginError, UnsupportedEvent
 from dpicl.core.field_types import Amount, Count, Delta, Epsilon, Finite, Positive, Share
 from dpicl.core.json_text import to_plain as finite
 from dpicl.core.printable import shorten
-from dpicl.core.vocabulary import NEIGHBOURS
-from dpicl.data.task_file import BY_EMBEDDING
+from dpicl.core.vocabulary import NEIGHBOURS, is_simulated
+from dpicl.data.task_file import BY_EMBEDDING, READING_EMBEDDING, SIMILARITY, reader_of
 from dpicl.models.server_settings import ServerRecord
 from dpicl.privacy.events import from_json
 
@@ -36,6 +36,10 @@ _ROUNDING = 1e-6
 _MOST_ROWS = 5000
 #: Stands for the fingerprint of private records on a privacy card.
 WITHHELD: Final = "withheld"
+#: How ids of released texts begin that are scored themselves (`dpicl.data.task.sample_documents`).
+_SAMPLE: Final = "sample-"
+#: What names of the shipped embedding model hold, wherever it is loaded from.
+_SHIPPED_EMBEDDING: Final = "all-minilm-l6-v2"
 #: Metrics of which lower is better in files from before `Result.higher_is_better`.
 _LOWER_UNSAID = frozenset({"genre_distance", "year_distance", "word_distance", "repeats"})
 
@@ -363,6 +367,33 @@ class Result(Part):
     def has_unread_instruction(self) -> bool:
         """Whether it is an instruction alone, which its main metric, a classifier on demonstrations, does not read."""
         return self.instruction is not None and not self.released and self.main_metric in BY_EMBEDDING
+
+    @property
+    def reading_embedding(self) -> str:
+        """The embedding model of the metrics that read by embedding."""
+        read = self.manifest.embedding
+        classified = self.kind == "demonstrations" and not self.scores.keys().isdisjoint(BY_EMBEDDING)
+        if classified and read is not None:
+            return read.name
+        return self._usual_embedding
+
+    @property
+    def _usual_embedding(self) -> str:
+        return "sim" if is_simulated(self.manifest.model.name) else READING_EMBEDDING
+
+    @property
+    def uses_its_reader(self) -> bool:
+        """Whether its mechanism uses the embedding model by which its main metric reads: the score favours it."""
+        used = self.cell.options.get("embedding")
+        if self.main_metric not in (*BY_EMBEDDING, SIMILARITY) or not isinstance(used, str):
+            return False
+        used = READING_EMBEDDING if _SHIPPED_EMBEDDING in used.lower() else used
+        return used in (self.reading_embedding, self._usual_embedding)
+
+    def reader_of(self, metric: str) -> str:
+        """Who reads what was released, for a metric, in words."""
+        texts = all(name.startswith(_SAMPLE) for name in self.documents[self.main_metric].ids)
+        return reader_of(metric, texts, self.reading_embedding)
 
     @property
     def texts(self) -> list[str]:

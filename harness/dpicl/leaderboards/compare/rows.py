@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from dpicl.core.errors import UsageError, unknown_name
 from dpicl.core.field_types import parse_number
-from dpicl.core.messages import epsilon_text, join_names, names_text, score_text, signed_text
+from dpicl.core.messages import capitalize, epsilon_text, join_names, names_text, score_text, signed_text
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, choose_part
 from dpicl.leaderboards.model.comparability import Group
-from dpicl.leaderboards.model.marks import FIXED_DRAW
+from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER, Mark
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row, name_of, outcomes_of
 from dpicl.leaderboards.model.task_table import TaskTable
@@ -74,6 +74,13 @@ class RowPair:
         one, other = (fmean(outcomes[name] for outcomes in row for name in documents) for row in each)
         return one, other
 
+    @property
+    def verdict_names(self) -> tuple[str, str]:
+        """Both names, with the sign of what favours a row: 'private_evolution@1 ¶'."""
+        rows = zip(self.names, (self.one, self.other), strict=True)
+        one, other = (f"{name} {OWN_READER.sign}" if OWN_READER in row.marks else name for name, row in rows)
+        return one, other
+
     def to_json(self) -> dict[str, Any]:
         """Both rows, and the difference of their scores."""
         table = self.table
@@ -81,6 +88,7 @@ class RowPair:
             "task": table.task,
             "metric": table.metric,
             "metric_name": metric_name(table.metric),
+            "reader": table.reader,
             "higher_is_better": not table.lower_is_better(table.metric),
             **{name: getattr(self.group, name) for name in ("model", "source", "delta")},
             "first": _row_json(self.one, self.means[0]),
@@ -116,24 +124,28 @@ class RowComparison(Shown):
         columns = (
             Column("task", "task", attrgetter("table.task")),
             Column("rows", "rows", lambda pair: None if heads else ", ".join(pair.names), optional=True),
-            *difference_columns(lambda pair: (pair.found, *pair.names)),
+            *difference_columns(lambda pair: (pair.found, *pair.verdict_names)),
             Column("first", first, lambda pair: pair.means[0], score_text),
             Column("second", second, lambda pair: pair.means[1], score_text),
             Column("seeds", "seeds", lambda pair: len(pair.seeds)),
             Column("documents", "records", attrgetter("table.documents")),
+            Column("metric", "scores", lambda pair: pair.table.describe_metrics(), wide=True),
             Column("section", "model, records", section, wide=True, optional=True),
         )
-        fixed = {
-            name
-            for pair in self.pairs
-            for name, row in zip(pair.names, (pair.one, pair.other), strict=True)
-            if FIXED_DRAW in row.marks
-        }
-        notes = [f"{names_text(sorted(fixed))}: {FIXED_DRAW.name}, which the intervals leave out."] if fixed else []
+        notes = []
+        if fixed := self._list_marked(FIXED_DRAW):
+            notes.append(f"{fixed}: {FIXED_DRAW.name}, which the intervals leave out.")
+        if own_readers := self._list_marked(OWN_READER):
+            notes.append(f"{OWN_READER.sign} {own_readers}: {OWN_READER.name}. {capitalize(OWN_READER.why)}.")
         if self.left_out:
             notes.append(f"Left out, since without headroom nobody is ranked: {join_names(self.left_out, 9)} (--task).")
         title, keep = f"{self.one} and {self.other}", 1 if heads else 2
         return [make_table(title, columns, self.pairs, keep=keep, notes=(*notes, _READING))]
+
+    def _list_marked(self, mark: Mark) -> str:
+        """The names of the rows with this mark."""
+        pairs = [zip(pair.names, (pair.one, pair.other), strict=True) for pair in self.pairs]
+        return names_text(sorted({name for pair in pairs for name, row in pair if mark in row.marks}))
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each pair of rows: what JSON has of it, with the names of the rows."""
@@ -264,6 +276,7 @@ def _row_json(row: Row, mean: float | None) -> dict[str, Any]:
     """score: its mean over what both rows have; score_of_all_seeds: as on the board."""
     names = ("label", "mechanism", "epsilon", "proved", "recovery", "unranked")
     own = {name: getattr(row, name) for name in names} | {"score": mean, "score_of_all_seeds": row.score}
+    own["marks"] = [mark.name for mark in row.marks]
     return {"row": row_name(row), **own, "epsilon_text": epsilon_text(row.epsilon)}
 
 

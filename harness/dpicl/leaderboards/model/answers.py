@@ -10,9 +10,10 @@ import numpy as np
 
 from dpicl.core.messages import capitalize, epsilon_text, join_names, names_text, queries_words, score_text
 from dpicl.evaluation.statistics import RankSets
-from dpicl.leaderboards.model.marks import FIXED_DRAW
+from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
+from dpicl.leaderboards.model.text import metrics_text
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0
@@ -44,7 +45,9 @@ class BoardAnswer:
     is said of them, or where nobody is ranked the reason. controls: those at ε = 0, or without a language model,
     that score at least as much as each of them. to_beat: the highest row that reads no record. beating: the rows that
     prompt a language model and are better than it, at 95% for all rows together; None where they were not compared.
-    not_compared: rows that read no record and score at least as much as `to_beat`, in no rank set.
+    not_compared: rows that read no record and score at least as much as `to_beat`, in no rank set. metric, reader: of
+    the scores. own_readers: rows that use the embeddings that the metric reads and score at
+    least as much as the best, which therefore have no rank.
     """
 
     epsilon: float
@@ -56,6 +59,14 @@ class BoardAnswer:
     to_beat: Best | None = None
     beating: tuple[str, ...] | None = None
     not_compared: tuple[Best, ...] = ()
+    metric: str = ""
+    reader: str = ""
+    own_readers: tuple[Best, ...] = ()
+
+    @property
+    def metrics(self) -> str:
+        """What the scores are, and who reads what was released."""
+        return metrics_text([(self.metric, self.reader)])
 
     @property
     def where(self) -> str:
@@ -103,7 +114,10 @@ class BoardAnswer:
         said = f" Controls that score as much or more: {_list_rows(others)}." if others else ""
         if self.not_compared:
             said += f" Not compared ({FIXED_DRAW.name}): {_list_rows(self.not_compared)}, without records."
-        return said
+        if self.own_readers:
+            rows = _list_rows(self.own_readers)
+            said += f" With as much or more, but without a rank ({OWN_READER.name}): {rows}."
+        return f"{said} Scores: {self.metrics}."
 
     def __str__(self) -> str:
         return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}"
@@ -127,10 +141,12 @@ def _answer_at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
     own = {queries: rows for (level, queries), rows in table.levels.items() if level == epsilon}
     if table.ranks_nobody:
         if own:
-            yield BoardAnswer(epsilon, table.task, "", (), "no headroom")
+            yield BoardAnswer(epsilon, table.task, "", (), "no headroom", metric=table.metric, reader=table.reader)
         return
     if own and (reason := table.unranked_levels.get(epsilon)):
-        yield BoardAnswer(epsilon, table.task, "", (), reason, not_compared=tuple(map(_best, table.not_compared)))
+        fixed = tuple(map(_best, table.not_compared))
+        shared = {"metric": table.metric, "reader": table.reader}
+        yield BoardAnswer(epsilon, table.task, "", (), reason, not_compared=fixed, **shared)
         return
     for queries, rows in own.items():
         yield _answer(table, epsilon, queries_words(queries) if len(own) > 1 else "", rows)
@@ -156,6 +172,7 @@ def _answer(table: TaskTable, epsilon: float, queries: str, rows: Sequence[Row])
     others = [*table.controls, *(row for row in told if row not in prompting)]
     as_good = sorted((one for one in others if one.worth >= best[0].worth), key=lambda one: -one.worth)
     verdict = _verdict(family, best, len(prompting))
+    own_readers = table.list_own_readers(epsilon)
     control = max(table.without_records, key=lambda one: one.worth, default=None)
     beside, beating = table.beside_ends.get(epsilon), None
     if control is not None and beside is not None:
@@ -172,6 +189,9 @@ def _answer(table: TaskTable, epsilon: float, queries: str, rows: Sequence[Row])
         to_beat=None if control is None else _best(control),
         beating=beating,
         not_compared=tuple(_best(one) for one in table.not_compared if control is None or one.worth >= control.worth),
+        metric=table.metric,
+        reader=table.reader,
+        own_readers=tuple(_best(row) for row in own_readers if row.worth >= best[0].worth),
     )
 
 

@@ -168,7 +168,8 @@ def _table(
     """The table of a task with its headroom; without a row where there is nothing but what measures headroom."""
     rows = [result for result in results if not result.cell.development]
     if not rows:
-        nothing = TaskTable(task, results[0].main_metric, 0, None, None, (), ())
+        metric = results[0].main_metric
+        nothing = TaskTable(task, metric, 0, None, None, (), (), results[0].reader_of(metric))
         nothing.headroom = measure_headroom(results)
         return nothing
     table, alike = task_table(group, task, rows, owners, margin), values_of(rows[0], READER)

@@ -71,6 +71,20 @@ UNANSWERED = Mark(
 )
 
 
+OWN_READER = Mark(
+    "¶",
+    "uses the embeddings that this metric reads",
+    "the mechanism votes or answers by the embedding model that scores it, which favours it: in no rank set",
+)
+
+
+CHANGED_CODE = Mark(
+    "¬",
+    "changed checkout",
+    "the checkout had changes that its commit lacks, so the commit does not say which code ran",
+)
+
+
 def is_up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them.
 
@@ -106,6 +120,8 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
         (SERVED, any(map(_is_served, found))),
         (FIXED_DRAW, _is_draw_fixed(found)),
         (UNANSWERED, any(one.failures for one in found)),
+        (OWN_READER, any(one.uses_its_reader for one in found)),
+        (CHANGED_CODE, any(one.manifest.dirty for one in found)),
     )
     return tuple(mark for mark, holds in rules if holds)
 

@@ -19,7 +19,7 @@ from dpicl.core.messages import epsilon_text, score_text
 from dpicl.evaluation.intervals import bootstrap_interval, ratio_interval
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, sort_ids
-from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, Mark, marks_of
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, FIXED_DRAW, OWN_READER, Mark, marks_of
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import queries_text, seeds_text
 from dpicl.results.schema import Result
@@ -114,6 +114,12 @@ class Row:
         """The main metric."""
         return self.results[0].main_metric
 
+    @property
+    def reader(self) -> str:
+        """Who reads what the row released, for its main metric."""
+        first = self.results[0]
+        return first.reader_of(self.metric) if first.kind == "demonstrations" else "answered by the mechanism"
+
     def lower_is_better(self, metric: str) -> bool:
         return self.results[0].lower_is_better(metric)
 
@@ -126,6 +132,11 @@ class Row:
     def name(self) -> str:
         """The label, with Q where its ε covers so many queries alone: 'voting (Q = 100)'."""
         return name_of(self.label, self.queries)
+
+    @property
+    def caveat(self) -> str:
+        """The name in a verdict: with the sign of what favours the row, 'private_evolution ¶'."""
+        return f"{self.name} {OWN_READER.sign}" if OWN_READER in self.marks else self.name
 
     @property
     def title(self) -> str:
@@ -246,8 +257,8 @@ def _make_unranked(result: Result, proved: float, marks: Sequence[Mark], submiss
         return "run without noise"
     if proved > cell.epsilon * (1 + _ROUNDING):
         return "its proved ε is above the ε that it was run for"
-    if FIXED_DRAW in marks:
-        return FIXED_DRAW.name
+    if takes_rank := [mark.name for mark in (FIXED_DRAW, OWN_READER) if mark in marks]:
+        return takes_rank[0]
     if result.has_unread_instruction:
         return "it releases an instruction, which this metric does not read"
     unreliable = submission.card.unreliable if submission else ""

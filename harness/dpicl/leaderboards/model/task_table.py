@@ -10,10 +10,10 @@ from functools import cached_property
 from dpicl.core.messages import count
 from dpicl.evaluation.statistics import MARGIN, RankSets
 from dpicl.leaderboards.model.comparability import Group
-from dpicl.leaderboards.model.marks import FIXED_DRAW
+from dpicl.leaderboards.model.marks import FIXED_DRAW, OWN_READER
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Row, make_row, outcomes_of
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import seeds_text
+from dpicl.leaderboards.model.text import metrics_text, seeds_text
 from dpicl.plan.headroom import Headroom
 from dpicl.results.schema import Result
 
@@ -26,6 +26,7 @@ class TaskTable:
     """All rows of one task. ``rows``: those of mechanisms. missing: 'what' (a reference baseline without a result, for
     some seeds or for all) and the 'command' that makes it.
 
+    reader: who reads what was released, for the main metric.
     headroom: by metric; empty where an end of it has no result. margin: of equivalence. detectable: ε -> the true
     difference of two rows that this table finds with probability .8. unranked_levels: ε -> why nobody is ranked there,
     but for missing headroom; the end of a sentence. families: rows that were compared together, by `Row.key`.
@@ -39,6 +40,7 @@ class TaskTable:
     real_data: Row | None
     rows: tuple[Row, ...]
     missing: tuple[Mapping[str, str], ...]
+    reader: str
     headroom: Mapping[str, Headroom] = field(default_factory=dict)
     margin: float = MARGIN
     detectable: dict[float, float] = field(default_factory=dict)
@@ -75,6 +77,17 @@ class TaskTable:
     def not_compared(self) -> list[Row]:
         """Controls at ε = 0 of which all seeds share one draw: what it did cannot be told from what they do."""
         return [row for row in self.rows if row.epsilon == 0 and FIXED_DRAW in row.marks]
+
+    def list_own_readers(self, epsilon: float) -> list[Row]:
+        """The rows at an ε, and at 0, that use the embedding model by which the metric reads, best first."""
+        rows = (row for row in self.rows if row.epsilon in (0, epsilon) and OWN_READER in row.marks)
+        return sorted(rows, key=lambda row: -row.worth)
+
+    def describe_metrics(self, names: Iterable[str] = ()) -> str:
+        """Metrics (none: the main one) and who reads what was released for them, in words."""
+        first = self.in_order[0].results[0] if self.in_order else None
+        others = [(name, first.reader_of(name)) for name in names] if first is not None else []
+        return metrics_text(others or [(self.metric, self.reader)])
 
     @cached_property
     def in_order(self) -> tuple[Row, ...]:
@@ -128,6 +141,7 @@ def task_table(
         real_data=ends.get(REAL_DATA),
         rows=tuple(rows),
         missing=tuple(_find_missing(group, task, baselines, results)),
+        reader=results[0].reader_of(results[0].main_metric),
         margin=margin,
     )
 

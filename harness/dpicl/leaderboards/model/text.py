@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from dpicl.core.messages import join_names
+from dpicl.core.messages import join_names, names_text
+from dpicl.data.task_file import COUNTED
 
 _METRICS = {
     **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy", "exact_match": "exact match"},
@@ -59,6 +60,14 @@ def metric_name(metric: str) -> str:
     return _METRICS.get(metric, metric)
 
 
-def scored_thing(metric: str) -> str:
-    """What a score of this metric is a mean over: a JSON task scores the released texts themselves."""
-    return "released text" if metric in ("parses", "valid", "plausible") else "test record"
+def metrics_text(metrics: Iterable[tuple[str, str]]) -> str:
+    """Of (metric, its reader): 'acc_nearest and acc_logistic, read by a classifier; exact_match, answered by …'."""
+    by_reader: dict[str, dict[str, None]] = defaultdict(dict)
+    for metric, reader in metrics:
+        by_reader[reader][metric] = None
+    return "; ".join(f"{names_text(names)}, {reader}" for reader, names in by_reader.items())
+
+
+def scored_thing(reader: str) -> str:
+    """What a score is a mean over, by who reads: a JSON task scores the released texts themselves."""
+    return "released text" if reader == COUNTED else "test record"

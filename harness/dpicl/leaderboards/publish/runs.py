@@ -111,6 +111,7 @@ def _row_run(section: Section, table: TaskTable, rows: Sequence[Row]) -> Publish
         **stands_for,
         "mechanism": first.mechanism,
         "metric": table.metric,
+        "reader": table.reader,
         "documents": table.documents,
         "marks": list(dict.fromkeys(mark.name for row in rows for mark in row.marks)),
         **cell.model_dump(mode="json", include=names),

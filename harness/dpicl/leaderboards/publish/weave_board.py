@@ -65,11 +65,12 @@ def _board(section: Section) -> WeaveBoard:
                     model = {"name": re.sub(r"\W", "_", label), "row": label, "marks": [mark.name for mark in marks]}
                     evaluations.append({"evaluation": name, "attributes": shared, "model": model, "summary": summary})
                     columns |= {(name, each): each == _PROVED or table.lower_is_better(each) for each in summary}
+    read = [f"{table.task}: {table.describe_metrics()}." for table in section.tables]
     key = content_hash({"group": [group.suite, group.version, group.suite_hash, group.model, group.weights]})
     return WeaveBoard(
         key=f"dpicl-{key[:16]}",
         name=group_name(group),
-        description="\n".join([f"Records: {group.source}. delta = {group.delta:g}.", *section.notes]),
+        description="\n".join([f"Records: {group.source}. delta = {group.delta:g}.", *read, *section.notes]),
         columns=tuple((name, scorer, lower) for (name, scorer), lower in columns.items()),
         evaluations=tuple(evaluations),
     )

@@ -91,6 +91,7 @@ def _section_json(section: Section) -> dict[str, Any]:
         {
             "task": table.task,
             "metric": table.metric,
+            "reader": table.reader,
             "higher_is_better": {
                 name: not table.lower_is_better(name) for name in (table.metric, *table.other_metrics)
             },

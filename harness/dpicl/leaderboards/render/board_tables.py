@@ -12,9 +12,10 @@ from dpicl.core.messages import count, epsilon_text, join_names, names_text, sco
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.answers import BoardAnswer
 from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import metric_name, scored_thing
+from dpicl.leaderboards.model.text import metric_name, metrics_text, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import audited_text, share_text
 from dpicl.leaderboards.render.columns import (
@@ -44,12 +45,17 @@ def answers_table(section: Section) -> Table:
         found = None if table is None else table.headroom.get(table.metric)
         return None if found is None else found.gain
 
+    def list_own_readers(answer: BoardAnswer) -> str | None:
+        return join_names(map(str, answer.own_readers)) or None
+
     columns = (
         Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
         Column("where", "where", attrgetter("where"), wide=True),
+        Column("metrics", "scores", attrgetter("metrics"), wide=True),
         Column("best", "best", lambda one: one.texts[0], wide=True),
         Column("verdict", "verdict (95%)", attrgetter("verdict"), wide=True),
         Column("controls", "controls as good", lambda one: one.texts[1], wide=True),
+        Column("own_readers", "as good, no rank", list_own_readers, wide=True, optional=True),
         Column("headroom", "headroom", gain, signed_text, f"{REAL} − {PUBLIC}", optional=True),
     )
     return make_table("Best rows at each ε", columns, section.answers, sortable=False, keep=2)
@@ -70,6 +76,15 @@ class _Method:
     @property
     def first(self) -> Row:
         return next(iter(self.rows.values()))
+
+    @property
+    def marks(self) -> Collection[Mark]:
+        """Those of all its rows; a cell has the others."""
+        return [mark for mark in self.first.marks if all(mark in row.marks for row in self.rows.values())]
+
+    @property
+    def name(self) -> str:
+        return row_label(self.first, self.marks)
 
     @property
     def is_control(self) -> bool:
@@ -123,6 +138,9 @@ def methods_table(
     said = [legend, *([f"No room here (--full): {'; '.join(hidden)}."] if hidden else [])]
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
+    said.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
+    marks = {mark.sign: mark.name for method in methods for row in method.rows.values() for mark in row.marks}
+    said += [f"{'; '.join(f'{sign} {name}' for sign, name in marks.items())}."] if marks else []
 
     def links(method: _Method) -> dict[int, str]:
         if places is None:
@@ -133,7 +151,7 @@ def methods_table(
         return {0: places.board_of_name(method.label), **own}
 
     names = (
-        Column("method", "method", lambda method: row_label(method.first), help="its link shows its rows alone"),
+        Column("method", "method", attrgetter("name"), help="its link shows its rows alone"),
         Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text, EPSILON.help),
     )
     return make_table(
@@ -166,23 +184,27 @@ def _task_column(table: TaskTable) -> Column:
         if row is None:
             return None
         rank = f" {row.rank}" if row.rank is not None else ""
-        return row.score, f"{score_text(row.score)}{rank}{'*' if table.task in method.best else ''}"
+        best = "*" if table.task in method.best else ""
+        marks = signs(mark for mark in row.marks if mark not in method.marks)
+        return row.score, f"{score_text(row.score)}{rank}{best}" + (f" {marks}" if marks else "")
 
     lower = table.lower_is_better(table.metric)
-    about = f"{metric_name(table.metric)} on {count(table.documents, scored_thing(table.metric))}"
+    things = count(table.documents, scored_thing(table.reader))
+    about = f"{metric_name(table.metric)}, {table.reader}, on {things}"
     about += "; without headroom nobody is ranked" if table.ranks_nobody else ""
     about += "".join(f"; {reason}" for reason in dict.fromkeys(table.unranked_levels.values()))
-    name = make_visible(table.task, _TASK) + (" ↓" if lower else "")
+    name = f"{make_visible(table.task, _TASK)} {make_visible(table.metric, _TASK)}" + ("↓" if lower else "")
     return Column(table.task, name, cell, itemgetter(1), about, "low" if lower else "high", data={"task": table.task})
 
 
 def _choose_fitting(tables: Sequence[TaskTable], methods: Sequence[_Method], room: int) -> list[Column]:
     """The first columns, for which there is room beside the names and ε; one at least."""
     columns = [_task_column(table) for table in tables]
-    room -= min(_LABEL, max((len(row_label(one.first)) for one in methods), default=0))
+    room -= min(_LABEL, max((len(one.name) for one in methods), default=0))
     room -= max((len(epsilon_text(one.epsilon)) for one in methods), default=0) + 4
     for fits, one in enumerate(columns):
-        room -= max([len(one.name), *(len(one.text(one.of(method))) for method in methods)]) + 2
+        cells = [one.text(one.of(method)) for method in methods]
+        room -= max(map(len, [*one.name.split(), *cells])) + 2
         if room < 0:
             return columns[: max(fits, 1)]
     return columns
@@ -209,13 +231,15 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
     columns = (
         Column("task", "task", attrgetter("task")),
         Column("metric", "metric", attrgetter("metric")),
+        Column("reader", "reader", attrgetter("reader"), wide=True),
         *headroom_columns(lambda table: table.headroom.get(table.metric)),
         Column("ranks", "ranks", ranks, wide=True),
         Column("detectable", "MDE (80% power)", show_detectable, wide=True, optional=True),
     )
     note = (
         "Where the interval includes 0 nobody is ranked. Seeds and test records are samples (of one seed: test records"
-        " alone); development: on seeds and test records that no row has."
+        " alone); development: on seeds and test records that no row has. A classifier's headroom is about the texts"
+        " that a model writes, and says nothing about how it reads them."
     )
     title = f"Headroom: {REAL} − {PUBLIC}, before any private method"
     return make_table(title, columns, tables, notes=(note,), keep=2, heading=True, sortable=False)
@@ -226,10 +250,16 @@ def headroom_table(tables: Sequence[TaskTable]) -> Table:
 
 def rows_table(table: TaskTable, places: Addresses | None) -> Table:
     """The rows of a task."""
-    lower = replace(SCORE, name="score ↓", help=f"{SCORE.help}; lower is better", best="low")
+    lower = table.lower_is_better(table.metric)
+    score = replace(
+        SCORE,
+        name=f"score{' ↓' if lower else ''}",
+        help=f"{SCORE.help}: {table.describe_metrics()}{'; lower is better' if lower else ''}",
+        best="low" if lower else "high",
+    )
     return make_table(
         f"Results on {table.task}",
-        [lower if one is SCORE and table.lower_is_better(table.metric) else one for one in ROWS],
+        [score if one is SCORE else one for one in ROWS],
         table.in_order,
         kind=row_kind,
         links=lambda row: {0: places.page(row)} if places else {},
@@ -256,6 +286,7 @@ def metrics_table(table: TaskTable) -> Table:
         [first, EPSILON, *map(column, table.other_metrics)],
         table.in_order,
         kind=lambda row: "end" if row.is_baseline else "",
+        notes=(f"{table.describe_metrics(table.other_metrics)}.",),
         keep=2,
     )
 

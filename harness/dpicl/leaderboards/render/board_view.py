@@ -12,7 +12,7 @@ from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.leaderboards.model.answers import BoardAnswer, levels
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import gather, metric_name, scored_thing
+from dpicl.leaderboards.model.text import gather, metric_name, metrics_text, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
@@ -85,15 +85,17 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         firsts = [to_beat for first, *_ in by_task.values() if (to_beat := first.to_beat)]
         scores, where = names_text([one.number for one in firsts]), names_text(map(_describe_place, by_task.values()))
         said = f"On {where} no method is shown to be better than the best row that reads no record ({scores})."
-        yield words(said, "answer")
+        metrics = metrics_text((one.metric, one.reader) for one in shared)
+        yield words(f"{said} Scores: {metrics}.", "answer")
     if (more := len(own) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
 
 
 def headroom_blocks(section: Section) -> list[Block]:
-    """What real demonstrations gain on each task, in a sentence."""
-    said = _headroom(section) if section.tables else ""
-    return [words(f"Headroom (real − public demonstrations, 95%): {said}.", "quiet")] if said else []
+    """What real demonstrations gain on each task, in a sentence for each reader."""
+    by_reader = _headroom(section) if section.tables else {}
+    said = " ".join(f"{capitalize(reader)}: {gains}." for reader, gains in by_reader.items())
+    return [words(f"Headroom (real − public demonstrations, 95%). {said}", "quiet")] if said else []
 
 
 def _describe_place(answers: Sequence[BoardAnswer]) -> str:
@@ -102,10 +104,25 @@ def _describe_place(answers: Sequence[BoardAnswer]) -> str:
     return answers[0].task + (f" ({queries})" if queries else "")
 
 
-def _headroom(section: Section) -> str:
-    """What real demonstrations gain over public ones, with the interval, on the tasks where this was measured."""
-    tables = [*section.tables, *section.measured]
-    found = [(table.task, table.headroom[table.metric]) for table in tables if table.metric in table.headroom]
+def _headroom(section: Section) -> dict[str, str]:
+    """Reader -> what real demonstrations gain over public ones, with the interval, on tasks where this was measured."""
+    by_reader: dict[str, list[TaskTable]] = {}
+    for table in [*section.tables, *section.measured]:
+        if table.metric in table.headroom:
+            by_reader.setdefault(table.reader, []).append(table)
+    return {reader: _list_gains(by_reader[reader]) for reader in sorted(by_reader)}
+
+
+def _describe_section(section: Section) -> str:
+    """Its model and records, and its headroom but for that of classifiers, which says nothing about the model."""
+    name = f"{model_name(section.group.model)} on {section.group.source} records"
+    gains = [f"{gains} ({reader})" for reader, gains in _headroom(section).items() if "classifier" not in reader]
+    return f"{name}, headroom {'; '.join(gains)}" if gains else name
+
+
+def _list_gains(tables: Sequence[TaskTable]) -> str:
+    """The gains of one reader; those of which the interval includes 0 last."""
+    found = [(table.task, table.headroom[table.metric]) for table in tables]
     some = [
         f"{task} {signed_text(own.gain)} ({_interval(own)}{_name_smaller(own)})" for task, own in found if own.rewards
     ]
@@ -144,8 +161,7 @@ def overview(board: Board, epsilon: float | None, most: int, most_notes: int) ->
     if rest := [epsilon_text(one) for one in levels(section.tables) if one != level]:
         blocks.append(words(f"Also at ε = {names_text(rest)}: --epsilon {rest[-1]}.", "quiet"))
     if others:
-        about = [(f"{model_name(one.group.model)} on {one.group.source} records", _headroom(one)) for one in others]
-        apart = dict.fromkeys(name + (f", headroom {said}" if said else "") for name, said in about)
+        apart = dict.fromkeys(map(_describe_section, others))
         blocks.append(words(f"Apart (--full): {'; '.join(apart)}.", "quiet"))
     every = [*section.notes, *board.notes]
     about_results = [one for one in board.notes if one not in board.unplaced]
@@ -173,8 +189,9 @@ def section_blocks(
 
 
 def _task(table: TaskTable, places: Addresses | None, attacks: bool, skipped: Sequence[Mapping[str, str]]) -> Part:
-    things = count(table.documents, scored_thing(table.metric))
-    blocks: list[Block] = [Heading(f"{table.task}: {metric_title(table, table.metric)}, {things}", 3)]
+    things = count(table.documents, scored_thing(table.reader))
+    title = f"{table.task}: {metric_title(table, table.metric)}, {table.reader}, {things}"
+    blocks: list[Block] = [Heading(title, 3)]
     blocks.append(rows_table(table, places))
     if submitted := [row for row in table.in_order if row.submission is not None]:
         blocks.append(submitted_table(submitted))

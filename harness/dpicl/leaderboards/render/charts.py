@@ -73,7 +73,8 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
     handles: dict[str, Any] = {}
     for own, (title, table, best) in zip(axes, shown, strict=False):
         handles |= _panel(own, table, best, styles)
-        own.set(title=_cut(title, 40), ylabel=_cut(metric_name(table.metric), 24))
+        own.set(title=_cut(title, 40))
+        own.set_ylabel(f"{_cut(metric_name(table.metric), 30)}\n{_cut(table.reader, 44)}", fontsize=6)
     for own in axes[len(panels) :]:
         own.set_axis_off()
     found = [label for label in labels if label in handles]

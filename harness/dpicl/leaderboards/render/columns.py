@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from dpicl.core.messages import epsilon_text, score_text
 from dpicl.core.printable import make_visible
 from dpicl.evaluation.statistics import Difference
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.marks import signs
+from dpicl.leaderboards.model.marks import Mark, signs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
 from dpicl.leaderboards.model.text import metric_name, queries_text, recovery_text
@@ -38,6 +39,7 @@ def record(section: Section, table: TaskTable, row: Row) -> dict[str, Any]:
         **{name: value for name, value in vars(group).items() if name not in ("delta", "asked")},
         "task": row.task,
         "metric": table.metric,
+        "reader": row.reader,
         "documents": table.documents,
         "label": row.label,
         "mechanism": row.mechanism,
@@ -88,13 +90,16 @@ def to_csv(frame: pd.DataFrame) -> str:
     return safe.to_csv(index=False, lineterminator="\r\n", float_format="%.10g")
 
 
-def row_label(row: Row) -> str:
-    """The row's name, what is known of a submission, marks: 'voting (Q = 100) ◊', 'team/method, submitted †'."""
+def row_label(row: Row, marks: Iterable[Mark] | None = None) -> str:
+    """The row's name, what is known of a submission, marks: 'voting (Q = 100) ◊', 'team/method, submitted †'.
+
+    marks: those to show; None: all of the row."""
+    shown = signs(row.marks if marks is None else marks)
     state = ["refuted"] if row.audit.flag else []
     if row.submission is not None:
         state.append("unreliable" if row.submission.card.unreliable else "submitted")
     footnote = " †" if row.submission is not None and row.submission.card.footnote else ""
-    return ", ".join([row.name, *state]) + footnote + (f" {signs(row.marks)}" if row.marks else "")
+    return ", ".join([row.name, *state]) + footnote + (f" {shown}" if shown else "")
 
 
 def row_kind(row: Row) -> str:
@@ -243,7 +248,8 @@ ROWS = (
 
 def row_facts(row: Row) -> dict[str, str]:
     """Everything of a row that is a number, as name -> text."""
-    metric = metric_name(row.metric) + (", lower is better" if row.lower_is_better(row.metric) else "")
+    metric = f"{metric_name(row.metric)}, {row.reader}"
+    metric += ", lower is better" if row.lower_is_better(row.metric) else ""
     found = {one.name: one.text(one.of(row)) for one in ROWS if one is not NAME}
     baselines = (("zero-shot", row.zero_shot), ("real demonstrations", row.real_data))
     said = {f"{name} over its seeds": "–" if score is None else score_text(score) for name, score in baselines}

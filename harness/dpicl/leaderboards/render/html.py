@@ -156,7 +156,11 @@ def _charts(section: Section) -> tuple[Figure, ...]:
     from dpicl.leaderboards.render.charts import image_address  # matplotlib, which a terminal has no need of
 
     return tuple(
-        Figure(f"{table.task}: score against ε, with 95% intervals", image_address(table), {"task": table.task})
+        Figure(
+            f"{table.task}: score ({table.describe_metrics()}) against ε, with 95% intervals",
+            image_address(table),
+            {"task": table.task},
+        )
         for table in section.tables
         if any(row.epsilon > 0 for row in table.rows)
     )

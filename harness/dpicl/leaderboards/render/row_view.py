@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from dpicl.attacks.table import attacks_table, options_text
-from dpicl.core.messages import epsilon_text, names_text, queries_words, score_text
+from dpicl.core.messages import capitalize, epsilon_text, names_text, queries_words, score_text
 from dpicl.core.printable import make_visible
 from dpicl.core.vocabulary import model_name
 from dpicl.evaluation.statistics import Difference
@@ -27,7 +27,7 @@ from dpicl.leaderboards.model.marks import event_kinds
 from dpicl.leaderboards.model.ranks import Pairs
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.model.text import metric_name
+from dpicl.leaderboards.model.text import metric_name, metrics_text
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import list_attacks_on
 from dpicl.leaderboards.render.board_tables import submitted_table
@@ -63,7 +63,8 @@ def row_blocks(section: Section, row: Row, pairs: Pairs, places: Addresses, docs
         metric_name(name) + " (lower is better)" * row.lower_is_better(name): score_text(value)
         for name, value in row.numbers.items()
     }
-    blocks += [Heading("Metrics"), Facts(metrics)]
+    read = metrics_text((metric_name(name), first.reader_of(name)) for name in row.numbers)
+    blocks += [Heading("Metrics"), Facts(metrics), words(f"{capitalize(read)}.", "quiet")]
     blocks += notes(f"{metric_name(metric)} was not computed: {reason}" for metric, reason in row.skipped.items())
     attacked = list_attacks_on([row])
     attacks = attacks_table(f"Attacks on {row.title}", attacked) if attacked else words("None.", "quiet")
@@ -136,7 +137,7 @@ def _list_neighbours(pairs: Pairs, row: Row, places: Addresses, group: Group) ->
     columns = (
         Column("row", "row", lambda rival: rival[0].title),
         Column("score", "score", lambda rival: rival[0].score, score_text),
-        *difference_columns(lambda rival: (rival[1], row.name, rival[0].name)),
+        *difference_columns(lambda rival: (rival[1], row.caveat, rival[0].caveat)),
     )
 
     def kind(rival: tuple[Row, Difference | None]) -> str:
