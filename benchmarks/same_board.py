@@ -8,6 +8,7 @@ path of the written page is no part of a board.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -37,13 +38,15 @@ def size(document: Any) -> int:
     return 1
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Exit code."""
-    old, new = (json.loads(Path(path).read_text("utf-8")) for path in arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("documents", nargs=2, type=Path, metavar="JSON", help="the old one and the new one")
+    old, new = (json.loads(path.read_text("utf-8")) for path in parser.parse_args().documents)
     found = list(differences(old, new))
     print(*found, f"{len(found)} differences in {size(old)} values", sep="\n")
     return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

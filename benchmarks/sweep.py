@@ -6,8 +6,8 @@ time dpicl board FOLDER/sweep.yaml --results FOLDER/results --no-submissions --h
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from pathlib import Path
 
 import yaml
@@ -46,4 +46,8 @@ def write(folder: Path, shape: str, cells: int = 10_000) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("shape", choices=SHAPES)
+    arguments = parser.parse_args()
+    write(arguments.folder, arguments.shape)

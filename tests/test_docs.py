@@ -244,6 +244,26 @@ def test_readme_is_short_and_its_commands_need_nothing():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110
 
 
+BENCHMARK = re.compile(r"\bbenchmarks[./]([a-z_]+(?:[./][a-z_]+)*)|\bbenchmark `([a-z_.]+)`")
+BENCHMARKS = {
+    name.removesuffix(".py").replace("/", ".")
+    for page in TYPED
+    for pair in BENCHMARK.findall(page.read_text("utf-8"))
+    for name in pair
+    if name
+}
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_every_benchmark_that_a_page_names_exists_and_has_help(name, monkeypatch, capsys):
+    """Figures whose benchmark is gone cannot be measured again."""
+    assert (ROOT / "benchmarks" / f"{name.replace('.', '/')}.py").is_file()
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+    assert not end.value.code and "usage:" in capsys.readouterr().out
+
+
 def prose(path: Path) -> str:
     """The page without its code blocks."""
     return re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)

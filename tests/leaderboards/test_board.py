@@ -88,8 +88,8 @@ def parts_of(text, name):
 def test_terminal_says_who_is_best_then_the_tables():
     text = render_terminal(build_board([*ends(), make_result("tang", 0.6, claimed=1.7)]))
     assert re.search(r"1 +agnews +tang \(0\.600\) +the only row +–", text)
-    assert text.index("the only row") < text.index("agnews: calibrated accuracy, 20")
-    table = text[text.index("agnews: calibrated accuracy, 20") :]
+    assert text.index("the only row") < text.index("agnews: calibrated accuracy, answered by the model, 20")
+    table = text[text.index("agnews: calibrated accuracy, answered by the model, 20") :]
     assert [row[1] for row in parts_of(table, "zero_shot")] == ["0"] * len(parts_of(table, "zero_shot"))
     assert {row[1] for row in parts_of(table, "real_demonstrations")} == {"∞"}
     said = " ".join(word for row in parts_of(table, "tang") for word in row[2:])

@@ -153,7 +153,7 @@ def test_pages_and_downloads_say_where_lower_is_better():
     (line, *_) = csv.DictReader(files["board.csv"].splitlines())
     assert line["higher_is_better"] == "no"
     assert (
-        '<button type="button" title="mean of the main metric over seeds; lower is better">score ↓'
+        'title="mean of the main metric over seeds: acc_calibrated, answered by the model; lower is better">score ↓'
         in files["index.html"]
     )
 

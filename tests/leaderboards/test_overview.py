@@ -36,7 +36,7 @@ def test_the_first_screen_has_at_most_40_lines_and_fits(monkeypatch):
 
 def test_ranks_stay_beside_scores_and_tasks_without_room_are_named(monkeypatch):
     board = build_board(results(2, [f"task_{i}_name" for i in range(9)], (1.0,)))
-    for width, shown in ((60, 2), (80, 4), (110, 6)):
+    for width, shown in ((60, 2), (80, 3), (110, 5)):
         monkeypatch.setenv("COLUMNS", str(width))
         text = render_terminal(board, color=False, full=False)
         (best,) = [line for line in text.splitlines() if line.startswith(" m01")]
@@ -55,8 +55,9 @@ def test_headroom_has_its_interval_also_of_another_model_and_where_it_is_not_sho
     board = build_board([*results(), *other])
     said = " ".join(render_terminal(board, color=False, full=False).split())
     interval = r"\(−?0\.\d{3} to 0\.\d{3}\)"
-    assert re.search(rf"95%\): agnews 0.500 {interval}, dbpedia 0.500 {interval} and trec 0.500 {interval}\.", said)
-    apart = rf"headroom trec 0.500 {interval}; not shown \(no ranks\) on xsum {interval}\."
+    gains = rf"agnews 0.500 {interval}, dbpedia 0.500 {interval} and trec 0.500 {interval}\."
+    assert re.search(rf"95%\)\. Answered by the model: {gains}", said)
+    apart = rf"headroom trec 0.500 {interval}; not shown \(no ranks\) on xsum {interval} \(answered by the model\)\."
     assert re.search(rf"Apart \(--full\): .*\(float32\) on synthetic records, {apart}", said)
 
 
@@ -96,7 +97,7 @@ def test_the_first_screen_says_what_was_compared_and_what_is_best():
         "At ε = 1 on agnews, use m02 (0.640), better than public_demonstrations (0.400), which reads no record. Better"
         " than all 2 others (95%).",
         "1 more answer: see the best rows at each ε.",
-        "Headroom (real − public demonstrations, 95%): agnews 0.500 (0.",
+        "Headroom (real − public demonstrations, 95%). Answered by the model: agnews 0.500 (0.",
         "Also at ε = 8: --epsilon 8.",
     ):
         assert part in said

@@ -51,11 +51,11 @@ def answers_table(section: Section) -> Table:
     columns = (
         Column("epsilon", "ε", attrgetter("epsilon"), epsilon_text),
         Column("where", "where", attrgetter("where"), wide=True),
-        Column("metrics", "scores", attrgetter("metrics"), wide=True),
         Column("best", "best", lambda one: one.texts[0], wide=True),
         Column("verdict", "verdict (95%)", attrgetter("verdict"), wide=True),
         Column("controls", "controls as good", lambda one: one.texts[1], wide=True),
         Column("own_readers", "as good, no rank", list_own_readers, wide=True, optional=True),
+        Column("metrics", "scores", attrgetter("metrics"), wide=True),
         Column("headroom", "headroom", gain, signed_text, f"{REAL} − {PUBLIC}", optional=True),
     )
     return make_table("Best rows at each ε", columns, section.answers, sortable=False, keep=2)

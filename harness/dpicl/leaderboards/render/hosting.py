@@ -27,7 +27,7 @@ _FIELDS = [
     *((name, kind, description) for name, (kind, description, _) in COLUMNS.items()),
     ("submission", "sc:Text", "who sent the row in; empty for our own"),
 ]
-_TYPES = {"sc:Integer": "Int64", "sc:Text": "string", "sc:Float": "float64"}
+_TYPES = {"sc:Boolean": "boolean", "sc:Integer": "Int64", "sc:Text": "string", "sc:Float": "float64"}
 
 
 def data_files(boards: Collection[Board]) -> dict[str, str | bytes]:

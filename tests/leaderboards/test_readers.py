@@ -1,0 +1,171 @@
+"""Who reads a score is in every output, and no row is ranked by an embedding model that it uses itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpicl.leaderboards.compare.rows import compare_named
+from dpicl.leaderboards.model.board import Board, build_board
+from dpicl.leaderboards.model.marks import CHANGED_CODE, OWN_READER, marks_of
+from dpicl.leaderboards.publish.runs import plan
+from dpicl.leaderboards.publish.weave_board import weave_boards
+from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.html import pages
+from dpicl.plan.sizing import find_mde
+from dpicl.results.columns import COLUMNS
+from dpicl.results.schema import Embedding, Result
+from dpicl.tables.console import to_text
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.shown import render_terminal
+
+SEEDS = 3
+CLASSIFIER = "acc_nearest, read by a classifier on the texts (MiniLM)"
+MODEL = "acc_calibrated, answered by the model"
+
+
+def make_voter(embedding: str = "embedded", metric: str = "acc_nearest", score: float = 0.9, **more: object) -> Result:
+    """A row that votes by an embedding model."""
+    return make_result("private_evolution", score, metric=metric, options={"embedding": embedding}, **more)
+
+
+def make_board() -> Board:
+    """On one task a classifier reads the texts, on the other the model answers; the voter is highest on both."""
+    results = []
+    for seed in range(SEEDS):
+        for task, metric in (("agnews_codes", "acc_nearest"), ("dbpedia", "acc_calibrated")):
+            same = {"task": task, "metric": metric, "seed": seed, "documents": 50}
+            results += [*ends(zero_shot=0.2, real_data=0.9, **same), make_voter(score=0.88, **same)]
+            results += [make_result("public_demonstrations", 0.3, epsilon=0.0, **same)]
+            results += [make_result(name, score, **same) for name, score in (("tang", 0.6), ("pta", 0.5))]
+    return build_board(results)
+
+
+@pytest.fixture(scope="module")
+def board() -> Board:
+    return make_board()
+
+
+@pytest.mark.parametrize(
+    ("embedding", "metric", "model", "marked"),
+    [
+        ("embedded", "acc_nearest", "embedded", True),
+        ("embedded", "acc_logistic", "embedded", True),
+        ("embedded", "similarity", "embedded", True),
+        ("st:sentence-transformers/all-MiniLM-L6-v2@main", "acc_nearest", "embedded", True),
+        ("st:another-model", "acc_nearest", "embedded", False),
+        ("embedded", "acc_calibrated", "embedded", False),
+        ("embedded", "acc_nearest", "sim", False),
+        ("sim", "acc_nearest", "sim", True),
+    ],
+)
+def test_a_row_is_marked_where_its_metric_reads_by_the_embeddings_that_it_uses(embedding, metric, model, marked):
+    result = make_voter(embedding, metric)
+    names = result.manifest.model.model_copy(update={"name": model})
+    result = result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": names})})
+    assert (OWN_READER in marks_of([result])) is marked
+
+
+def test_another_reader_that_a_result_names_does_not_take_the_mark_away():
+    for embedding, name in (("embedded", "st:another-model"), ("st:another-model", "st:another-model")):
+        result = make_voter(embedding)
+        read = result.manifest.model_copy(update={"embedding": Embedding(name=name, sha256=None)})
+        assert OWN_READER in marks_of([result.model_copy(update={"manifest": read})])
+
+
+def test_it_is_neither_ranked_nor_advised_and_the_sentence_says_why(board):
+    codes, dbpedia = board.sections[0].tables
+    ranks = {row.label: str(row.rank) for row in codes.rows if row.rank}
+    assert ranks == {"tang": "1", "pta": "2"}
+    (voter,) = (row for row in codes.rows if row.label == "private_evolution")
+    assert voter.unranked == OWN_READER.name and voter.against_public is None
+    assert next(str(row.rank) for row in dbpedia.rows if row.label == "private_evolution") == "1"
+    answer, other = board.sections[0].answers
+    assert [one.label for one in answer.best] == ["tang"]
+    reason = "With as much or more, but without a rank (uses the embeddings that this metric reads)"
+    assert f"{reason}: private_evolution (0.880). Scores: {CLASSIFIER}." in answer.sentence
+    assert [one.label for one in other.best] == ["private_evolution"] and not other.own_readers
+
+
+def test_the_smallest_difference_that_is_found_is_that_of_the_ranked_rows():
+    results = [row for table in make_board().sections[0].tables for one in table.in_order for row in one.results]
+    without = [one for one in results if one.cell.mechanism != "private_evolution"]
+    shared = ("embedded", "agnews_codes", "synthetic", 1.0)
+    assert find_mde(results)[shared] == find_mde(without)[shared]
+    assert make_board().sections[0].tables[0].detectable[1.0] == find_mde(results)[shared]
+
+
+def test_a_comparison_says_it_beside_the_verdict(board):
+    comparison = compare_named(board, "quick", "private_evolution@1", "tang@1")
+    text = " ".join(to_text(comparison.blocks(), False).split())
+    assert "¶ private_evolution@1: uses the embeddings that this metric reads." in text
+    codes, dbpedia = comparison.pairs
+    assert codes.verdict_names == ("private_evolution@1 ¶", "tang@1")
+    assert dbpedia.verdict_names == ("private_evolution@1", "tang@1")
+    assert [pair["reader"] for pair in comparison.document()["pairs"]] == [
+        "read by a classifier on the texts (MiniLM)",
+        "answered by the model",
+    ]
+
+
+def test_every_output_names_the_metric_and_its_reader(board):
+    first, whole = (" ".join(render_terminal(board, full=full).split()) for full in (False, True))
+    assert f"{CLASSIFIER}; {MODEL}." in first and "¶ uses the embeddings that this metric reads" in first
+    title = "accuracy of the nearest demonstration, read by a classifier on the texts (MiniLM), 50 test records"
+    assert f"agnews_codes: {title}" in whole and "dbpedia: calibrated accuracy, answered by the model" in whole
+    files = pages(board)
+    assert CLASSIFIER in files["index.html"] and ",read by a classifier on the texts (MiniLM)," in files["board.csv"]
+    row = next(text for name, text in files.items() if name.startswith("rows/") and "agnews_codes" in name)
+    assert "read by a classifier on the texts (MiniLM)" in row
+    tasks = board_json(board)["sections"][0]["tasks"]
+    assert [one["reader"] for one in tasks] == ["read by a classifier on the texts (MiniLM)", "answered by the model"]
+    results = [one for section in board.sections for row in section.rows for one in row.results]
+    assert {run.config["reader"] for run in plan(results).runs if "reader" in run.config} == {
+        one["reader"] for one in tasks
+    }
+    assert f"agnews_codes: {CLASSIFIER}." in weave_boards([board])[0].description
+    assert COLUMNS["reader"][2](results[0]) == tasks[0]["reader"]
+
+
+def test_texts_that_are_scored_themselves_are_read_by_nobody():
+    result = make_result("tang", 0.6, task="wikimovies", metric="valid", documents=4)
+    samples = result.documents["valid"].model_copy(update={"ids": [f"sample-{i}" for i in range(4)]})
+    result = result.model_copy(update={"documents": {"valid": samples}})
+    (table,) = build_board([result]).sections[0].tables
+    assert table.reader == "counted in the texts"
+    assert "valid answers, counted in the texts, 4 released texts" in render_terminal(build_board([result]))
+
+
+def test_headroom_of_a_classifier_is_not_told_of_a_model_that_answers_nothing():
+    other = []
+    for seed in range(SEEDS):
+        for task, metric in (("agnews_codes", "acc_nearest"), ("mit_d", "exact_match")):
+            same = {"task": task, "metric": metric, "seed": seed, "model": "embedded-float32", "documents": 50}
+            other += [make_result("public_demonstrations", 0.4, epsilon=0.0, **same)]
+            other += [make_result("real_demonstrations", 0.9, **same)]
+    results = [one for section in make_board().sections for row in section.rows for one in row.results]
+    text = " ".join(render_terminal(build_board([*results, *other]), full=False).split())
+    apart = text[text.index("Apart (--full)") :]
+    assert "mit_d 0.500" in apart and "agnews_codes" not in apart
+
+
+@pytest.mark.parametrize(("dirty", "marked"), [(True, True), (False, False), (None, False)])
+def test_one_result_of_a_changed_checkout_marks_its_row_in_every_output(dirty, marked):
+    results = [make_result("tang", 0.6, seed=seed) for seed in (0, 1)]
+    manifest = results[0].manifest.model_copy(update={"dirty": dirty})
+    results[0] = results[0].model_copy(update={"manifest": manifest})
+    assert (CHANGED_CODE in marks_of(results)) is marked
+    board = build_board([*ends(), *results])
+    outputs = [render_terminal(board), pages(board)["index.html"], pages(board)["board.csv"]]
+    outputs.append(json.dumps(board_json(board)))
+    assert {CHANGED_CODE.name in output for output in outputs} == {marked}
+
+
+def test_a_mark_of_one_task_stands_beside_that_score_alone():
+    clean, changed = (make_result("tang", 0.6, task=task) for task in ("agnews", "trec"))
+    manifest = changed.manifest.model_copy(update={"dirty": True})
+    changed = changed.model_copy(update={"manifest": manifest})
+    text = render_terminal(build_board([*ends(), *ends(task="trec"), clean, changed]), full=False)
+    (line,) = [line for line in text.splitlines() if line.startswith(" tang")]
+    assert line.split() == ["tang", "1", "0.600", "1", "0.600", "1", "¬"]
