@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -66,19 +65,16 @@ def read_by_tfidf(queries: Sequence[str], shown: Sequence[str], labels: Sequence
     return logistic(weights.transform(queries).toarray(), known, labels)
 
 
-@cache
-def embed_by_minilm(text: str) -> np.ndarray:
-    return load_embeddings("embedded").encode([text])[0]
-
-
 def make_minilm_reader(metric: str) -> Reader:
     """The classifier of a metric of committed results."""
+    points: dict[str, np.ndarray] = {}
 
-    def read_by_minilm(queries: Sequence[str], shown: Sequence[str], labels: Sequence[str]) -> list[str]:
-        points, known = (np.array([embed_by_minilm(text) for text in texts]) for texts in (queries, shown))
-        return CLASSIFIERS[metric](points, known, labels)
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        new = sorted({text for text in texts if text not in points}, key=len)
+        points.update(zip(new, load_embeddings("embedded").encode(new), strict=True))
+        return np.array([points[text] for text in texts])
 
-    return read_by_minilm
+    return lambda queries, shown, labels: CLASSIFIERS[metric](embed(queries), embed(shown), labels)
 
 
 def find_demonstrations(result: Result, bench: Workbench) -> Sequence[Demonstration]:
