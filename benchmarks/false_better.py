@@ -1,10 +1,11 @@
-"""Measures how often a board calls one of two equal rows better, with the seed effects of committed rows.
+"""Measures how often a board calls one of several equal rows better, with the seed effects of committed rows.
 
     python -m benchmarks.false_better --suite ginc --task ginc --epsilon 1
 
-Rows that release texts and have most seeds are centred: each loses its own mean, so all are equal. A table draws as many
-seeds as a setting says and all test records, both with replacement and for all rows together. "error" is the share of
-tables in which a board's rank sets call any row better; .05 is promised. Prints a JSON object for each number of seeds.
+Rows that release texts and have most seeds are centred: each loses its own mean, so all are equal. A table draws as
+many seeds as a setting says and all test records, both with replacement and for all rows together. "error" is the share
+of tables in which a board's rank sets call any row better; .05 is promised. Prints a JSON object for each number of
+seeds.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
     pip install --no-deps wordllama==0.4.0.post1
     DPICL_DATA=… python -m benchmarks.other_readers --task dbpedia_codes
 
-Static: the nearest demonstration by the mean of WordLlama's static word vectors (256 dimensions, in the package). TF-IDF:
-a logistic regression on TF-IDF weights. Both are fitted on the demonstrations that a cell released and read all test
-records. Texts of real demonstrations are in no result file: they are drawn again from the records, and MiniLM's scores
-of all rows, on the test records of the cells, must be the committed ones, else the run stops. Prints the mean score of each row
-by each reader, then the differences of the first row to the others, with their own 95% intervals over seeds and test records.
+static: the nearest demonstration by the mean of WordLlama's static word vectors (256 dimensions, in the package).
+TF-IDF: a logistic regression on TF-IDF weights. All classifiers are fitted on the demonstrations that a cell released,
+and read all test records. Texts of real demonstrations are in no result file: they are drawn again from the records.
+MiniLM's scores on the test records of the cells must be the committed ones, else the run stops. Prints the mean score
+of each row by each reader, then the differences of the first row to the others, each with its own 95% interval over
+seeds and test records.
 """
 
 from __future__ import annotations

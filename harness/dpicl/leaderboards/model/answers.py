@@ -120,7 +120,7 @@ class BoardAnswer:
         return f"{said} Scores: {self.metrics}."
 
     def __str__(self) -> str:
-        return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}"
+        return f"ε = {epsilon_text(self.epsilon)}, {self.where}: {self.texts[0]}, {self.verdict}; {self.metrics}"
 
 
 def _list_rows(rows: Sequence[Best], last: str = "and") -> str:

@@ -11,6 +11,7 @@ import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 from markupsafe import Markup
@@ -22,7 +23,6 @@ from dpicl.core.messages import epsilon_text
 from dpicl.core.printable import make_visible
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import metric_name
 
 #: Lines of a panel: of more rows those with the best scores. Tables have them all.
 MOST_LINES = 24
@@ -74,7 +74,7 @@ def privacy_utility(panels: Sequence[tuple[str, TaskTable]], about: str = "") ->
     for own, (title, table, best) in zip(axes, shown, strict=False):
         handles |= _panel(own, table, best, styles)
         own.set(title=_cut(title, 40))
-        own.set_ylabel(f"{_cut(metric_name(table.metric), 30)}\n{_cut(table.reader, 44)}", fontsize=6)
+        own.set_ylabel(fill(_cut(table.describe_metrics(), 80), 28), fontsize=6)
     for own in axes[len(panels) :]:
         own.set_axis_off()
     found = [label for label in labels if label in handles]
