@@ -118,6 +118,8 @@ def main() -> None:
             and one.cell.epsilon in (0, 1, np.inf)
             and not one.cell.development
         }
+        if not cells:
+            raise SystemExit(f"There is no row {row} of {arguments.task} at epsilon 0, 1 or infinity; name another.")
         ordered = [cells[seed] for seed in sorted(cells)]
         shown = [find_demonstrations(one, bench) for one in ordered]
         for one, demonstrations in zip(ordered, shown, strict=True):

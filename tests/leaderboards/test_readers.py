@@ -74,6 +74,11 @@ def test_another_reader_that_a_result_names_does_not_take_the_mark_away():
         assert OWN_READER in marks_of([result.model_copy(update={"manifest": read})])
 
 
+def test_an_option_of_another_name_is_found_too():
+    assert OWN_READER in marks_of([make_result("mine", 0.9, metric="acc_nearest", options={"encoder": "embedded"})])
+    assert not marks_of([make_result("mine", 0.9, metric="acc_nearest", options={"style": "completion", "slots": 4})])
+
+
 def test_it_is_neither_ranked_nor_advised_and_the_sentence_says_why(board):
     codes, dbpedia = board.sections[0].tables
     ranks = {row.label: str(row.rank) for row in codes.rows if row.rank}
@@ -83,7 +88,7 @@ def test_it_is_neither_ranked_nor_advised_and_the_sentence_says_why(board):
     assert next(str(row.rank) for row in dbpedia.rows if row.label == "private_evolution") == "1"
     answer, other = board.sections[0].answers
     assert [one.label for one in answer.best] == ["tang"]
-    reason = "With as much or more, but without a rank (uses the embeddings that this metric reads)"
+    reason = "As much or more, without a rank (uses the embeddings that this metric reads)"
     assert f"{reason}: private_evolution (0.880). Scores: {CLASSIFIER}." in answer.sentence
     assert [one.label for one in other.best] == ["private_evolution"] and not other.own_readers
 

@@ -383,12 +383,14 @@ class Result(Part):
 
     @property
     def uses_its_reader(self) -> bool:
-        """Whether its mechanism uses the embedding model by which its main metric reads: the score favours it."""
-        used = self.cell.options.get("embedding")
-        if self.main_metric not in (*BY_EMBEDDING, SIMILARITY) or not isinstance(used, str):
+        """Whether an option of its mechanism, whatever it is called, names the embedding model by which its main
+        metric reads: the score favours it. A model that a plug-in's code names itself is in no result file."""
+        if self.main_metric not in (*BY_EMBEDDING, SIMILARITY):
             return False
-        used = READING_EMBEDDING if _SHIPPED_EMBEDDING in used.lower() else used
-        return used in (self.reading_embedding, self._usual_embedding)
+        names = {value for value in self.cell.options.values() if isinstance(value, str)}
+        if any(_SHIPPED_EMBEDDING in name.lower() for name in names):
+            names.add(READING_EMBEDDING)
+        return not names.isdisjoint((self.reading_embedding, self._usual_embedding))
 
     def reader_of(self, metric: str) -> str:
         """Who reads what was released, for a metric, in words."""

@@ -116,7 +116,7 @@ class BoardAnswer:
             said += f" Not compared ({FIXED_DRAW.name}): {_list_rows(self.not_compared)}, without records."
         if self.own_readers:
             rows = _list_rows(self.own_readers)
-            said += f" With as much or more, but without a rank ({OWN_READER.name}): {rows}."
+            said += f" As much or more, without a rank ({OWN_READER.name}): {rows}."
         return f"{said} Scores: {self.metrics}."
 
     def __str__(self) -> str:

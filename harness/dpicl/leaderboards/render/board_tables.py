@@ -134,13 +134,13 @@ def methods_table(
     legend = "score; controls last."
     if any(row.rank for table in tables for row in table.rows):
         ranks = "possible ranks (95%, at one ε and Q, those by embeddings too)"
-        legend = f"score and {ranks}; *: no row that prompts a language model is better (95%); controls last."
+        legend = f"score and {ranks}; *: no row that prompts a language model is better; controls last."
     said = [legend, *([f"No room here (--full): {'; '.join(hidden)}."] if hidden else [])]
     lower = [table.task for table in tables if table.lower_is_better(table.metric)]
     said += [f"↓: lower is better ({names_text(lower)})."] if lower else []
     said.append(f"{metrics_text((table.metric, table.reader) for table in tables)}.")
-    marks = {mark.sign: mark.name for method in methods for row in method.rows.values() for mark in row.marks}
-    said += [f"{'; '.join(f'{sign} {name}' for sign, name in marks.items())}."] if marks else []
+    if room is not None:  # a page has them all under "How to read this board"
+        said += _explain_marks(methods)
 
     def links(method: _Method) -> dict[int, str]:
         if places is None:
@@ -176,6 +176,12 @@ def _methods(section: Section, tables: Sequence[TaskTable], epsilons: Sequence[f
                 found[row.label, row.epsilon][table.task] = row
     for name, rows in found.items():
         yield _Method(*name, rows, [task for task in rows if (task, *name) in best])
+
+
+def _explain_marks(methods: Iterable[_Method]) -> list[str]:
+    """What the signs of the rows mean, in a line; nothing without one."""
+    marks = {mark.sign: mark.name for method in methods for row in method.rows.values() for mark in row.marks}
+    return [f"{'; '.join(f'{sign} {name}' for sign, name in marks.items())}."] if marks else []
 
 
 def _task_column(table: TaskTable) -> Column:

@@ -12,7 +12,7 @@ from dpicl.core.vocabulary import NEIGHBOURS_TEXT, model_name
 from dpicl.leaderboards.model.answers import BoardAnswer, levels
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.task_table import TaskTable
-from dpicl.leaderboards.model.text import gather, metric_name, metrics_text, scored_thing
+from dpicl.leaderboards.model.text import gather, metric_name, scored_thing
 from dpicl.leaderboards.render.addresses import Addresses
 from dpicl.leaderboards.render.attacks_view import row_attacks
 from dpicl.leaderboards.render.board_tables import (
@@ -85,8 +85,7 @@ def answer_blocks(section: Section, epsilon: float) -> Iterator[Block]:
         firsts = [to_beat for first, *_ in by_task.values() if (to_beat := first.to_beat)]
         scores, where = names_text([one.number for one in firsts]), names_text(map(_describe_place, by_task.values()))
         said = f"On {where} no method is shown to be better than the best row that reads no record ({scores})."
-        metrics = metrics_text((one.metric, one.reader) for one in shared)
-        yield words(f"{said} Scores: {metrics}.", "answer")
+        yield words(said, "answer")  # the table below names the metrics and their readers
     if (more := len(own) - _ANSWERS) > 0:
         yield words(f"{count(more, 'more answer')}: see the best rows at each ε.", "quiet")
 
