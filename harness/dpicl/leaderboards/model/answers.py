@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -145,8 +145,8 @@ def _answer_at(table: TaskTable, epsilon: float) -> Iterator[BoardAnswer]:
         return
     if own and (reason := table.unranked_levels.get(epsilon)):
         fixed = tuple(map(_best, table.not_compared))
-        shared = {"metric": table.metric, "reader": table.reader}
-        yield BoardAnswer(epsilon, table.task, "", (), reason, not_compared=fixed, **shared)
+        answer = BoardAnswer(epsilon, table.task, "", (), reason, not_compared=fixed)
+        yield replace(answer, metric=table.metric, reader=table.reader)
         return
     for queries, rows in own.items():
         yield _answer(table, epsilon, queries_words(queries) if len(own) > 1 else "", rows)
