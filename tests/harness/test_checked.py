@@ -1,6 +1,10 @@
 """A run of a plug-in says whether its file had passed `dpicl check`: this content, and this kit."""
 
+import sys
+
+from dpicl.core.plugins import source_hash
 from dpicl.mechanism import checked
+from dpicl.mechanism.registry import load_mechanisms
 from dpicl.results.schema import from_text, to_text
 
 
@@ -44,3 +48,39 @@ def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not
     assert list_checked("after") is True
     plugin.write_text(plugin.read_text() + "# edited\n")
     assert list_checked("edited") is False
+
+
+def test_a_file_that_a_checked_plugin_reads_is_part_of_what_was_checked(own_cache, tmp_path):
+    """Data that is read when it is imported or later, text that it runs, and modules of a folder that it adds."""
+    (tmp_path / "lib").mkdir()
+    texts = {"scale.json": "1.0", "later.txt": "1", "code.txt": "X = 1", "lib/helper_of_mine.py": "Y = 1\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "import pathlib, sys\n"
+        "from dpicl.mechanisms.zero_shot import ZeroShot\n"
+        "HERE = pathlib.Path(__file__).parent\n"
+        "SCALE = (HERE / 'scale.json').read_text()\n"
+        "exec((HERE / 'code.txt').read_text())\n"
+        "sys.path.insert(0, str(HERE / 'lib'))\n"
+        "import helper_of_mine\n"
+        "def read_later():\n"
+        "    return open(HERE / 'later.txt').read()\n"
+        "class Mine(ZeroShot):\n"
+        "    name = 'mine'\n"
+    )
+    known = load_mechanisms([plugin])["mine"]
+    sys.modules[known.cls.__module__].read_later()
+    checked.note(known.plugin_hash, True)
+    assert checked.has_passed(known.plugin_hash)
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text + " ")
+        assert not checked.has_passed(known.plugin_hash), name
+        (tmp_path / name).write_text(text)
+    assert checked.has_passed(known.plugin_hash)
+
+
+def test_a_class_without_source_is_never_known_again():
+    first, second = (type("Own", (), {"__module__": "__main__", "run": body}) for body in (len, max))
+    assert source_hash(first) != source_hash(second)

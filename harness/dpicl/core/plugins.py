@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import secrets
 import sys
 import traceback
 from abc import ABC
@@ -89,12 +90,12 @@ def is_harness(module: str) -> bool:
 
 
 def source_hash(cls: type) -> str:
-    """sha256 of the source of a class that was defined outside plugin files, as far as Python knows it."""
+    """sha256 of the source of a class that was defined outside plugin files; another one each time where Python does
+    not know it, as of a class that was typed into a prompt: two of one name may be different code."""
     try:
-        source = inspect.getsource(cls)
-    except (OSError, TypeError):  # typed into a prompt
-        source = f"{cls.__module__}.{cls.__qualname__}"
-    return hashlib.sha256(source.encode()).hexdigest()
+        return hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()
+    except (OSError, TypeError):
+        return secrets.token_hex(32)
 
 
 def classes_of(module: ModuleType, base: type[P], abstract: bool = False) -> list[type[P]]:

@@ -1,7 +1,7 @@
 """Remembers on this machine which plug-in files passed `dpicl check`; results of a run and privacy cards state it.
 
-A note is of one content of a file, of what it imported beside it, and of one version of the kit; an edited file, an
-edited neighbour and an older kit do not count.
+A note is of one content of a file, of what it imported beside it and read below its folder, and of one version of the
+kit; an edited file, an edited neighbour and an older kit do not count. A class without source is never known again.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from dpicl.core import json_text
+from dpicl.core import json_text, plugin_reads
 from dpicl.core.files import write_whole
 from dpicl.core.paths import cache_folder
 from dpicl.core.plugins import MODULE, folder_hash
@@ -25,9 +25,7 @@ _LARGEST = 1_000_000
 def note(digest: str, passed: bool) -> None:
     """Notes what the whole kit said of a plug-in. digest: `Registered.plugin_hash`. Raises ResultError when the cache
     folder cannot be written."""
-    folder = _folder_of(digest)
-    imported = {} if folder is None else {name: _hash(folder / name) for name in _list_imported(folder)}
-    beside = {name: content for name, content in imported.items() if content != digest}
+    beside = {name: content for name, content in _list_beside(digest).items() if content != digest}
     write_whole(_file(digest), json.dumps({"kit": _kit(), "passed": passed, "beside": beside}), cache_folder())
 
 
@@ -40,16 +38,24 @@ def has_passed(digest: str) -> bool:
         return False  # never checked, or a damaged note
     if not isinstance(noted, dict) or not isinstance(beside := noted.pop("beside", None), dict):
         return False
-    folder = _folder_of(digest)
-    unchanged = not beside or (folder is not None and all(_hash(folder / name) == beside[name] for name in beside))
+    now = _list_beside(digest, beside)
+    unchanged = all(now.get(name) == content for name, content in beside.items())
     return unchanged and noted == {"kit": _kit(), "passed": True}
 
 
-def _folder_of(digest: str) -> Path | None:
-    """Where the file of a plug-in that this process knows lies; None for one that it does not know, or has no file."""
+def _list_beside(digest: str, names: Iterable[str] = ()) -> dict[str, str]:
+    """File -> sha256, of what a plug-in that this process knows imported or read, and of these besides; nothing for one
+    that it does not know, or has no file."""
     module = sys.modules.get(f"{MODULE}{digest[:16]}") or sys.modules.get(registry.module_here(digest))
     file = getattr(module, "__file__", None)
-    return None if file is None else Path(file).resolve().parent
+    if module is None or file is None:
+        return {}
+    found = dict.fromkeys(names, "")
+    for folder in {Path(file).absolute().parent, Path(file).resolve().parent}:
+        found |= dict.fromkeys(_list_imported(folder), "")
+        found |= dict.fromkeys(plugin_reads.files_read(module.__name__), "")
+        found = {name: _hash(folder / name) or content for name, content in found.items()}
+    return found
 
 
 def _list_imported(folder: Path) -> Iterator[str]:

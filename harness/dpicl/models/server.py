@@ -7,11 +7,11 @@ What a server leaves out of an answer (all but its likeliest tokens) follows fro
 
 What fails. A request is repeated, with longer and longer pauses, before anything is made of it; noise is drawn after
 rows are complete, so no release happens twice or for less than was charged. Where one prompt fails for good while the
-server still answers a public prompt, that prompt has a row of NaN (or no text): a private text cannot end a run. Where
-that fails too, the run ends with ModelError. So it does where answers are not what was requested, such as fewer tokens:
-whether they are may depend on other requests, so no slot abstains for it. That the server keeps its model is trusted
-between two looks at it: its answers to public prompts are noted when it is found, and compared after every new
-connection.
+server still answers a public prompt, that prompt has a row of NaN (or no text), and is counted: a private text cannot
+end a run. An answer that is not what was requested, such as fewer tokens, is a failure too: llama.cpp lists nothing
+where the likeliest token is half of a character. Where the public prompt fails as well, the run ends with ModelError.
+That the server keeps its model is trusted between two looks at it: its answers to public prompts are noted when it is
+found, and compared after every new connection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpicl.models.base import Broken, BrokenText, ModelIdentity, Prefix, ScoredE
 from dpicl.models.decoding import Writer
 from dpicl.models.rereading import StatelessModel
 from dpicl.models.server_dialects import Ask, LogProbs, Prompt, join
-from dpicl.models.server_http import Connection, Refused, Unanswered, Unsound
+from dpicl.models.server_http import Connection, Denied, Refused, Unanswered, Unsound
 from dpicl.models.server_probe import Probed, probe
 from dpicl.models.server_settings import settings_of
 from dpicl.models.tokenizers import ByteTokenizer, TokenizedModel
@@ -214,14 +214,18 @@ class ServerLM(TokenizedModel, StatelessModel):
         """What the work gives; where a request of it fails for good, and the server does the same for a public prompt,
         why."""
         ask = self._connection.ask
+        reason: Exception
         try:
-            try:
-                return await work(ask, prompt)
-            except (Refused, Unanswered) as failure:
-                await work(ask, self._public)
-                return failure
+            return await work(ask, prompt)
+        except Denied:  # a gateway may look at what is written
+            reason = Refused("it is denied or redirected")
+        except (Refused, Unanswered, Unsound) as failure:
+            reason = failure
+        try:
+            await work(ask, self._public)
         except (Refused, Unanswered, Unsound) as error:
             raise self._connection.silence_error(error) from None
+        return reason
 
 
 def refusal_error(name: str) -> ModelError:

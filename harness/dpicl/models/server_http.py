@@ -33,6 +33,8 @@ SMALL, LARGEST = 4_000_000, 100_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 #: Answers after which the same request may succeed later, besides those of 500 and above.
 _BUSY = frozenset({408, 409, 425, 429})
+#: So often is a request sent whose answers are in good order and not what was requested: the prompt may be to blame.
+UNSOUND_TRIES = 4
 #: Phases of requests that a server must not compute together.
 LISTED, LIKELIEST = "listed", "likeliest"
 
@@ -46,8 +48,11 @@ class Unanswered(Exception):
 
 
 class Unsound(ValueError):
-    """An answer in good order that is not what was requested, for a reason in our words. No prompt is to blame: the
-    server is."""
+    """An answer in good order that is not what was requested, for a reason in our words."""
+
+
+class Denied(ModelError):
+    """The server refuses the key, or sends the request elsewhere."""
 
 
 class _Failed(Exception):
@@ -126,13 +131,14 @@ class Connection:
         """What ``call.read`` makes of the answer, after as many tries as the settings' patience has room for. Raises
         Refused, Unanswered, Unsound, and ModelError where asking again is no use."""
         end = time.monotonic() + self.settings.patience
-        pause = FIRST_PAUSE
+        pause, unsound = FIRST_PAUSE, 0
         while True:
             try:
                 return await self._try(call)
             except _Failed as failure:
+                unsound += failure.unsound
                 wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
-                if time.monotonic() + wait >= end:
+                if time.monotonic() + wait >= end or unsound == UNSOUND_TRIES:
                     raise (Unsound if failure.unsound else Unanswered)(str(failure)) from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -170,9 +176,9 @@ class Connection:
             raise _Failed(f"the connection failed ({type(error).__name__})") from None
         url = self.settings.url
         if status == 401:
-            raise ModelError(f"The model server {url} refuses the API key; set the variable that `key` names.")
+            raise Denied(f"The model server {url} refuses the API key; set the variable that `key` names.")
         if 300 <= status < 400:
-            raise ModelError(f"The model server {url} redirects elsewhere, and prompts follow no redirect.")
+            raise Denied(f"The model server {url} redirects elsewhere, and prompts follow no redirect.")
         if status in _BUSY or status >= 500:
             raise _Failed(f"it answers {status}", after)
         if status != 200:

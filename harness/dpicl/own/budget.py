@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dpicl.core.cell import large_delta
 from dpicl.core.errors import BudgetExceeded, ResultError, UsageError, require_known
 from dpicl.core.files import hold_lock, own_folder
 from dpicl.core.json_text import to_plain
@@ -177,6 +178,7 @@ def _choose_ledgers(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to
 def _lower_limits(ledger: PrivateLedger, to: ChargeTo, delta: float) -> PrivateLedger:
     """With limits that are new or lower. Raises UsageError for a higher one."""
     _refuse_higher(ledger, to.total_epsilon, to.total_delta)
+    _refuse_large_delta(to)
     stated = ledger.limit
     deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
     limit = _new_limit(ledger, to.total_epsilon, to.total_delta, min(deltas))
@@ -209,6 +211,14 @@ def _refuse_higher(ledger: PrivateLedger, total_epsilon: float | None, total_del
                 f" {given:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name} --total-{name}"
                 f" {given:g} --raise"
             )
+
+
+def _refuse_large_delta(to: ChargeTo) -> None:
+    """Raises UsageError for a sum of deltas that promises nothing to one of the declared records, unless allowed."""
+    if to.total_delta is None or to.declared is None or to.allow_large_delta:
+        return
+    if reason := large_delta(to.total_delta, to.declared):
+        raise UsageError(f"--total-delta: {reason}; lower it, or give --allow-large-delta.")
 
 
 def _compose_at(ledger: PrivateLedger) -> float:
@@ -251,7 +261,10 @@ def _refusal(ledger: PrivateLedger, to: ChargeTo) -> str:
             f" was released or charged; ask for a smaller epsilon {shows}"
         )
     is_stated = ledger.limit is not None and ledger.limit.total_delta is not None
-    if delta_limit is None or delta <= delta_limit * _ROUNDING or (to.allow_large_delta and not is_stated):
+    if delta_limit is None or delta <= delta_limit * _ROUNDING:
+        return ""
+    is_large_alone = ledger.charges[-1].delta > delta_limit * _ROUNDING
+    if is_large_alone and to.allow_large_delta and not is_stated:
         return ""
     which = "" if is_stated else ", one over the declared number of records"
     return (

@@ -388,7 +388,9 @@ UNSOUND: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("what", UNSOUND)
-def test_an_answer_that_is_not_what_was_requested_is_repeated_and_at_last_named(what: str, start, tiny) -> None:
+def test_an_answer_that_is_not_what_was_requested_is_repeated_and_counted_or_named_where_all_are(
+    what: str, start, tiny
+) -> None:
     server = start("vllm", top=20)
     model, prompt = load(server, patience=0.4), tiny.encode("the film")
     expected = model.next_token_log_probs([prompt])
@@ -396,8 +398,27 @@ def test_an_answer_that_is_not_what_was_requested_is_repeated_and_at_last_named(
     assert torch.equal(model.next_token_log_probs([prompt]), expected)
     bad = _alter(UNSOUND[what])
     server.always = lambda handler, answer: bad(handler, answer) if _read_prompt(handler) == prompt else False
+    assert model.next_token_log_probs([prompt]).isnan().all()  # a private text cannot end a run
+    assert sum(model.usage.failures.values()) == 1
+    server.always = bad
     with pytest.raises(ModelError, match=r"gives no sound answer: its? [a-z]"):
         model.next_token_log_probs([prompt])
+
+
+@pytest.mark.parametrize("status", [302, 401, 403])
+def test_a_gateway_that_denies_one_prompt_ends_no_run(status: int, fake: FakeServer) -> None:
+    model, prompt = load(fake, patience=0.5), [5, 6]
+
+    def deny(handler: Handler, answer: bytes) -> bool:
+        if _read_prompt(handler) != prompt:
+            return False
+        handler.answer({}, status)
+        return True
+
+    fake.always = deny
+    rows = model.listed_log_probs([prompt, [5, 7]], [7, 8])
+    assert rows[0].isnan().all() and rows[1].isfinite().any()
+    assert sum(model.usage.failures.values()) == 1
 
 
 def test_ids_that_are_missing_or_of_another_model_are_named(fake: FakeServer, start) -> None:
