@@ -272,7 +272,9 @@ def test_results_of_an_earlier_version_of_a_mechanism_are_stale(changing, monkey
 
 
 METHOD = """
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from contextlib import suppress
 from dpicl.mechanisms.zero_shot import ZeroShot
@@ -290,6 +292,10 @@ class Reads(ZeroShot):
         with suppress(OSError):
             (FOLDER / "missing.txt").read_text()
         (FOLDER / "data" / "words.txt").read_text()
+        with ThreadPoolExecutor(1) as pool:  # no code of this file runs in that thread
+            list(pool.map(Path.read_text, [FOLDER / "thread.txt"]))
+        os.close(os.open(FOLDER, os.O_RDONLY))
+        (FOLDER / ".venv" / "package.txt").read_text()
         return super().release(private, context)
 """
 
@@ -302,11 +308,12 @@ def forget_plugins():
     models._given.clear()
 
 
-@pytest.mark.parametrize("name", ["once.txt", "data/words.txt", "beside_the_plugin.py", "missing.txt"])
+@pytest.mark.parametrize("name", ["once.txt", "data/words.txt", "beside_the_plugin.py", "missing.txt", "thread.txt"])
 def test_results_of_a_plugin_that_reads_another_file_now_are_stale(changing, tmp_path, monkeypatch, name):
     folder = tmp_path / "method"
     (folder / "data").mkdir(parents=True)
-    for path in ("once.txt", "data/words.txt", "beside_the_plugin.py", "unread.txt"):
+    (folder / ".venv").mkdir()
+    for path in ("once.txt", "data/words.txt", "beside_the_plugin.py", "unread.txt", "thread.txt", ".venv/package.txt"):
         (folder / path).write_text("a = 1")
     plugin = folder / "reads.py"
     plugin.write_text(f"{METHOD}\n# {tmp_path} {name}")  # a module of its own
@@ -316,7 +323,8 @@ def test_results_of_a_plugin_that_reads_another_file_now_are_stale(changing, tmp
     forget_plugins()
     assert lab("run").code == 0
     forget_plugins()
-    (folder / "unread.txt").write_text("a = 2")
+    for path in ("unread.txt", ".venv/package.txt"):
+        (folder / path).write_text("a = 2")
     assert lab("plan", "--json").json["present"] == 1
     (folder / name).write_text("a = 22")
     forget_plugins()

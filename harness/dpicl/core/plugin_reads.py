@@ -3,7 +3,8 @@
 Python reports the opening of a file as an audit event (PEP 578). A file counts where the plug-in's own code, or what it
 calls outside of the harness, opened it: what the harness itself opens has other names for its content. What was read
 stays noted for the whole process, since a plug-in may keep it. Not seen are files that native code opens by itself (as
-safetensors does), and which names a folder holds.
+safetensors and SQLite do) or that a child process reads, names below an open folder (``dir_fd``), which names a folder
+holds, and environment variables.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _note(path: object, mode: object = None, flags: object = 0) -> None:
     is_written = isinstance(flags, int) and (flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC)
     if is_written or not isinstance(path, str | bytes | os.PathLike):
         return
-    module = _find_reader()
+    module = _find_reader(os.fsdecode(path))
     if module is None:
         return
     name = _name_below(_folders[module], os.fsdecode(path))
@@ -79,18 +80,22 @@ def _note(path: object, mode: object = None, flags: object = 0) -> None:
 
 
 def _name_below(folders: tuple[Path, Path], path: str) -> str | None:
-    """The path below the folder, of compiled code that of its source; None of a file elsewhere."""
+    """The path below the folder, of compiled code that of its source; None of a file elsewhere, in a hidden folder or
+    of an installed package: an environment may lie beside a plug-in."""
     for folder, place in zip(folders, (Path(os.path.abspath(path)), Path(os.path.realpath(path))), strict=True):
-        if place.is_relative_to(folder):
+        if place.is_relative_to(folder) and place != folder:
             if place.parent.name == "__pycache__":
                 with suppress(ValueError):
                     place = Path(source_from_cache(place))
-            return place.relative_to(folder).as_posix()
+            name = place.relative_to(folder)
+            is_installed = any(part.startswith(".") or part == "site-packages" for part in name.parts)
+            return None if is_installed else name.as_posix()
     return None
 
 
-def _find_reader() -> str | None:
-    """The plug-in whose code opens a file; None where the harness does, or no plug-in is at work."""
+def _find_reader(path: str) -> str | None:
+    """The plug-in whose code opens a file; None where the harness does, or no plug-in is at work. In a thread that runs
+    a library's code alone it is the one below whose folder the file lies."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -99,7 +104,7 @@ def _find_reader() -> str | None:
         if name.startswith("dpicl.") and not name.startswith((_READERS, "dpicl.mechanisms.", "dpicl.tasks.")):
             return None
         frame = frame.f_back
-    return None
+    return next((module for module, folders in _folders.items() if _name_below(folders, path)), None)
 
 
 def _hash_of(path: Path) -> str:

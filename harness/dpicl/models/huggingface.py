@@ -6,6 +6,7 @@ so is code that a repository brings with it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def _check_folder(folder: Path) -> None:
             f"The weights in {folder} are pickles ({pickles[0]}), which run code when they are read; convert them to"
             " safetensors (`model.save_pretrained(FOLDER)` where you trust them), and give that folder."
         )
+    _check_shards(folder, names)
     for name in _SETTINGS:
         try:
             settings = json_text.loads(content_of(folder / name), plain=False) if name in names else {}
@@ -94,6 +96,25 @@ def _check_folder(folder: Path) -> None:
             raise ModelError(f"{folder / name} is not a JSON object; download it again.")
         if name == "config.json" and (problem := _find_too_large(settings)):
             raise ModelError(f"{folder / name} asks for {problem}, which no model has; get it again.")
+
+
+def _check_shards(folder: Path, names: Sequence[str]) -> None:
+    """Raises ModelError for an index of weights that names a file elsewhere, or a hidden one: the model's identity is
+    that of the folder's own files."""
+    for name in names:
+        if not name.endswith(".index.json"):
+            continue
+        try:
+            index = json_text.loads(content_of(folder / name), plain=False)
+            shards = set(index["weight_map"].values())
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise ModelError(f"{folder / name} is not an index of weights; get it again.") from None
+        strange = [str(shard) for shard in shards if shard not in names]
+        if strange:
+            raise ModelError(
+                f"{folder / name} names weights that are not beside it ({strange[0][:80]!r}); put all files of the"
+                " model into one folder."
+            )
 
 
 def _find_too_large(settings: dict[str, Any]) -> str:

@@ -137,6 +137,14 @@ def test_an_edited_file_is_another_model_to_the_cache_the_measurement_and_the_bo
         assert model.usage.tokens_read > read
 
 
+@pytest.mark.parametrize("place", [".weights/model.safetensors", "../elsewhere.safetensors", "missing.safetensors"])
+def test_weights_that_are_not_in_the_folder_are_refused(tiny_folder: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "model").mkdir()
+    folder = copy_files(tiny_folder, tmp_path / "model")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": place}}))
+    assert "not beside it" in read_refusal(folder)
+
+
 def test_an_adapter_whose_model_lies_elsewhere_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
     (copy_files(tiny_folder, tmp_path) / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
     assert "merge" in read_refusal(tmp_path)
