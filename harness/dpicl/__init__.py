@@ -22,6 +22,10 @@ if (
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dpicl.core.openmp import limit_spinning
+
+limit_spinning()
+
 if TYPE_CHECKING:
     from dpicl.api.evaluate import evaluate
     from dpicl.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
