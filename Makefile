@@ -16,7 +16,10 @@ IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
-.PHONY: setup leaderboard models vllm site docs pictures lock test test-data test-fast test-one test-server test-cluster test-all check format clean
+MEASURED := benchmarks/speed.json
+
+.PHONY: setup leaderboard models vllm site docs pictures lock speed test test-data test-fast test-one test-server \
+	test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 # What running needs. Tests and checks add theirs (DEV).
@@ -130,6 +133,11 @@ test-cluster: $(DEV)
 
 test-all: $(DEV)
 	$(PYTEST) -n auto --dist loadfile
+
+# Measures speed on a quiet machine (ten minutes), and names what fell by more than 15% since the committed measurement.
+speed: $(DEV)
+	mkdir -p build
+	$(PY) -m benchmarks.speed --out build/speed.json $(if $(wildcard $(MEASURED)),--compare $(MEASURED))
 
 # requirements.txt, the hashes of what constraints.txt pins, and uv.lock with the same versions; needs uv. torch stays out of
 # the first (it says why), and what torch needs does not.
